@@ -1,0 +1,165 @@
+"""The doors: everything that enters from outside the process comes through one of these objects.
+
+Clock, files, sockets, threads and randomness are attributes of one `Doors`, given to whoever needs them. On the real
+path each attribute *is* the operating system's function, with no wrapper on the hot path; the simulation
+(`kwire.testing.simulation`) builds another `Doors` whose functions work on a virtual disk and network. Timers and
+tasks come from the running asyncio loop, which the simulation replaces as a whole.
+
+Nothing outside `kwire/base` imports time, random, threading, socket or open: a lint rule holds that (pyproject.toml).
+File descriptors are plain integers here, so that `pwrite` and `sendfile` need no object around them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import random as _random
+import shutil
+import socket as _socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Clock:
+    """``time_ms()``: wall clock, milliseconds since 1970. ``monotonic()``: seconds, never going back; the same
+    scale as the running loop's ``time()``."""
+
+    __slots__ = ("monotonic", "perf_counter", "time_ms")
+
+    def __init__(
+        self,
+        time_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        monotonic: Callable[[], float] = time.monotonic,
+        perf_counter: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.time_ms = time_ms
+        self.monotonic = monotonic
+        self.perf_counter = perf_counter
+
+
+class Files:
+    """The file system. Paths are strings; descriptors are integers; every failure is an OSError."""
+
+    open: Callable[..., int] = staticmethod(os.open)  # (path, flags, mode=0o777) -> fd
+    close: Callable[[int], None] = staticmethod(os.close)
+    pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)  # (fd, size, offset)
+    preadv: Callable[..., int] = staticmethod(os.preadv)  # (fd, buffers, offset, flags=0) -> bytes read
+    pwrite: Callable[[int, Any, int], int] = staticmethod(os.pwrite)  # (fd, buffer, offset) -> bytes written
+    pwritev: Callable[..., int] = staticmethod(os.pwritev)  # (fd, buffers, offset) -> bytes written
+    fsync: Callable[[int], None] = staticmethod(os.fsync)
+    ftruncate: Callable[[int, int], None] = staticmethod(os.ftruncate)
+    stat: Callable[[str], os.stat_result] = staticmethod(os.stat)
+    exists: Callable[[str], bool] = staticmethod(os.path.exists)
+    is_dir: Callable[[str], bool] = staticmethod(os.path.isdir)
+    replace: Callable[[str, str], None] = staticmethod(os.replace)
+    unlink: Callable[[str], None] = staticmethod(os.unlink)
+    rmtree: Callable[[str], None] = staticmethod(shutil.rmtree)
+
+    def size(self, fd: int) -> int:
+        """Length in bytes of an open file."""
+        return os.fstat(fd).st_size
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, sorted: no decision may hang on the order a file system happens to give."""
+        return sorted(os.listdir(path))
+
+    def makedirs(self, path: str) -> None:
+        """Create a directory and its parents; content if it is there already."""
+        os.makedirs(path, exist_ok=True)
+
+    def sync_dir(self, path: str) -> None:
+        """Make renames and new names in a directory survive a power loss."""
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read(self, path: str) -> bytes:
+        """The whole of a (small) file."""
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Replace a small file: after a crash either the old or the new content is there, never a mixture.
+
+        Blocks on two syncs: off the loop (`Executor.run`) wherever clients wait.
+        """
+        temporary = path + ".tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def lock(self, path: str) -> int | None:
+        """Take an exclusive lock on a file, creating it: a descriptor that holds the lock until it is closed, or
+        None if another process holds it."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return None
+            raise
+        return fd
+
+    def disk_usage(self, path: str) -> tuple[int, int]:
+        """(total bytes, usable bytes) of the volume that holds a path."""
+        usage = shutil.disk_usage(path)
+        return usage.total, usage.free
+
+
+class Sockets:
+    """Where sockets are made, and the one call that moves a file's bytes to a socket without reading them."""
+
+    socket: Callable[..., Any] = staticmethod(_socket.socket)
+    getaddrinfo: Callable[..., Any] = staticmethod(_socket.getaddrinfo)
+    sendfile: Callable[[int, int, int, int], int] = staticmethod(os.sendfile)  # (socket fd, file fd, offset, count)
+
+
+class Executor:
+    """Threads for calls that release the GIL for their whole length (fsync, large reads, CRC and compression of
+    large buffers). Never for Python that computes: that stops the loop (docs/ARCHITECTURE.md)."""
+
+    def __init__(self, threads: int = 4) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._threads = threads
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Call a function on a thread; the future belongs to the running loop."""
+        if self._pool is None:  # the first call makes the pool: an idle broker has no threads
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="kwire-io")
+        call = (lambda: function(*args, **kwargs)) if kwargs else function
+        return asyncio.get_running_loop().run_in_executor(self._pool, call, *(() if kwargs else args))
+
+    def close(self) -> None:
+        """Wait for the calls that are under way and end the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """All doors together. ``Doors()`` is the real world."""
+
+    clock: Clock = field(default_factory=Clock)
+    files: Files = field(default_factory=Files)
+    sockets: Sockets = field(default_factory=Sockets)
+    executor: Executor = field(default_factory=Executor)
+    random: _random.Random = field(default_factory=_random.SystemRandom)
