@@ -1,0 +1,66 @@
+"""What every generated message class builds on: construction defaults, equality, repr and the names of its facts.
+
+The classes themselves are in `kwire.codec.messages`; how they become bytes is in `kwire.codec.compiler`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+
+class SizedRecords(Protocol):
+    """Records that are elsewhere (a file range): only their size in bytes is known to the codec."""
+
+    @property
+    def size(self) -> int: ...
+
+
+#: A `records` field: a view into the frame when decoded, anything of these when encoded.
+Records: TypeAlias = bytes | bytearray | memoryview | SizedRecords
+#: Tagged fields that the tables do not know, in ascending order of tag.
+UnknownTags: TypeAlias = tuple[tuple[int, bytes], ...]
+
+#: The UUID that means "none".
+ZERO_UUID = bytes(16)
+
+#: Stands for "not given" where the default is a fresh list or struct (None may mean null).
+UNSET: Any = type("Unset", (), {"__slots__": (), "__repr__": lambda _: "UNSET"})()
+
+
+class Struct:
+    """A struct of Kafka's message tables. Two are equal when they are of one class and all their fields are equal."""
+
+    __slots__ = ("unknown_tags",)
+
+    #: One line per field, in wire order: name, type, versions, then what deviates from the plain case
+    #: (``nullable=VERSIONS``, ``tag=NUMBER@VERSIONS``, ``default=VALUE``, ``flexible=VERSIONS``, ``ignorable``).
+    FIELDS: ClassVar[str] = ""
+
+    unknown_tags: UnknownTags
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        names = (*self.__slots__, "unknown_tags")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={getattr(self, name)!r}" for name in self.__slots__]
+        if self.unknown_tags:
+            shown.append(f"unknown_tags={self.unknown_tags!r}")
+        return f"{self.__class__.__name__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """A struct that stands alone: a request, response, header or internal record."""
+
+    __slots__ = ()
+
+    #: The API key of a request or response, the record type of an internal record, -1 for all others.
+    API_KEY: ClassVar[int] = -1
+    #: First and last version.
+    VALID_VERSIONS: ClassVar[tuple[int, int]] = (0, -1)
+    #: First and last version with compact lengths and tagged fields; (0, -1) when there is none.
+    FLEXIBLE_VERSIONS: ClassVar[tuple[int, int]] = (0, -1)
