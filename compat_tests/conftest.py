@@ -1,0 +1,169 @@
+"""Fixtures of the compatibility tests: one started broker per kind, fresh topics, and the comparison of both kinds.
+
+A test that takes `broker` runs once on each kind that ``--broker`` names (default: both), Apache Kafka first. Tests
+share the broker of their kind; one that needs other settings starts its own with `broker_factory`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.brokers import KINDS, Broker, make_broker
+from compat_tests.kafka_jars import why_no_java
+from compat_tests.observations import Observations
+
+ON_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
+_OBSERVATIONS = "KWIRE_COMPAT_OBSERVATIONS"  # folder that the processes of one parallel run share
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--broker", choices=("kwire", "kafka", "both"), default="both", help="which broker to test against"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "java: needs Java; skips by name where there is none, fails on CI")
+    config.addinivalue_line("markers", "kcat: needs the kcat command; skips by name where there is none, fails on CI")
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="kwire-observations-")
+        os.environ[_OBSERVATIONS] = folder.name
+        config.add_cleanup(folder.cleanup)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "broker_kind" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--broker")
+        kinds = [kind for kind in KINDS if chosen in (kind, "both")]
+        marks = {"kafka": [pytest.mark.java], "kwire": []}
+        parameters = [
+            pytest.param(kind, marks=[*marks[kind], pytest.mark.xdist_group(f"broker-{kind}")]) for kind in kinds
+        ]
+        metafunc.parametrize("broker_kind", parameters, scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(150))
+
+
+def need(reason: str | None) -> None:
+    """Skip by name for what this machine lacks; on CI everything must be there, so fail."""
+    if reason is None:
+        return
+    if ON_CI:
+        pytest.fail(f"{reason}; on CI this may not be skipped", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("java"):
+        need(why_no_java())
+
+
+@pytest.fixture(scope="session")
+def broker(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The started broker of the kind under test, shared by the session. A test may restart it, never leave it down."""
+    shared = make_broker(broker_kind, tmp_path_factory.mktemp(f"broker-{broker_kind}"))
+    try:
+        shared.start()
+        yield shared
+    finally:
+        shared.kill()
+
+
+@pytest.fixture(autouse=True)
+def _broker_is_up(request: pytest.FixtureRequest) -> None:
+    """A test that left the shared broker down must not fail the next one."""
+    if "broker" in request.fixturenames:
+        shared: Broker = request.getfixturevalue("broker")
+        if not shared.is_running():
+            shared.start()
+
+
+@pytest.fixture
+def broker_factory(broker_kind: str, tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+    """``broker_factory(settings={...}, data_dir=None) -> Broker``: a started broker of this test alone."""
+    started: list[Broker] = []
+
+    def start(settings: Mapping[str, str] | None = None, data_dir: Path | None = None) -> Broker:
+        own = make_broker(broker_kind, tmp_path / f"own-{len(started)}", settings, data_dir)
+        started.append(own)
+        own.start()
+        return own
+
+    yield start
+    for own in started:
+        own.kill()
+
+
+class Names:
+    """Fresh names, the same for both kinds: made of the test's name and a count."""
+
+    def __init__(self, test: str) -> None:
+        self._test = test
+        self._count = 0
+
+    def __call__(self, prefix: str = "t") -> str:
+        self._count += 1
+        return f"{prefix}-{self._test}-{self._count}"
+
+
+@pytest.fixture
+def new_name(request: pytest.FixtureRequest) -> Names:
+    """``new_name("group")``: a name nobody has used, equal on both kinds, so that observations can hold it."""
+    plain = _without_kind(request.node.nodeid.partition("::")[2])
+    return Names(re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[:120])
+
+
+@pytest.fixture
+def topic(new_name: Names) -> str:
+    """A topic name nobody has used; the topic does not exist yet."""
+    return new_name("topic")
+
+
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[Any]:
+    """confluent-kafka's AdminClient on the broker under test."""
+    from confluent_kafka.admin import AdminClient
+
+    yield AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+@pytest.fixture
+def make_topic(admin: Any, new_name: Names) -> Callable[..., str]:
+    """``make_topic(partitions=1, configs={...}, name=None) -> name``: create a topic and wait until it is there."""
+
+    def make(partitions: int = 1, configs: Mapping[str, str] | None = None, name: str | None = None) -> str:
+        from confluent_kafka.admin import NewTopic
+
+        chosen = name or new_name("topic")
+        new = NewTopic(chosen, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
+        admin.create_topics([new], operation_timeout=30)[chosen].result(30)
+        return chosen
+
+    return make
+
+
+@pytest.fixture
+def observe(request: pytest.FixtureRequest, broker_kind: str) -> Observations:
+    """``observe(name, value)``: record plain data; the second broker kind must see the same."""
+    return Observations(Path(os.environ[_OBSERVATIONS]), _without_kind(request.node.nodeid), broker_kind)
+
+
+def _without_kind(nodeid: str) -> str:
+    """The test's id with the broker kind taken out of the brackets."""
+    head, bracket, parameters = nodeid.partition("[")
+    if not bracket:
+        return nodeid
+    rest = [part for part in parameters.removesuffix("]").split("-") if part not in KINDS]
+    return f"{head}[{'-'.join(rest)}]"

@@ -1,0 +1,196 @@
+"""Apache Kafka's jars, fetched once through Maven, and Java sources compiled against them.
+
+Here: the download into a cache folder, the class path, a cached `javac`. Not here: starting a broker (`brokers.py`)
+or running Kafka's tools (`java_runner.py`).
+
+Everything lands in ``$KWIRE_CACHE`` (default ``~/.cache/kwire``), under a folder named after Kafka's version. A file
+lock keeps parallel test processes from downloading twice, and a marker file is written last, so that an interrupted
+download is started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+SCALA_VERSION = "2.13"
+LOG4J_VERSION = "2.25.4"  # the one that Kafka's own distribution of this version carries
+
+_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kwire.compat</groupId>
+  <artifactId>kafka-jars</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_{SCALA_VERSION}</artifactId>
+      <version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka-tools</artifactId>
+      <version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId>
+      <artifactId>log4j-core</artifactId>
+      <version>{LOG4J_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId>
+      <artifactId>log4j-slf4j-impl</artifactId>
+      <version>{LOG4J_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+# Tools and brokers say only what went wrong, on standard error. `kafka.log.level` lets a test ask for more.
+_LOG4J = """status = error
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{HH:mm:ss,SSS} %p %c{1}: %m%n
+rootLogger.level = ${sys:kafka.log.level:-WARN}
+rootLogger.appenderRef.err.ref = err
+"""
+
+
+class JarsUnavailable(Exception):
+    """Java or Maven is missing, or the download failed; the message says which, in one line."""
+
+
+def cache_root() -> Path:
+    """The folder that holds everything the compat tests download or compile."""
+    return Path(os.environ.get("KWIRE_CACHE") or Path.home() / ".cache" / "kwire")
+
+
+def java_available() -> bool:
+    """Are a Java runtime, the compiler and Maven (or already fetched jars) there?"""
+    return why_no_java() is None
+
+
+@cache
+def why_no_java() -> str | None:
+    """None when everything Java-side can run, otherwise what is missing, by name."""
+    missing = [tool for tool in ("java", "javac") if shutil.which(tool) is None]
+    if shutil.which("mvn") is None and not _fetched().exists():
+        missing.append("mvn (Maven)")
+    if not missing:
+        return None
+    return f"needs {', '.join(missing)} on PATH, not found"
+
+
+def kafka_jars_dir() -> Path:
+    """The folder with Apache Kafka's jars, fetched on first use. Raises `JarsUnavailable`."""
+    if not _fetched().exists():
+        with _locked("kafka-jars"):
+            if not _fetched().exists():
+                _fetch()
+    return _jars_dir()
+
+
+def kafka_classpath() -> str:
+    """A Java class path with Apache Kafka, its tools and a quiet log binding. Raises `JarsUnavailable`."""
+    return f"{kafka_jars_dir()}/*"
+
+
+def java_command(*arguments: str, heap: str = "256m", options: Iterable[str] = ()) -> list[str]:
+    """The command line of a JVM with Kafka's jars: small heap, quick start, quiet log."""
+    config = kafka_jars_dir() / "log4j2.properties"
+    flags = [f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true"]
+    return ["java", *flags, f"-Dlog4j2.configurationFile={config}", *options, *arguments]
+
+
+def compile_java(sources: Iterable[Path | str]) -> Path:
+    """Compile Java files against Kafka's jars; return the classes folder.
+
+    The folder is cached by the sources' content, so that an unchanged set costs nothing. Raises `JarsUnavailable`
+    without Java and `subprocess.CalledProcessError` (with the compiler's words) for sources that do not compile.
+    """
+    paths = sorted(Path(source) for source in sources)
+    reason = why_no_java()
+    if reason:
+        raise JarsUnavailable(reason)
+    jars = kafka_classpath()
+    digest = hashlib.sha256(KAFKA_VERSION.encode())
+    for path in paths:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    classes = cache_root() / f"classes-{digest.hexdigest()[:16]}"
+    if classes.exists():
+        return classes
+    with _locked(classes.name):
+        if not classes.exists():
+            _compile(paths, jars, classes)
+    return classes
+
+
+def _compile(paths: list[Path], jars: str, classes: Path) -> None:
+    partial = classes.with_name(f"{classes.name}.{os.getpid()}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    command = ["javac", "-nowarn", "-cp", jars, "-d", str(partial), *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+    partial.rename(classes)
+
+
+def _jars_dir() -> Path:
+    return cache_root() / f"kafka-{KAFKA_VERSION}"
+
+
+def _fetched() -> Path:
+    return _jars_dir() / ".complete"
+
+
+def _fetch() -> None:
+    if shutil.which("mvn") is None:
+        raise JarsUnavailable("needs mvn (Maven) on PATH, not found")
+    folder = _jars_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    pom = folder / "pom.xml"
+    pom.write_text(_POM)
+    (folder / "log4j2.properties").write_text(_LOG4J)
+    print(
+        f"fetching Apache Kafka {KAFKA_VERSION} through Maven into {folder} (once) ...", file=sys.__stderr__, flush=True
+    )
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+    command = ["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    for attempt in (1, 2, 3):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            break
+        print(f"attempt {attempt} of 3 failed: {_first_error(done.stdout)}", file=sys.__stderr__, flush=True)
+    else:
+        raise JarsUnavailable(f"Maven could not fetch Kafka {KAFKA_VERSION}: {_first_error(done.stdout)}")
+    if not (folder / f"kafka_{SCALA_VERSION}-{KAFKA_VERSION}.jar").exists():
+        raise JarsUnavailable(f"Maven ended well, but Kafka's jar is not in {folder}")
+    _fetched().write_text("")
+
+
+def _first_error(output: str) -> str:
+    return next((line for line in output.splitlines() if "ERROR" in line), "no error line")
+
+
+@contextlib.contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """Hold an exclusive lock across processes; it vanishes with its holder."""
+    root = cache_root()
+    root.mkdir(parents=True, exist_ok=True)
+    with open(root / f".{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
