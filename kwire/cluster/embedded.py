@@ -1,0 +1,281 @@
+"""The embedded metadata store: one SQLite database in the data directory, used by one process.
+
+* WAL mode with ``synchronous=FULL``: a commit that was answered survives a power loss.
+* All calls run on one thread of its own (an `Executor` with one thread), in the order in which they were made, so the
+  event loop never waits for the disk, and results and feed events come back in commit order.
+* No Python runs inside a transaction. The checks and writes of a commit are first put into temporary tables, which
+  lock nothing; then one statement fires a trigger that compares, writes and counts the revision, and SQLite begins
+  and ends the transaction around it by itself.
+* The database's ``user_version`` is the format's version: a newer one is refused by name.
+
+Local file systems only. One process at a time, held to that by the data directory's lock: sessions left over by an
+earlier process are ended when the store is opened. Several processes on one store (pushes and liveness over a Unix
+socket, leases) come with clusters of several brokers; the interface (`kwire.cluster.store`) already allows for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from kwire.base.doors import Doors, Executor
+from kwire.cluster.store import (
+    Change,
+    Check,
+    Conflict,
+    Entry,
+    Event,
+    Listener,
+    SessionLost,
+    StoreFormatError,
+    StoreUnavailable,
+    Write,
+    check_commit,
+)
+
+T = TypeVar("T")
+
+FILE_NAME: Final = "kwire-store.sqlite"
+FORMAT_VERSION: Final = 1
+
+_SCHEMA = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS entries (
+    key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, created INTEGER NOT NULL, session INTEGER
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL);
+INSERT OR IGNORE INTO counter VALUES (1, 0);
+PRAGMA user_version = 1;
+COMMIT;
+"""
+
+_END_OLD_SESSIONS = """
+BEGIN IMMEDIATE;
+UPDATE counter SET revision = revision + 1;
+DELETE FROM entries WHERE session IS NOT NULL;
+DELETE FROM sessions;
+COMMIT;
+"""
+
+# One insert into `commits` is one commit. RAISE(ABORT) undoes the whole statement.
+_TEMPORARY = """
+CREATE TEMP TABLE checks (key TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE writes (key TEXT PRIMARY KEY, value BLOB, session INTEGER) WITHOUT ROWID;
+CREATE TEMP TABLE commits (id INTEGER PRIMARY KEY);
+CREATE TEMP TRIGGER do_commit BEFORE INSERT ON commits BEGIN
+    SELECT RAISE(ABORT, 'kwire conflict') WHERE EXISTS (
+        SELECT 1 FROM checks LEFT JOIN entries ON entries.key = checks.key
+        WHERE checks.version <> ifnull(entries.version, 0));
+    SELECT RAISE(ABORT, 'kwire session lost') WHERE EXISTS (
+        SELECT 1 FROM writes WHERE session IS NOT NULL AND session NOT IN (SELECT id FROM sessions));
+    UPDATE counter SET revision = revision + 1;
+    DELETE FROM entries WHERE key IN (SELECT key FROM writes WHERE value IS NULL);
+    INSERT INTO entries
+        SELECT key, value, (SELECT revision FROM counter), (SELECT revision FROM counter), session
+        FROM writes WHERE value IS NOT NULL
+        ON CONFLICT (key) DO UPDATE
+        SET value = excluded.value, version = excluded.version, session = excluded.session;
+    SELECT RAISE(IGNORE);
+END;
+"""
+
+
+class _Database:
+    """The blocking half: everything here runs on the store's thread."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise sqlite3.ProgrammingError("the metadata store is closed")
+        return self._connection
+
+    def open(self) -> None:
+        # isolation_level=None: the module begins no transactions of its own.
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > FORMAT_VERSION:
+                raise StoreFormatError(
+                    f"{self._path} has format {version}, this kwire knows up to {FORMAT_VERSION}: "
+                    "it was written by a newer kwire"
+                )
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            if version == 0:
+                connection.executescript(_SCHEMA)
+            elif connection.execute("SELECT 1 FROM sessions").fetchone():
+                connection.executescript(_END_OLD_SESSIONS)
+            connection.executescript(_TEMPORARY)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        # One statement, so that revision and rows are of one state.
+        rows = self._db.execute(
+            "SELECT counter.revision, key, value, version, created, session FROM counter"
+            " LEFT JOIN entries ON key >= ? AND substr(key, 1, ?) = ? ORDER BY key",
+            (prefix, len(prefix), prefix),
+        ).fetchall()
+        return rows[0][0], {key: Entry(*entry) for _, key, *entry in rows if key is not None}
+
+    def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> tuple[int, list[Change]]:
+        db = self._db
+        db.execute("DELETE FROM checks")
+        db.execute("DELETE FROM writes")
+        db.executemany("INSERT INTO checks VALUES (?, ?)", checks)
+        db.executemany("INSERT INTO writes VALUES (?, ?, ?)", writes)
+        deleted = db.execute(
+            "SELECT key FROM writes WHERE value IS NULL AND key IN (SELECT key FROM entries)"
+        ).fetchall()
+        try:
+            db.execute("INSERT INTO commits DEFAULT VALUES")
+        except sqlite3.IntegrityError as error:
+            raise self._refusal(error) from None
+        (revision,) = db.execute("SELECT revision FROM counter").fetchone()
+        written = db.execute(
+            "SELECT key, value, version, created, session FROM entries WHERE key IN (SELECT key FROM writes)"
+        ).fetchall()
+        changes = [Change(key, None) for (key,) in deleted]
+        changes += [Change(key, Entry(*entry)) for key, *entry in written]
+        return revision, changes
+
+    def _refusal(self, error: sqlite3.IntegrityError) -> Exception:
+        if "session lost" in str(error):
+            return SessionLost()
+        row = self._db.execute(
+            "SELECT checks.key FROM checks LEFT JOIN entries ON entries.key = checks.key"
+            " WHERE checks.version <> ifnull(entries.version, 0)"
+        ).fetchone()
+        return Conflict(row[0]) if row else error
+
+    def open_session(self, owner: str) -> int:
+        (session,) = self._db.execute("INSERT INTO sessions (owner) VALUES (?) RETURNING id", (owner,)).fetchone()
+        return int(session)
+
+    def close_session(self, session: int) -> tuple[int, list[Change]] | None:
+        db = self._db
+        keys = db.execute("SELECT key FROM entries WHERE session = ?", (session,)).fetchall()
+        result = self.commit((), [Write(key, None) for (key,) in keys]) if keys else None
+        db.execute("DELETE FROM sessions WHERE id = ?", (session,))
+        return result
+
+
+class EmbeddedSession:
+    """A session of an `EmbeddedStore`. While there is one process, it lives exactly as long as the store is open."""
+
+    def __init__(self, store: EmbeddedStore, session_id: int) -> None:
+        self.id = session_id
+        self._store = store
+        self._alive = True
+
+    @property
+    def alive(self) -> bool:
+        return self._alive
+
+    def on_loss(self, callback: Callable[[], None]) -> None:
+        """Never called: nobody but this process can end the session."""
+
+    async def close(self) -> None:
+        if self._alive:
+            self._alive = False
+            await self._store.end_session(self.id)
+
+
+class EmbeddedSubscription:
+    """A listener's place in the feed."""
+
+    def __init__(self, listeners: list[EmbeddedSubscription], listener: Listener) -> None:
+        self._listeners = listeners
+        self.listener = listener
+        listeners.append(self)
+
+    def close(self) -> None:
+        if self in self._listeners:
+            self._listeners.remove(self)
+
+
+class EmbeddedStore:
+    """`MetadataStore` on SQLite; ``directory`` is the data directory, locked by the caller."""
+
+    def __init__(self, directory: str, doors: Doors, executor: Executor | None = None) -> None:
+        self._directory = directory
+        self._files = doors.files
+        self._executor = executor or Executor(1)
+        self._database = _Database(f"{directory}/{FILE_NAME}")
+        self._subscriptions: list[EmbeddedSubscription] = []
+        self._sessions: list[EmbeddedSession] = []
+
+    async def open(self) -> None:
+        self._files.makedirs(self._directory)
+        await self._run(self._database.open)
+
+    async def close(self) -> None:
+        for session in self._sessions:
+            await session.close()
+        self._sessions.clear()
+        self._subscriptions.clear()
+        await self._run(self._database.close)
+        self._executor.close()
+
+    async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        return await self._run(lambda: self._database.read(prefix))
+
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        check_commit(checks, writes)
+        return await self._publish(lambda: self._database.commit(checks, writes))
+
+    async def open_session(self, owner: str, *, lease_ms: int) -> EmbeddedSession:
+        session = EmbeddedSession(self, await self._run(lambda: self._database.open_session(owner)))
+        self._sessions.append(session)
+        return session
+
+    async def end_session(self, session_id: int) -> None:
+        """Take a session's keys away (called by `EmbeddedSession.close`)."""
+        await self._publish(lambda: self._database.close_session(session_id) or (0, []))
+
+    async def subscribe(self, listener: Listener) -> EmbeddedSubscription:
+        # Nothing is missed and nothing doubled: events of commits that the thread did before this read are published
+        # before the read's result arrives, because results come back in order.
+        revision, entries = await self._run(lambda: self._database.read(""))
+        subscription = EmbeddedSubscription(self._subscriptions, listener)
+        listener(Event([Change(key, entry) for key, entry in entries.items()], revision, consistent=True))
+        return subscription
+
+    async def _publish(self, function: Callable[[], tuple[int, list[Change]]]) -> int:
+        future = self._executor.run(function)
+        # A callback, not code after the await: the feed must not miss a commit whose caller was cancelled.
+        future.add_done_callback(self._feed)
+        return (await self._result(future))[0]
+
+    def _feed(self, future: asyncio.Future[tuple[int, list[Change]]]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            return
+        revision, changes = future.result()
+        if changes:
+            event = Event(changes, revision, consistent=True)
+            for subscription in list(self._subscriptions):
+                subscription.listener(event)
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        return await self._result(self._executor.run(function))
+
+    async def _result(self, future: asyncio.Future[T]) -> T:
+        try:
+            return await asyncio.shield(future)
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,153 @@
+"""The metadata store of the simulation: everything in memory, every step decided by the event loop's order.
+
+One `MemoryStore` object can serve several brokers of a simulated cluster. Each call yields to the loop once before it
+takes effect and once before it answers, so that concurrent commits interleave as the loop (and its seed) decides.
+`expire` and `available` are what a test does to it. See `kwire.cluster.store` for the theory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from kwire.cluster.store import (
+    ABSENT,
+    Change,
+    Check,
+    Conflict,
+    Entry,
+    Event,
+    Listener,
+    SessionLost,
+    StoreUnavailable,
+    Write,
+    check_commit,
+)
+
+
+class MemorySession:
+    """A session of a `MemoryStore`."""
+
+    def __init__(self, store: MemoryStore, session_id: int, owner: str) -> None:
+        self.id = session_id
+        self.owner = owner
+        self._store = store
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def alive(self) -> bool:
+        return self.id in self._store.sessions
+
+    def on_loss(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    async def close(self) -> None:
+        await self._store.step()
+        self._store.end_session(self.id)
+
+    def lost(self) -> None:
+        """The store took the session away."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+class MemorySubscription:
+    """A listener's place in the feed."""
+
+    def __init__(self, store: MemoryStore, listener: Listener) -> None:
+        self._store = store
+        self.listener = listener
+
+    def close(self) -> None:
+        if self in self._store.subscriptions:
+            self._store.subscriptions.remove(self)
+
+
+class MemoryStore:
+    """Keys in a dict. ``available = False`` makes every call fail before it takes effect."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.available = True
+        self.sessions: dict[int, MemorySession] = {}
+        self.subscriptions: list[MemorySubscription] = []
+        self._entries: dict[str, Entry] = {}
+        self._next_session = 1
+
+    async def open(self) -> None:
+        await self.step()
+
+    async def close(self) -> None:
+        for session_id in list(self.sessions):
+            self.end_session(session_id)
+        self.subscriptions.clear()
+
+    async def step(self) -> None:
+        """Let others go first, as a real store would."""
+        await asyncio.sleep(0)
+        if not self.available:
+            raise StoreUnavailable("the simulated store is not available")
+
+    async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        await self.step()
+        found = {key: self._entries[key] for key in sorted(self._entries) if key.startswith(prefix)}
+        return self.revision, found
+
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        check_commit(checks, writes)
+        await self.step()
+        for key, version in checks:
+            entry = self._entries.get(key)
+            if (ABSENT if entry is None else entry.version) != version:
+                raise Conflict(key)
+        if any(write.session is not None and write.session not in self.sessions for write in writes):
+            raise SessionLost
+        revision = self._apply(writes)
+        await asyncio.sleep(0)
+        return revision
+
+    async def open_session(self, owner: str, *, lease_ms: int) -> MemorySession:
+        await self.step()
+        session = MemorySession(self, self._next_session, owner)
+        self._next_session += 1
+        self.sessions[session.id] = session
+        return session
+
+    async def subscribe(self, listener: Listener) -> MemorySubscription:
+        await self.step()
+        subscription = MemorySubscription(self, listener)
+        self.subscriptions.append(subscription)
+        changes = [Change(key, self._entries[key]) for key in sorted(self._entries)]
+        listener(Event(changes, self.revision, consistent=True))
+        return subscription
+
+    def expire(self, session_id: int) -> None:
+        """What a store does to an owner that has been silent for its lease."""
+        session = self.sessions[session_id]
+        self.end_session(session_id)
+        session.lost()
+
+    def end_session(self, session_id: int) -> None:
+        """Take a session's keys away with it; content if it is over already."""
+        if self.sessions.pop(session_id, None) is None:
+            return
+        gone = [Write(key, None) for key, entry in self._entries.items() if entry.session == session_id]
+        if gone:
+            self._apply(gone)
+
+    def _apply(self, writes: Sequence[Write]) -> int:
+        self.revision += 1
+        changes = []
+        for key, value, session in writes:
+            old = self._entries.pop(key, None)
+            if value is not None:
+                created = self.revision if old is None else old.created
+                self._entries[key] = Entry(value, self.revision, created, session)
+            elif old is None:
+                continue
+            changes.append(Change(key, self._entries.get(key)))
+        event = Event(changes, self.revision, consistent=True)
+        for subscription in list(self.subscriptions):
+            subscription.listener(event)
+        return self.revision

@@ -1,0 +1,181 @@
+"""What every metadata store must do: run on each implementation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kwire.base.doors import Doors
+from kwire.cluster.embedded import EmbeddedStore
+from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store import ABSENT, Check, Conflict, Event, SessionLost, Write
+
+
+@pytest.fixture(params=["memory", "embedded"])
+async def store(request, tmp_path):
+    store = MemoryStore() if request.param == "memory" else EmbeddedStore(str(tmp_path), Doors())
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def values(store, prefix=""):
+    return {key: entry.value for key, entry in (await store.read(prefix))[1].items()}
+
+
+async def test_a_written_key_is_read_back_with_its_version(store):
+    revision = await store.commit([], [Write("a/1", b"x")])
+    assert revision > 0
+    at, entries = await store.read("a/")
+    assert at == revision
+    assert entries == {"a/1": (b"x", revision, revision, None)}
+
+
+async def test_read_takes_a_prefix_literally_and_answers_in_key_order(store):
+    await store.commit([], [Write(key, b"") for key in ("b", "a_2", "a%", "a/1", "ab", "A")])
+    assert list((await store.read("a"))[1]) == ["a%", "a/1", "a_2", "ab"]
+    assert list((await store.read("a_"))[1]) == ["a_2"]
+    assert list((await store.read(""))[1]) == ["A", "a%", "a/1", "a_2", "ab", "b"]
+    assert (await store.read("zz"))[1] == {}
+
+
+async def test_commit_writes_all_or_nothing(store):
+    first = await store.commit([], [Write("a", b"1"), Write("b", b"1")])
+    with pytest.raises(Conflict) as caught:
+        await store.commit([Check("a", first), Check("b", first + 17)], [Write("a", b"2"), Write("c", b"2")])
+    assert caught.value.key == "b"
+    assert await values(store) == {"a": b"1", "b": b"1"}
+    assert (await store.read(""))[0] == first
+
+
+async def test_absent_is_a_version_that_can_be_checked(store):
+    await store.commit([Check("a", ABSENT)], [Write("a", b"1")])
+    with pytest.raises(Conflict):
+        await store.commit([Check("a", ABSENT)], [Write("a", b"2")])
+
+
+async def test_a_check_without_a_write_guards_too(store):
+    office = await store.commit([], [Write("controller", b"1")])
+    await store.commit([Check("controller", office)], [Write("topic", b"1")])
+    await store.commit([], [Write("controller", b"2")])
+    with pytest.raises(Conflict):
+        await store.commit([Check("controller", office)], [Write("topic", b"2")])
+
+
+async def test_of_two_writers_from_the_same_version_one_wins(store):
+    version = await store.commit([], [Write("a", b"0")])
+    results = await asyncio.gather(
+        *(store.commit([Check("a", version)], [Write("a", b"%d" % n)]) for n in (1, 2)), return_exceptions=True
+    )
+    assert [isinstance(result, Conflict) for result in results] == [False, True]
+    assert await values(store) == {"a": b"1"}
+
+
+async def test_a_version_never_comes_back(store):
+    first = await store.commit([], [Write("a", b"1")])
+    await store.commit([], [Write("a", None)])
+    again = await store.commit([], [Write("a", b"1")])
+    assert again > first
+    with pytest.raises(Conflict):
+        await store.commit([Check("a", first)], [Write("a", b"2")])
+
+
+async def test_created_stays_when_a_key_is_overwritten_and_moves_when_it_is_made_anew(store):
+    first = await store.commit([], [Write("a", b"1")])
+    second = await store.commit([], [Write("a", b"2")])
+    assert (await store.read("a"))[1]["a"][:3] == (b"2", second, first)
+    await store.commit([], [Write("a", None)])
+    third = await store.commit([], [Write("a", b"3")])
+    assert (await store.read("a"))[1]["a"].created == third
+
+
+async def test_deleting_what_is_absent_is_no_failure_and_no_news(store):
+    events: list[Event] = []
+    await store.subscribe(events.append)
+    await store.commit([], [Write("a", None)])
+    await store.commit([], [Write("b", b"1")])
+    assert [change.key for event in events for change in event.changes] == ["b"]
+
+
+async def test_ephemeral_keys_vanish_with_their_session_and_only_they(store):
+    mine, other = await store.open_session("one", lease_ms=9000), await store.open_session("two", lease_ms=9000)
+    await store.commit([], [Write("m", b"", mine.id), Write("o", b"", other.id), Write("p", b"")])
+    events: list[Event] = []
+    await store.subscribe(events.append)
+    await mine.close()
+    assert not mine.alive
+    assert other.alive
+    assert await values(store) == {"o": b"", "p": b""}
+    assert [(change.key, change.entry) for change in events[-1].changes] == [("m", None)]
+
+
+async def test_a_closed_session_can_write_nothing(store):
+    session = await store.open_session("one", lease_ms=9000)
+    await session.close()
+    with pytest.raises(SessionLost):
+        await store.commit([], [Write("a", b""), Write("b", b"", session.id)])
+    assert await values(store) == {}
+
+
+async def test_an_ephemeral_key_can_be_taken_over_as_a_lasting_one(store):
+    session = await store.open_session("one", lease_ms=9000)
+    await store.commit([], [Write("a", b"1", session.id)])
+    await store.commit([], [Write("a", b"2")])
+    await session.close()
+    assert await values(store) == {"a": b"2"}
+
+
+async def test_the_feed_begins_with_everything_and_goes_on_with_every_change(store):
+    first = await store.commit([], [Write("a", b"1"), Write("b", b"1")])
+    events: list[Event] = []
+    subscription = await store.subscribe(events.append)
+    assert [(change.key, change.entry.value) for change in events[0].changes] == [("a", b"1"), ("b", b"1")]
+    assert (events[0].revision, events[0].consistent) == (first, True)
+    second = await store.commit([], [Write("a", b"2"), Write("b", None), Write("c", b"2")])
+    assert len(events) == 2  # delivered by the time the writer knows
+    assert {change.key: change.entry and change.entry.value for change in events[1].changes} == {
+        "a": b"2",
+        "b": None,
+        "c": b"2",
+    }
+    assert events[1].revision == second
+    subscription.close()
+    await store.commit([], [Write("a", b"3")])
+    assert len(events) == 2
+
+
+async def test_the_feed_replayed_gives_what_a_read_gives(store):
+    state: dict[str, bytes] = {}
+    revisions: list[int] = []
+
+    def follow(event: Event) -> None:
+        revisions.append(event.revision)
+        for key, entry in event.changes:
+            if entry is None:
+                del state[key]
+            else:
+                state[key] = entry.value
+
+    await store.subscribe(follow)
+    await asyncio.gather(
+        *(store.commit([], [Write(f"k{n % 7}", None if n % 3 == 0 else b"%d" % n)]) for n in range(40))
+    )
+    assert state == await values(store)
+    assert revisions == sorted(revisions)
+
+
+async def test_a_cancelled_writer_does_not_hide_its_commit_from_the_feed(store):
+    state: dict[str, object] = {}
+    await store.subscribe(lambda event: state.update({change.key: change.entry for change in event.changes}))
+    task = asyncio.create_task(store.commit([], [Write("a", b"1")]))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await store.commit([], [Write("b", b"1")])
+    assert sorted(state) == sorted(await values(store))
+
+
+async def test_a_commit_that_writes_a_key_twice_is_a_defect(store):
+    with pytest.raises(ValueError, match="twice"):
+        await store.commit([], [Write("a", b"1"), Write("a", b"2")])
