@@ -1,0 +1,74 @@
+"""The development environment: `.venv` beside the sources, made once, brought up to date when pyproject.toml changes.
+
+Standard library only and any Python 3.11 to 3.13, because this runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+_STAMP = VENV / "kwire-environment.json"
+# What a level installs. "test" holds everything of "start": its extra names kafka-python too.
+_LEVELS = {"start": ["-e", ".", "kafka-python>=3.0"], "test": ["-e", ".[test]"]}
+
+
+def say(line: str) -> None:
+    """One progress line; at once, and never on standard output, which belongs to the command that was asked for."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def ensure(level: str) -> Path:
+    """Make or update the environment for "start" or "test"; return its Python. Ends the program on failure."""
+    if not PYTHON.exists():
+        base = _find_python()
+        say(f"environment: creating .venv with {base}")
+        _run([base, "-m", "venv", str(VENV)], "python3 -m venv failed (on Debian: apt-get install python3-venv)")
+    wanted = _wanted(level)
+    if _installed() in [wanted, _wanted("test")]:
+        return PYTHON
+    say(f"environment: installing kwire and what `{level}` needs into .venv (once; a minute or two)")
+    started = time.monotonic()
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *_LEVELS[level]]
+    _run(command, "pip install failed; its words are above")
+    _STAMP.write_text(json.dumps(wanted))
+    say(f"environment: ready in {time.monotonic() - started:.0f} s")
+    return PYTHON
+
+
+def _wanted(level: str) -> dict[str, str]:
+    """What must have been installed: the level, by the content of pyproject.toml and the place of the sources."""
+    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    return {"level": level, "pyproject": digest, "root": str(ROOT)}
+
+
+def _installed() -> dict[str, str] | None:
+    try:
+        stamp: dict[str, str] = json.loads(_STAMP.read_text())
+    except (OSError, ValueError):
+        return None
+    return stamp
+
+
+def _find_python() -> str:
+    """This Python when it is 3.11 or newer, else a newer one on PATH."""
+    if sys.version_info >= (3, 11):  # noqa: UP036 - whoever runs this may have an older one
+        return sys.executable
+    for name in ("python3.13", "python3.12", "python3.11"):
+        found = shutil.which(name)
+        if found:
+            return found
+    sys.exit(f"kwire needs Python 3.11 or newer; this is {sys.version.split()[0]} and no newer one is on PATH")
+
+
+def _run(command: list[str], failure: str) -> None:
+    if subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False).returncode != 0:
+        sys.exit(failure)
