@@ -1,0 +1,84 @@
+"""Rules that tie properties to each other, or that Kafka checks outside its definitions (`KafkaConfig.validateValues`).
+
+Values are typed and within their own limits when they come here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwire.base.config.errors import ConfigError
+
+
+def check_values(values: dict[str, Any]) -> None:
+    """Raise `ConfigError` for the first rule that does not hold."""
+    _check_log(values)
+    _check_sockets(values)
+    _check_replication(values)
+    _check_groups(values)
+
+
+def _fail(name: str, values: dict[str, Any], reason: str) -> None:
+    value = values[name]
+    raise ConfigError(name, ",".join(value) if isinstance(value, tuple) else str(value), reason)
+
+
+def _check_log(values: dict[str, Any]) -> None:
+    for name in ("log.roll.ms", "log.roll.hours"):
+        if values[name] is not None and values[name] < 1:
+            _fail(name, values, "must be at least 1")
+    for name in ("log.roll.jitter.ms", "log.roll.jitter.hours"):
+        if values[name] is not None and values[name] < 0:
+            _fail(name, values, "must be at least 0")
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if values[name] is not None and values[name] < 1 and values[name] != -1:
+            _fail(name, values, "must be at least 1, or -1 for no limit")
+    if values["offsets.topic.compression.codec"] not in range(5):
+        _fail("offsets.topic.compression.codec", values, "must be between 0 and 4")
+
+
+def _check_sockets(values: dict[str, Any]) -> None:
+    for name in ("socket.receive.buffer.bytes", "socket.send.buffer.bytes"):
+        if values[name] < 1 and values[name] != -1:
+            _fail(name, values, "must be at least 1, or -1 for the system's default")
+    queued = values["queued.max.request.bytes"]
+    if queued > 0 and queued < values["socket.request.max.bytes"]:
+        _fail("queued.max.request.bytes", values, "must be -1, or at least socket.request.max.bytes")
+    _check_connection_overrides(values)
+    if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
+        _fail("max.connections.per.ip", values, "may be 0 only beside max.connections.per.ip.overrides")
+
+
+def _check_connection_overrides(values: dict[str, Any]) -> None:
+    for entry in filter(None, values["max.connections.per.ip.overrides"].split(",")):
+        host, _, limit = entry.strip().rpartition(":")
+        if not host or not limit.strip().isascii() or not limit.strip().isdecimal():
+            _fail("max.connections.per.ip.overrides", values, "must be a list of host:limit")
+
+
+def _check_replication(values: dict[str, Any]) -> None:
+    wait = values["replica.fetch.wait.max.ms"]
+    if wait > values["replica.socket.timeout.ms"]:
+        _fail("replica.fetch.wait.max.ms", values, "must be at most replica.socket.timeout.ms")
+    if wait > values["replica.lag.time.max.ms"]:
+        _fail("replica.fetch.wait.max.ms", values, "must be at most replica.lag.time.max.ms")
+
+
+def _check_groups(values: dict[str, Any]) -> None:
+    if values["group.min.session.timeout.ms"] > values["group.max.session.timeout.ms"]:
+        _fail("group.min.session.timeout.ms", values, "must be at most group.max.session.timeout.ms")
+    if "classic" not in values["group.coordinator.rebalance.protocols"]:
+        _fail("group.coordinator.rebalance.protocols", values, "must have classic")
+    for kind in ("consumer", "share", "streams"):
+        for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+            _check_between(values, f"group.{kind}.", what)
+        if values[f"group.{kind}.heartbeat.interval.ms"] >= values[f"group.{kind}.session.timeout.ms"]:
+            _fail(f"group.{kind}.heartbeat.interval.ms", values, f"must be less than group.{kind}.session.timeout.ms")
+
+
+def _check_between(values: dict[str, Any], prefix: str, what: str) -> None:
+    low, high = f"{prefix}min.{what}", f"{prefix}max.{what}"
+    if values[low] > values[high]:
+        _fail(low, values, f"must be at most {high}")
+    if not values[low] <= values[prefix + what] <= values[high]:
+        _fail(prefix + what, values, f"must be between {low} and {high}")

@@ -1,0 +1,256 @@
+"""`KafkaConfig`: the values a broker runs with, static and dynamic, as typed attributes.
+
+Built once from texts (`KafkaConfig.load`), changed afterwards only by `apply_dynamic`. Reading is one attribute
+access: ``config.socket_request_max_bytes``; by Kafka's name: ``config["socket.request.max.bytes"]``. What a property
+means and who obeys it is elsewhere; topics' values are in `topic_config.py`, DescribeConfigs' view in `describe.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kwire.base.config.checks import check_values
+from kwire.base.config.definitions import BROKER_ROWS, LISTENER_PREFIX, broker_row, default_of, is_dynamic, is_sensitive
+from kwire.base.config.errors import ConfigError
+from kwire.base.config.listeners import Endpoint, check_ports, parse_endpoints, parse_protocol_map
+from kwire.base.config.sources import environment_properties, parse_properties
+from kwire.base.config.support import Support, is_refused, support_of
+from kwire.base.config.topic_config import topic_defaults, topic_values
+from kwire.base.config.typed import BrokerProperties
+from kwire.base.config.values import HIDDEN, parse_value
+
+ChangeCallback = Callable[[frozenset[str]], None]
+
+_ATTRIBUTES: Final[dict[str, str]] = {name: name.replace(".", "_") for name in BROKER_ROWS}
+
+
+class KafkaConfig(BrokerProperties):
+    """One broker's configuration.
+
+    ``static``: the texts that were given (file, environment, command line), also unknown names. ``dynamic_default``
+    and ``dynamic_broker``: the texts of IncrementalAlterConfigs for all brokers and for this one. ``warnings`` and
+    ``notes`` are lines for the log, written by whoever starts the broker.
+    """
+
+    kwire_test_control: bool
+    kwire_validate_records: bool
+
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        self.static: dict[str, str] = dict(properties or {})
+        self.dynamic_default: dict[str, str] = {}
+        self.dynamic_broker: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self.notes: list[str] = []
+        self._callbacks: list[ChangeCallback] = []
+        self._topic_defaults: dict[str, Any] | None = None
+        self._check_support()
+        self._values: dict[str, Any] = {name: default_of(name) for name in BROKER_ROWS}
+        self._values.update(self._parse_all(self.static))
+        self._fill_synonyms()
+        check_values(self._values)
+        for name, attribute in _ATTRIBUTES.items():
+            setattr(self, attribute, self._values[name])
+        self._check_roles()
+        self.endpoints()
+        self.advertised_endpoints()
+
+    @classmethod
+    def load(
+        cls,
+        file_text: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        overrides: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    ) -> KafkaConfig:
+        """Command line before environment before file before the defaults of kwire and of Kafka.
+
+        Raises `ConfigError` with one line for a wrong value or a refused property.
+        """
+        properties = parse_properties(file_text) if file_text is not None else {}
+        _override(properties, environment_properties(environment) if environment is not None else {})
+        _override(properties, dict(overrides))
+        return cls(properties)
+
+    def __getitem__(self, name: str) -> Any:
+        """The typed value by Kafka's name. KeyError for a name that Kafka does not know."""
+        return self._values[name]
+
+    def get_for_listener(self, listener: str, name: str) -> Any:
+        """The value of ``listener.name.<listener>.<name>``, or the general one where the listener has none."""
+        prefixed = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+        return self._values.get(prefixed, self._values[name])
+
+    # Derived from more than one property
+
+    @property
+    def data_dirs(self) -> tuple[str, ...]:
+        """The directories that hold logs (`log.dirs`, else `log.dir`)."""
+        return self.log_dirs if self.log_dirs else self.log_dir
+
+    def endpoints(self) -> list[Endpoint]:
+        """The listeners to open: those of `listeners`, without KRaft's controller listeners."""
+        return self._endpoints("listeners", self.listeners)
+
+    def advertised_endpoints(self) -> list[Endpoint]:
+        """What `advertised.listeners` says, or an empty list: then a client is told the address it connected to."""
+        if self.advertised_listeners is None:
+            return []
+        advertised = self._endpoints("advertised.listeners", self.advertised_listeners)
+        for endpoint in advertised:
+            if endpoint.host in ("0.0.0.0", "::"):
+                raise ConfigError("advertised.listeners", str(endpoint), "must name an address that clients can reach")
+            if endpoint.listener not in {each.listener for each in self.endpoints()}:
+                raise ConfigError("advertised.listeners", str(endpoint), "must be one of the listeners")
+        return advertised
+
+    def inter_broker_listener(self) -> str:
+        """The name of the listener that brokers use among themselves."""
+        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    def max_connections_per_ip_for(self) -> dict[str, int]:
+        """`max.connections.per.ip.overrides` as a mapping from host name or address to limit."""
+        pairs = (entry.strip().rpartition(":") for entry in self.max_connections_per_ip_overrides.split(",") if entry)
+        return {host.strip(): int(limit) for host, _, limit in pairs}
+
+    def topic_config(self, overrides: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Typed values of every topic property: the topic's own where it has one, else the broker's. Overrides that
+        are not valid (any more) count as absent, as in Kafka at start-up: `topic_config.validate_topic` refuses them
+        when they are set."""
+        if self._topic_defaults is None:
+            self._topic_defaults = topic_defaults(self._values)
+        return topic_values(self._topic_defaults, overrides or {})
+
+    # Dynamic values
+
+    def on_change(self, callback: ChangeCallback) -> None:
+        """Have a function called with the names that changed, after every change."""
+        self._callbacks.append(callback)
+
+    def off_change(self, callback: ChangeCallback) -> None:
+        """Undo `on_change`."""
+        self._callbacks.remove(callback)
+
+    def apply_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> list[str]:
+        """Run with these dynamic texts for all brokers and for this one; those given before are forgotten.
+
+        Texts that cannot be taken are left out; the lines returned name them. Calls the change callbacks.
+        """
+        problems: list[str] = []
+        accepted_default = self._acceptable(default, problems)
+        accepted_broker = self._acceptable(broker, problems)
+        values = self._effective_values(accepted_default, accepted_broker)
+        self.dynamic_default, self.dynamic_broker = accepted_default, accepted_broker
+        changed = frozenset(name for name in values.keys() | self._values.keys() if self._differs(name, values))
+        self._values = values
+        for name in changed & _ATTRIBUTES.keys():
+            setattr(self, _ATTRIBUTES[name], values[name])
+        self._topic_defaults = None
+        for callback in list(self._callbacks) if changed else ():
+            callback(changed)
+        return problems
+
+    def validate_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        """Whether these dynamic texts may be stored: `ConfigError` for the first one that may not."""
+        for name, text in [*default.items(), *broker.items()]:
+            _check_dynamic(name, text)
+        check_values(self._effective_values(default, broker))
+
+    def _effective_values(self, default: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, Any]:
+        values: dict[str, Any] = {name: default_of(name) for name in BROKER_ROWS}
+        values.update(self._parse_all({**self.static, **default, **broker}))
+        _fill_broker_id(values, self.static)
+        return values
+
+    def _differs(self, name: str, values: dict[str, Any]) -> bool:
+        return bool(values.get(name) != self._values.get(name))
+
+    @staticmethod
+    def _acceptable(texts: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+        accepted = {}
+        for name, text in texts.items():
+            try:
+                _check_dynamic(name, text)
+            except ConfigError as error:
+                problems.append(f"ignored dynamic value {error}")
+            else:
+                accepted[name] = text
+        return accepted
+
+    # Reading what was given
+
+    @staticmethod
+    def _parse_all(texts: Mapping[str, str]) -> dict[str, Any]:
+        values = {}
+        for name, text in texts.items():
+            row = broker_row(name)
+            if row is not None:
+                values[name] = parse_value(row, text, name)
+                _refuse_unsupported(name, text, values[name])
+        return values
+
+    def _check_support(self) -> None:
+        by_state: dict[Support, list[str]] = {}
+        for name in self.static:
+            by_state.setdefault(support_of(name), []).append(name)
+        if unknown := by_state.get(Support.UNKNOWN):
+            self.warnings.append("properties that Kafka does not know: " + ", ".join(sorted(unknown)))
+        if kraft := by_state.get(Support.KRAFT_ONLY):
+            self.notes.append("KRaft properties without a meaning here: " + ", ".join(sorted(kraft)))
+
+    def _fill_synonyms(self) -> None:
+        _fill_broker_id(self._values, self.static)
+
+    def _check_roles(self) -> None:
+        if "broker" not in self.process_roles:
+            raise ConfigError("process.roles", ",".join(self.process_roles), "must have broker: kwire is one")
+
+    def _endpoints(self, name: str, texts: tuple[str, ...]) -> list[Endpoint]:
+        controllers = {listener.upper() for listener in self.controller_listener_names}
+        protocols = parse_protocol_map("listener.security.protocol.map", self.listener_security_protocol_map)
+        for listener in controllers:
+            protocols.setdefault(listener, "PLAINTEXT")
+        endpoints = [each for each in parse_endpoints(name, texts, protocols) if each.listener not in controllers]
+        if not endpoints:
+            raise ConfigError(name, ",".join(texts), "must have a listener for clients")
+        for endpoint in endpoints:
+            if endpoint.security_protocol != "PLAINTEXT":
+                protocol = endpoint.security_protocol
+                raise ConfigError(name, str(endpoint), f"{protocol} is not supported yet: only PLAINTEXT is")
+        if name == "listeners":
+            check_ports(name, endpoints)
+        return endpoints
+
+
+def _override(properties: dict[str, str], stronger: Mapping[str, str]) -> None:
+    """Stronger sources win over weaker ones also under another name of the same identity."""
+    for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if name in stronger and other not in stronger:
+            properties.pop(other, None)
+    properties.update(stronger)
+
+
+def _fill_broker_id(values: dict[str, Any], given: Mapping[str, str]) -> None:
+    """`node.id` and `broker.id` are one number under two names; -1 for `broker.id` means that it is not given."""
+    if "node.id" in given:
+        if "broker.id" in given and values["broker.id"] not in (-1, values["node.id"]):
+            raise ConfigError("broker.id", str(values["broker.id"]), f"must equal node.id={values['node.id']}")
+        values["broker.id"] = values["node.id"]
+    elif "broker.id" in given:
+        if values["broker.id"] < 0:
+            raise ConfigError("broker.id", str(values["broker.id"]), "must be at least 0")
+        values["node.id"] = values["broker.id"]
+
+
+def _refuse_unsupported(name: str, text: str, value: Any) -> None:
+    if is_refused(name, value):
+        shown = HIDDEN if is_sensitive(name) else text
+        raise ConfigError(name, shown, "is not supported by kwire: only the default is allowed")
+
+
+def _check_dynamic(name: str, text: str) -> None:
+    row = broker_row(name)
+    if row is None:
+        return  # Kafka stores names that it does not know
+    if not is_dynamic(name):
+        raise ConfigError(name, HIDDEN if is_sensitive(name) else text, "cannot be changed while the broker runs")
+    _refuse_unsupported(name, text, parse_value(row, text, name))

@@ -1,0 +1,188 @@
+"""What kwire makes of each of Kafka's broker properties.
+
+Every name that Kafka 4.3 knows is in one of four states:
+
+- supported: it does what Kafka's does (`documentation.py` says what, in one sentence);
+- no effect: taken and ignored, because it only tunes something kwire does not have (threads, purgatories, buffers)
+  or belongs to something whose switch is refused (tiered storage, transactions' internals);
+- KRaft only: taken with one log line in total, because kwire has no KRaft quorum;
+- refused: not supported, and ignoring it would break a promise; only its default is taken.
+
+A name in no set below is "no effect". Nothing here is about values' syntax (`values.py`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from kwire.base.config.definitions import BROKER_ROWS, LISTENER_PREFIX
+
+
+class Support(Enum):
+    """The state of a broker property in kwire."""
+
+    SUPPORTED = "supported"
+    NO_EFFECT = "no effect"
+    KRAFT_ONLY = "KRaft only"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+SUPPORTED = frozenset(
+    [
+        "advertised.listeners",
+        "auto.create.topics.enable",
+        "broker.id",
+        "broker.rack",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "connections.max.idle.ms",
+        "default.replication.factor",
+        "delete.topic.enable",
+        "fetch.max.bytes",
+        "group.coordinator.rebalance.protocols",
+        "group.initial.rebalance.delay.ms",
+        "group.max.session.timeout.ms",
+        "group.max.size",
+        "group.min.session.timeout.ms",
+        "inter.broker.listener.name",
+        "kwire.test.control",
+        "kwire.validate.records",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.cleanup.policy",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.dir",
+        "log.dirs",
+        "log.flush.interval.messages",
+        "log.flush.interval.ms",
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.flush.scheduler.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.index.interval.bytes",
+        "log.index.size.max.bytes",
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.type",
+        "log.retention.bytes",
+        "log.retention.check.interval.ms",
+        "log.retention.hours",
+        "log.retention.minutes",
+        "log.retention.ms",
+        "log.roll.hours",
+        "log.roll.jitter.hours",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+        "log.segment.bytes",
+        "log.segment.delete.delay.ms",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.incremental.fetch.session.cache.slots",
+        "max.request.partition.size.limit",
+        "message.max.bytes",
+        "min.insync.replicas",
+        "node.id",
+        "num.partitions",
+        "offset.metadata.max.bytes",
+        "offsets.commit.timeout.ms",
+        "offsets.retention.check.interval.ms",
+        "offsets.retention.minutes",
+        "offsets.topic.compression.codec",
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+        "process.roles",
+        "producer.id.expiration.check.interval.ms",
+        "producer.id.expiration.ms",
+        "queued.max.request.bytes",
+        "queued.max.requests",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "socket.listen.backlog.size",
+        "socket.receive.buffer.bytes",
+        "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
+    ]
+)
+
+_REFUSED = frozenset(
+    [
+        "alter.config.policy.class.name",
+        "authorizer.class.name",
+        "client.quota.callback.class",
+        "config.providers",
+        "cordoned.log.dirs",
+        "create.topic.policy.class.name",
+        "delegation.token.secret.key",
+        "kafka.metrics.reporters",
+        "max.connection.creation.rate",
+        "metric.reporters",
+        "principal.builder.class",
+        "remote.log.storage.system.enable",
+        "replica.selector.class",
+        "security.inter.broker.protocol",
+        "security.providers",
+        "transaction.two.phase.commit.enable",
+        "unstable.api.versions.enable",
+        "unstable.feature.versions.enable",
+    ]
+)
+_REFUSED_PREFIXES = ("sasl.", "ssl.")
+
+_KRAFT_ONLY = frozenset(
+    [
+        "broker.heartbeat.interval.ms",
+        "broker.session.timeout.ms",
+        "controller.socket.timeout.ms",
+        "early.start.listeners",
+        "initial.broker.registration.timeout.ms",
+        "sasl.mechanism.controller.protocol",
+        "server.max.startup.time.ms",
+    ]
+)
+_KRAFT_PREFIXES = (
+    "controller.listener.",
+    "controller.performance.",
+    "controller.quorum.",
+    "internal.metadata.",
+    "metadata.",
+)
+
+# Names that Kafka's own definitions leave out but that belong to a plug-in of Kafka's: no effect without it.
+_PLUGIN_NAMES = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+
+# Values other than the default that change nothing here.
+_HARMLESS: dict[str, tuple[Any, ...]] = {
+    "metric.reporters": ((),),
+    "sasl.enabled.mechanisms": ((),),
+    "ssl.endpoint.identification.algorithm": ("",),
+}
+
+
+def support_of(name: str) -> Support:
+    """The state of a property, also under a listener's prefix."""
+    if name.startswith(LISTENER_PREFIX) and name not in BROKER_ROWS:
+        name = name[len(LISTENER_PREFIX) :].partition(".")[2]
+    if name in SUPPORTED:
+        return Support.SUPPORTED
+    if name in _PLUGIN_NAMES:
+        return Support.NO_EFFECT
+    if name in _KRAFT_ONLY or (name.startswith(_KRAFT_PREFIXES) and name in BROKER_ROWS):
+        return Support.KRAFT_ONLY
+    if name in _REFUSED or name.startswith(_REFUSED_PREFIXES):
+        return Support.REFUSED if name in BROKER_ROWS else Support.UNKNOWN
+    return Support.NO_EFFECT if name in BROKER_ROWS else Support.UNKNOWN
+
+
+def is_refused(name: str, value: Any) -> bool:
+    """Whether a (typed) value of this property must stop the start or be answered with INVALID_CONFIG."""
+    if support_of(name) is not Support.REFUSED:
+        return False
+    row = BROKER_ROWS.get(name)
+    return row is None or (value != row[2] and value not in _HARMLESS.get(name, ()))

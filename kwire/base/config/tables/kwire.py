@@ -1,0 +1,23 @@
+"""kwire's own properties, and the defaults in which kwire differs from Kafka. Written by hand."""
+
+from __future__ import annotations
+
+ROWS = (
+    ("kwire.test.control", "BOOLEAN", False, "LOW", "read-only", None),
+    ("kwire.validate.records", "BOOLEAN", False, "MEDIUM", "read-only", None),
+)
+
+# One broker is the ordinary case: internal topics have one replica and groups need not wait for their other members.
+DEFAULTS = {
+    "broker.id": 1,
+    "controller.listener.names": (),
+    "group.initial.rebalance.delay.ms": 0,
+    "log.dir": ("./kwire-data",),
+    "node.id": 1,
+    "offsets.topic.replication.factor": 1,
+    "process.roles": ("broker",),
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.replication.factor": 1,
+}

@@ -1,0 +1,55 @@
+"""Kafka 4.3's properties about identity, replication, quotas, metrics and plug-ins: facts only.
+
+Written by `scripts/config_facts/generate.py`; do not edit. A row: name, type, default, importance, update mode,
+validator (`kwire.base.config.values` explains the validators).
+"""
+
+from __future__ import annotations
+
+ROWS = (
+    ("alter.config.policy.class.name", "CLASS", None, "LOW", "read-only", None),
+    ("alter.log.dirs.replication.quota.window.num", "INT", 11, "LOW", "read-only", ("range", 1, None)),
+    ("alter.log.dirs.replication.quota.window.size.seconds", "INT", 1, "LOW", "read-only", ("range", 1, None)),
+    ("auto.leader.rebalance.enable", "BOOLEAN", True, "HIGH", "read-only", None),
+    ("broker.id", "INT", -1, "HIGH", "read-only", None),
+    ("broker.rack", "STRING", None, "MEDIUM", "read-only", None),
+    ("client.quota.callback.class", "CLASS", None, "LOW", "read-only", None),
+    ("config.providers", "LIST", (), "LOW", "cluster-wide", ("list", None, True, False)),
+    ("controlled.shutdown.enable", "BOOLEAN", True, "MEDIUM", "read-only", None),
+    ("controller.quota.window.num", "INT", 11, "LOW", "read-only", ("range", 1, None)),
+    ("controller.quota.window.size.seconds", "INT", 1, "LOW", "read-only", ("range", 1, None)),
+    ("create.topic.policy.class.name", "CLASS", None, "LOW", "read-only", None),
+    ("default.replication.factor", "INT", 1, "MEDIUM", "read-only", None),
+    ("kafka.metrics.polling.interval.secs", "INT", 10, "LOW", "read-only", ("range", 1, None)),
+    ("kafka.metrics.reporters", "LIST", (), "LOW", "read-only", ("list", None, True, False)),
+    ("leader.imbalance.check.interval.seconds", "LONG", 300, "HIGH", "read-only", ("range", 1, None)),
+    (
+        "metric.reporters",
+        "LIST",
+        ("org.apache.kafka.common.metrics.JmxReporter",),
+        "LOW",
+        "cluster-wide",
+        ("list", None, True, False),
+    ),
+    ("metrics.num.samples", "INT", 2, "LOW", "read-only", ("range", 1, None)),
+    ("metrics.recording.level", "STRING", "INFO", "LOW", "read-only", None),
+    ("metrics.sample.window.ms", "LONG", 30000, "LOW", "read-only", ("range", 1, None)),
+    ("node.id", "INT", None, "HIGH", "read-only", ("range", 0, None)),
+    ("num.replica.fetchers", "INT", 1, "HIGH", "cluster-wide", ("range", 1, None)),
+    ("quota.window.num", "INT", 11, "LOW", "read-only", ("range", 1, None)),
+    ("quota.window.size.seconds", "INT", 1, "LOW", "read-only", ("range", 1, None)),
+    ("replica.fetch.backoff.ms", "INT", 1000, "MEDIUM", "read-only", ("range", 0, None)),
+    ("replica.fetch.max.bytes", "INT", 1048576, "MEDIUM", "read-only", ("range", 0, None)),
+    ("replica.fetch.min.bytes", "INT", 1, "HIGH", "read-only", None),
+    ("replica.fetch.response.max.bytes", "INT", 10485760, "MEDIUM", "read-only", ("range", 0, None)),
+    ("replica.fetch.wait.max.ms", "INT", 500, "HIGH", "read-only", None),
+    ("replica.high.watermark.checkpoint.interval.ms", "LONG", 5000, "HIGH", "read-only", None),
+    ("replica.lag.time.max.ms", "LONG", 30000, "HIGH", "read-only", None),
+    ("replica.selector.class", "STRING", None, "MEDIUM", "read-only", None),
+    ("replica.socket.receive.buffer.bytes", "INT", 65536, "HIGH", "read-only", None),
+    ("replica.socket.timeout.ms", "INT", 30000, "HIGH", "read-only", None),
+    ("replication.quota.window.num", "INT", 11, "LOW", "read-only", ("range", 1, None)),
+    ("replication.quota.window.size.seconds", "INT", 1, "LOW", "read-only", ("range", 1, None)),
+    ("unstable.api.versions.enable", "BOOLEAN", False, "HIGH", "read-only", None),
+    ("unstable.feature.versions.enable", "BOOLEAN", False, "HIGH", "read-only", None),
+)

@@ -1,0 +1,85 @@
+"""Kafka 4.3's properties about one topic: facts only.
+
+Written by `scripts/config_facts/generate.py`; do not edit. A row: name, type, default, importance, update mode,
+validator (`kwire.base.config.values` explains the validators).
+"""
+
+from __future__ import annotations
+
+ROWS = (
+    ("cleanup.policy", "LIST", ("delete",), "MEDIUM", "dynamic", ("list", ("compact", "delete"), True, False)),
+    ("compression.gzip.level", "INT", -1, "MEDIUM", "dynamic", ("range_or", 1, 9, -1)),
+    ("compression.lz4.level", "INT", 9, "MEDIUM", "dynamic", ("range", 1, 17)),
+    (
+        "compression.type",
+        "STRING",
+        "producer",
+        "MEDIUM",
+        "dynamic",
+        ("in", ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+    ),
+    ("compression.zstd.level", "INT", 3, "MEDIUM", "dynamic", ("range", -131072, 22)),
+    ("delete.retention.ms", "LONG", 86400000, "MEDIUM", "dynamic", ("range", 0, None)),
+    ("file.delete.delay.ms", "LONG", 60000, "MEDIUM", "dynamic", ("range", 0, None)),
+    ("flush.messages", "LONG", 9223372036854775807, "MEDIUM", "dynamic", ("range", 1, None)),
+    ("flush.ms", "LONG", 9223372036854775807, "MEDIUM", "dynamic", ("range", 0, None)),
+    ("follower.replication.throttled.replicas", "LIST", (), "MEDIUM", "dynamic", ("throttled_replicas",)),
+    ("index.interval.bytes", "INT", 4096, "MEDIUM", "dynamic", ("range", 0, None)),
+    ("internal.segment.bytes", "INT", None, "MEDIUM", "dynamic", None),
+    ("leader.replication.throttled.replicas", "LIST", (), "MEDIUM", "dynamic", ("throttled_replicas",)),
+    ("local.retention.bytes", "LONG", -2, "MEDIUM", "dynamic", ("range", -2, None)),
+    ("local.retention.ms", "LONG", -2, "MEDIUM", "dynamic", ("range", -2, None)),
+    ("max.compaction.lag.ms", "LONG", 9223372036854775807, "MEDIUM", "dynamic", ("range", 1, None)),
+    ("max.message.bytes", "INT", 1048588, "MEDIUM", "dynamic", ("range", 0, None)),
+    ("message.timestamp.after.max.ms", "LONG", 3600000, "MEDIUM", "dynamic", ("range", 0, None)),
+    ("message.timestamp.before.max.ms", "LONG", 9223372036854775807, "MEDIUM", "dynamic", ("range", 0, None)),
+    ("message.timestamp.type", "STRING", "CreateTime", "MEDIUM", "dynamic", ("in", ("CreateTime", "LogAppendTime"))),
+    ("min.cleanable.dirty.ratio", "DOUBLE", 0.5, "MEDIUM", "dynamic", ("range", 0, 1)),
+    ("min.compaction.lag.ms", "LONG", 0, "MEDIUM", "dynamic", ("range", 0, None)),
+    ("min.insync.replicas", "INT", 1, "MEDIUM", "dynamic", ("range", 1, None)),
+    ("preallocate", "BOOLEAN", False, "MEDIUM", "dynamic", None),
+    ("remote.log.copy.disable", "BOOLEAN", False, "MEDIUM", "dynamic", None),
+    ("remote.log.delete.on.disable", "BOOLEAN", False, "MEDIUM", "dynamic", None),
+    ("remote.storage.enable", "BOOLEAN", False, "MEDIUM", "dynamic", None),
+    ("retention.bytes", "LONG", -1, "MEDIUM", "dynamic", None),
+    ("retention.ms", "LONG", 604800000, "MEDIUM", "dynamic", ("range", -1, None)),
+    ("segment.bytes", "INT", 1073741824, "MEDIUM", "dynamic", ("range", 1048576, None)),
+    ("segment.index.bytes", "INT", 10485760, "MEDIUM", "dynamic", ("range", 4, None)),
+    ("segment.jitter.ms", "LONG", 0, "MEDIUM", "dynamic", ("range", 0, None)),
+    ("segment.ms", "LONG", 604800000, "MEDIUM", "dynamic", ("range", 1, None)),
+    ("unclean.leader.election.enable", "BOOLEAN", False, "MEDIUM", "dynamic", None),
+)
+
+INTERNAL = frozenset({"internal.segment.bytes"})
+
+# Topic name: the broker properties that give its default, first one set wins; the factor turns it into milliseconds.
+SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60000), ("log.retention.hours", 3600000)),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3600000)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", 3600000)),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+}
