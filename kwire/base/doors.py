@@ -18,6 +18,7 @@ import os
 import random as _random
 import shutil
 import socket as _socket
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -129,7 +130,57 @@ class Sockets:
 
     socket: Callable[..., Any] = staticmethod(_socket.socket)
     getaddrinfo: Callable[..., Any] = staticmethod(_socket.getaddrinfo)
-    sendfile: Callable[[int, int, int, int], int] = staticmethod(os.sendfile)  # (socket fd, file fd, offset, count)
+    # (socket fd, file fd, offset, count) -> bytes sent; None where the system has none of Linux's kind
+    sendfile: Callable[[int, int, int, int], int] | None = (
+        staticmethod(os.sendfile) if sys.platform == "linux" else None
+    )
+    MSG_MORE: int = getattr(_socket, "MSG_MORE", 0)
+
+    def listen(self, host: str, port: int, backlog: int, receive_buffer_bytes: int) -> Any:
+        """A non-blocking listening socket on the first address of a host name; "" is every address, of IPv6 and IPv4
+        alike where there is IPv6. A receive buffer size of -1 is the system's choice."""
+        family, _, _, _, address = self._bindable(host, port)
+        sock = self.socket(family, _socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+            if family == _socket.AF_INET6:
+                sock.setsockopt(_socket.IPPROTO_IPV6, _socket.IPV6_V6ONLY, 0 if host == "" else 1)
+            if receive_buffer_bytes > 0:  # accepted sockets inherit it
+                sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVBUF, receive_buffer_bytes)
+            sock.bind(address)
+            sock.listen(backlog)
+            sock.setblocking(False)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _bindable(self, host: str, port: int) -> Any:
+        found = self.getaddrinfo(host or None, port, type=_socket.SOCK_STREAM, flags=_socket.AI_PASSIVE)
+        if host == "":
+            found.sort(key=lambda info: info[0] != _socket.AF_INET6)  # one socket of IPv6 takes both
+            if found[0][0] == _socket.AF_INET6 and not _ipv6_works():
+                found.reverse()
+        return found[0]
+
+    def prepare(self, sock: Any, send_buffer_bytes: int) -> None:
+        """Make an accepted or connected socket non-blocking and quick; a buffer size of -1 is the system's choice."""
+        sock.setblocking(False)
+        sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+        sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
+        if send_buffer_bytes > 0:
+            sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, send_buffer_bytes)
+
+
+def _ipv6_works() -> bool:
+    if not _socket.has_ipv6:
+        return False
+    try:
+        with _socket.socket(_socket.AF_INET6, _socket.SOCK_STREAM) as sock:
+            sock.bind(("::", 0))
+    except OSError:
+        return False
+    return True
 
 
 class Executor:

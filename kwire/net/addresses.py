@@ -1,0 +1,33 @@
+"""Addresses: how sockets tell them and how Kafka writes them. The `listeners` properties are read in `base.config`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MAPPED = "::ffff:"
+
+
+def address_text(host: str, port: int) -> str:
+    """``host:port``, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_and_port(address: Any) -> tuple[str, int]:
+    """What `getsockname` or `accept` tells, for both families; an IPv4 client of an IPv6 socket counts as IPv4."""
+    host: str = address[0]
+    if host.startswith(_MAPPED) and "." in host:
+        host = host[len(_MAPPED) :]
+    return host, address[1]
+
+
+def client_host_text(host: str) -> str:
+    """How Kafka shows a client's address (`/127.0.0.1`, `/0:0:0:0:0:0:0:1`)."""
+    if ":" not in host:
+        return "/" + host
+    address, percent, zone = host.partition("%")
+    head, _, tail = address.partition("::")
+    front = head.split(":") if head else []
+    back = tail.split(":") if tail else []
+    if "::" in address:
+        front += ["0"] * (8 - len(front) - len(back))
+    return "/" + ":".join(f"{int(group, 16):x}" for group in front + back) + percent + zone

@@ -1,0 +1,399 @@
+"""One connection: bytes in, frames to the dispatcher, answers out in the order of the requests.
+
+The rules of this file:
+
+- A frame is handed on as a writable view over memory that nobody else writes to, so that what is inside (record
+  batches) can be patched in place and written to disk without having been copied once more.
+- Requests are answered in order. The next one is started while earlier ones are pending only if all of them are of
+  the pipelined kind (Produce). Whatever may not start yet is held back, and nothing more is read meanwhile.
+- Memory is bounded: an unfinished frame takes what has been received of it, never what it announces; a client that
+  does not read its answers is not read from; a held-back connection holds at most one piece of `RECEIVE_BYTES`
+  besides the frame under way.
+- Every part with a `release` (a `FileRange`) is released exactly once: when it is sent, or when the connection is gone.
+- An exception in here closes the connection, or the client would wait for ever.
+
+What lives elsewhere: sending the parts (`outgoing`), accepting (`listener`), what the frames mean
+(`kwire.server.dispatch`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kwire.net.outgoing import Outgoing, release_parts
+from kwire.net.settings import FRAMES_PER_TURN, OUTGOING_LIMIT, PIPELINE_DEPTH, RECEIVE_BYTES, Log, NetSettings, Part
+
+if TYPE_CHECKING:
+    from kwire.base.doors import Doors
+
+_read_size = Struct(">i").unpack_from
+_read_key = Struct(">h").unpack_from
+
+
+class InvalidFrame(Exception):
+    """What a peer sent cannot be a request: its connection is closed, as Kafka does."""
+
+
+class Dispatcher(Protocol):
+    """Who gets the frames. It answers each, in any order, by `Connection.send` or `Connection.defer`."""
+
+    pipelined_keys: frozenset[int]
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None: ...
+
+
+class Wire:
+    """What all connections of a broker share. ``tick`` counts sweeps: a connection notes it when bytes move."""
+
+    __slots__ = ("dispatcher", "doors", "log", "loop", "on_close", "pipelined_keys", "scratch", "settings", "tick")
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        doors: Doors,
+        settings: NetSettings,
+        dispatcher: Dispatcher,
+        log: Log,
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self.loop = loop
+        self.doors = doors
+        self.settings = settings
+        self.dispatcher = dispatcher
+        self.pipelined_keys = dispatcher.pipelined_keys
+        self.log = log
+        self.on_close = on_close
+        # One receive buffer for all: a connection that says nothing needs none.
+        self.scratch = memoryview(bytearray(RECEIVE_BYTES))
+        self.tick = 0
+
+
+class Slot:
+    """The place of a pending answer in the order of its connection."""
+
+    __slots__ = ("_connection", "cancel", "done", "parts", "pipelined", "size")
+
+    def __init__(self, connection: Connection, pipelined: bool) -> None:
+        self._connection = connection
+        self.pipelined = pipelined
+        self.done = False
+        self.parts: list[Part] | None = None
+        self.size = 0
+        self.cancel: Callable[[], object] | None = None
+
+    def answer(self, parts: list[Part] | None, size: int = 0) -> None:
+        """The answer's parts and their bytes together, or None for "no answer". Too late is harmless."""
+        self.done = True
+        self.cancel = None
+        self.parts = parts
+        self.size = size
+        self._connection.slot_done()
+
+
+class Connection:
+    """A client's connection. ``peer`` and ``local`` are (host, port); ``context`` is the dispatcher's to use."""
+
+    __slots__ = ("_fd", "_held", "_muted", "_need", "_out", "_partial", "_reading", "_recv_into", "_slots",
+                 "_socket", "_taking", "_wire", "_yielding", "active_tick", "closed", "closing", "context", "id",
+                 "listener", "local", "peer")  # fmt: skip
+
+    def __init__(self, wire: Wire, sock: Any, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
+        self._wire = wire
+        self._socket = sock
+        self._fd: int = sock.fileno()
+        self._recv_into = sock.recv_into
+        self._out = Outgoing(wire.loop, wire.doors, sock, self._advance)
+        self._slots: deque[Slot] = deque()
+        self._partial: bytearray | None = None  # an unfinished frame with its size field
+        self._need = 0  # the length `_partial` will have; 0 while its size field is incomplete
+        self._held: memoryview | None = None  # requests that may not start yet, in memory of their own
+        self._taking = False  # requests are being started further up the stack
+        self._yielding = False  # a turn of the loop is awaited
+        self._muted: asyncio.TimerHandle | None = None
+        self._reading = False
+        self.closing = False  # no more requests are started
+        self.closed = False
+        self.listener = listener
+        self.peer = peer
+        self.local = local
+        self.id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}"
+        self.active_tick = wire.tick
+        self.context: Any = None
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._reading = True
+        self._wire.loop.add_reader(self._fd, self._readable)
+
+    # -- in ---------------------------------------------------------------------------------------------------------
+
+    def _readable(self) -> None:
+        scratch = self._wire.scratch
+        try:
+            received = self._recv_into(scratch)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            received = 0
+        if not received:
+            self.close()
+            return
+        self.active_tick = self._wire.tick
+        self._guarded_take(scratch[:received], owned=False)
+        if self._out.size or self._held is not None or self.closing:
+            self._advance()
+
+    def _guarded_take(self, data: memoryview, owned: bool) -> None:
+        """`_take`, with any failure closing the connection. The answers it causes are sent together afterwards."""
+        self._taking = True
+        try:
+            self._take(data, owned)
+        except InvalidFrame as error:
+            self._wire.log.info("closing connection", connection=self.id, reason=str(error))
+            self.close()
+        except Exception:
+            self._wire.log.exception("closing connection: request failed", connection=self.id)
+            self.close()
+        finally:
+            self._taking = False
+
+    def _take(self, data: memoryview, owned: bool) -> None:
+        """Start the requests in what was received; hold back what may not start, keep what is unfinished."""
+        position = 0
+        end = len(data)
+        if self._partial is not None:
+            position = self._complete_partial(data)
+            if self._partial is not None:
+                return
+        dispatch = self._wire.dispatcher.dispatch
+        budget = FRAMES_PER_TURN
+        while end - position >= 4:
+            size = self._frame_size(data, position)
+            following = position + 4 + size
+            if following > end:
+                break
+            if not budget or not self._may_start(data, position + 4):
+                self._hold(data[position:], owned, yielding=not budget)
+                return
+            budget -= 1
+            frame = data[position + 4 : following]
+            dispatch(self, frame if owned else memoryview(bytearray(frame)))
+            if self.closed:
+                return
+            position = following
+        if position < end:
+            self._keep_partial(data[position:])
+
+    def _frame_size(self, data: memoryview | bytearray, position: int) -> int:
+        """The announced size of a frame; judged before any memory is spent on it."""
+        size: int = _read_size(data, position)[0]
+        if not 0 < size <= self._wire.settings.request_max_bytes:
+            raise InvalidFrame(
+                f"frame of {size} bytes, socket.request.max.bytes={self._wire.settings.request_max_bytes}"
+            )
+        return size
+
+    def _may_start(self, data: memoryview, position: int) -> bool:
+        """Whether the request whose frame begins here may be started now."""
+        if self.closing or self._muted is not None or self._out.size >= OUTGOING_LIMIT:
+            return False
+        slots = self._slots
+        if not slots:
+            return True
+        return (
+            slots[0].pipelined
+            and len(slots) < PIPELINE_DEPTH
+            and len(data) - position >= 2
+            and _read_key(data, position)[0] in self._wire.pipelined_keys
+        )
+
+    def _hold(self, rest: memoryview, owned: bool, yielding: bool) -> None:
+        """Keep requests for later and stop reading; ``yielding``: only until the others have had their turn."""
+        self._held = rest if owned else memoryview(bytearray(rest))
+        self._pause()
+        if yielding:
+            self._yield()
+
+    def _yield(self) -> None:
+        self._yielding = True
+        self._wire.loop.call_soon(self._turn_came)
+
+    def _turn_came(self) -> None:
+        self._yielding = False
+        self._advance()
+
+    def _keep_partial(self, rest: memoryview) -> None:
+        self._partial = bytearray(rest)
+        self._need = 4 + self._frame_size(rest, 0) if len(rest) >= 4 else 0
+
+    def _complete_partial(self, data: memoryview) -> int:
+        """Add what belongs to the unfinished frame, start it when it is whole; how much of ``data`` is used up."""
+        partial = self._partial
+        assert partial is not None
+        used = 0
+        if len(partial) < 4:
+            used = 4 - len(partial)
+            partial += data[:used]
+            if len(partial) < 4:
+                return len(data)
+            self._need = 4 + self._frame_size(partial, 0)
+        missing = self._need - len(partial)
+        partial += data[used : used + missing]
+        if len(partial) < self._need:
+            return len(data)
+        used += missing
+        self._partial = None
+        frame = memoryview(partial)
+        if self._may_start(frame, 4):
+            self._wire.dispatcher.dispatch(self, frame[4:])
+            return used if not self.closed else len(data)
+        frame.release()
+        partial += data[used:]
+        self._hold(memoryview(partial), owned=True, yielding=False)
+        return len(data)
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._wire.loop.remove_reader(self._fd)
+
+    def _advance(self) -> None:
+        """Send what can be sent; then start what was held back, as far as it may; read on when nothing is left."""
+        if self.closed or self._taking or not self._flush() or self._reading or self._yielding:
+            return
+        held = self._held
+        if held is not None:
+            if not self._may_start(held, 4):
+                return
+            self._held = None
+            self._guarded_take(held, owned=True)
+            if self.closed or not self._flush():
+                return
+        if self._held is None:
+            if not self.closing:
+                self.start()
+        elif not self._yielding and self._may_start(self._held, 4):
+            self._yield()  # no loop here: the other connections want their turn
+
+    def mute(self, delay_ms: int) -> None:
+        """Start no request for so long (a quota is exceeded)."""
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._wire.loop.call_later(delay_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._advance()
+
+    # -- out --------------------------------------------------------------------------------------------------------
+
+    def send(self, parts: list[Part], size: int) -> None:
+        """Answer the request that was just dispatched: the parts of a frame, and their bytes together."""
+        if self.closed:
+            release_parts(parts)
+        elif self._slots:
+            slot = self.defer(self._slots[0].pipelined)
+            slot.done, slot.parts, slot.size = True, parts, size
+        else:
+            self._out.add(parts, size)
+            self._advance()
+
+    def defer(self, pipelined: bool) -> Slot:
+        """The request that was just dispatched is answered later, through this slot."""
+        slot = Slot(self, pipelined)
+        self._slots.append(slot)
+        return slot
+
+    def slot_done(self) -> None:
+        """A slot has its answer: send what is first in order, and start what waited for it."""
+        slots = self._slots
+        if self.closed:
+            self._discard(slots)
+            return
+        while slots and slots[0].done:
+            slot = slots.popleft()
+            if slot.parts is not None:
+                self._out.add(slot.parts, slot.size)
+        self._advance()
+
+    def _flush(self) -> bool:
+        """Send what the socket takes; whether the connection is still open."""
+        try:
+            moved = self._out.flush()
+        except OSError:
+            self.close()  # the peer is gone, which is its right
+            return False
+        except Exception:
+            self._wire.log.exception("closing connection: answer failed", connection=self.id)
+            self.close()
+            return False
+        if moved:
+            self.active_tick = self._wire.tick
+        if self.closing and self.idle:
+            self.close()
+            return False
+        return True
+
+    # -- end --------------------------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is pending and everything is sent."""
+        return not self._slots and not self._out.size
+
+    @property
+    def pending(self) -> int:
+        """Requests that are started and not answered."""
+        return len(self._slots)
+
+    def drain(self) -> None:
+        """Start nothing more; close when what was started is answered and sent."""
+        self.closing = True
+        self._pause()
+        if self.idle and not self._taking:
+            self.close()
+
+    def cancel_pending(self) -> None:
+        """Tell those whose answer is only worth something to a client that waits that none does."""
+        for slot in list(self._slots):
+            if slot.cancel is not None:
+                slot.cancel()
+
+    def close(self) -> None:
+        """Close at once; answers that are still pending go nowhere."""
+        if self.closed:
+            return
+        self.closed = self.closing = True
+        self._pause()
+        if self._muted is not None:
+            self._muted.cancel()
+        self._out.close()
+        self.cancel_pending()
+        self._discard(self._slots)
+        self._held = self._partial = None
+        self._socket.close()
+        self._wire.on_close(self)
+
+    @staticmethod
+    def _discard(slots: deque[Slot]) -> None:
+        for slot in slots:
+            release_parts(slot.parts or ())
+            slot.parts = None
+
+    def __repr__(self) -> str:
+        return f"Connection({self.id})"
+
+
+def frames_of(buffer: bytes | bytearray | memoryview) -> Iterable[memoryview]:
+    """The frames in a buffer of whole ones, without their size fields (for tests and clients)."""
+    view = memoryview(buffer)
+    position = 0
+    while position < len(view):
+        size: int = _read_size(view, position)[0]
+        yield view[position + 4 : position + 4 + size]
+        position += 4 + size

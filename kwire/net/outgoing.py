@@ -1,0 +1,160 @@
+"""What a connection has yet to send: a queue of buffers and file ranges, moved as far as the socket takes them.
+
+Buffers that follow each other leave in one `sendmsg`; a file range leaves by `sendfile`, without being read. A writer
+callback is registered only while the socket would block. What lives elsewhere: the order of answers (`connection`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kwire.base.file_range import FileRange
+from kwire.net.settings import IOV_LIMIT, SMALL_RANGE, Part
+
+if TYPE_CHECKING:
+    from kwire.base.doors import Doors
+
+_NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+def release_parts(parts: Iterable[Part]) -> None:
+    """Give back the file ranges among parts that will not be sent."""
+    for part in parts:
+        if type(part) is FileRange:
+            part.release()
+
+
+class Outgoing:
+    """The send queue of one socket. ``size``: bytes in it."""
+
+    __slots__ = ("_doors", "_fd", "_loop", "_on_writable", "_queue", "_range_sent", "_send", "_sendmsg", "_waiting",
+                 "size")  # fmt: skip
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, doors: Doors, sock: Any, on_writable: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._doors = doors
+        self._fd: int = sock.fileno()
+        self._send: Callable[[Any], int] = sock.send
+        self._sendmsg: Callable[..., int] = sock.sendmsg
+        self._on_writable = on_writable
+        self._queue: deque[Part] = deque()
+        self._range_sent = 0  # bytes of the first part that are gone, if it is a range
+        self._waiting = False
+        self.size = 0
+
+    def add(self, parts: list[Part], size: int) -> None:
+        """Queue the parts of an answer, ``size`` bytes together. They are not copied."""
+        self.size += size
+        if len(parts) == 1:
+            self._queue.append(parts[0])
+            return
+        for part in parts:
+            if type(part) is FileRange and part.size <= SMALL_RANGE:
+                part = self._read_small(part)
+            self._queue.append(part)
+
+    def _read_small(self, part: FileRange) -> bytes:
+        data = self._doors.files.pread(part.fd, part.size, part.position)
+        missing = part.size - len(data)
+        part.release()
+        if missing:
+            raise EOFError(f"{part} ends {missing} bytes early")
+        return data
+
+    def flush(self) -> bool:
+        """Send what the socket takes now; whether anything was sent. OSError when the connection is gone."""
+        queue = self._queue
+        before = self.size
+        try:
+            while queue:
+                head = queue[0]
+                if type(head) is FileRange:
+                    self._send_range(head)
+                elif len(queue) == 1:
+                    self._sent_one(head, self._send(head))  # type: ignore[arg-type]
+                else:
+                    self._send_run()
+        except (BlockingIOError, InterruptedError):
+            self._wait()
+            return self.size != before
+        if self._waiting:
+            self._waiting = False
+            self._loop.remove_writer(self._fd)
+        return self.size != before
+
+    def _wait(self) -> None:
+        if not self._waiting:
+            self._waiting = True
+            self._loop.add_writer(self._fd, self._on_writable)
+
+    def _sent_one(self, head: bytes | memoryview, sent: int) -> None:
+        self.size -= sent
+        if sent == len(head):
+            self._queue.popleft()
+        else:
+            self._queue[0] = memoryview(head)[sent:]
+
+    def _send_run(self) -> None:
+        """Send the buffers at the front in one call."""
+        run: list[Any] = []
+        flags = 0
+        for part in self._queue:
+            if type(part) is FileRange:
+                flags = self._doors.sockets.MSG_MORE  # no packet of its own for the few bytes before a range
+                break
+            run.append(part)
+            if len(run) == IOV_LIMIT:
+                break
+        sent = self._sendmsg(run, (), flags)
+        self.size -= sent
+        queue = self._queue
+        for part in run:
+            length = len(part)
+            if sent < length:
+                if sent:
+                    queue[0] = memoryview(part)[sent:]
+                return
+            sent -= length
+            queue.popleft()
+
+    def _send_range(self, part: FileRange) -> None:
+        """Send some of the file range at the front."""
+        done = self._range_sent
+        sent = self._sendfile(part, done)
+        if not sent:
+            raise EOFError(f"{part} ends {part.size - done} bytes early")
+        self.size -= sent
+        done += sent
+        if done == part.size:
+            self._range_sent = 0
+            self._queue.popleft()
+            part.release()
+        else:
+            self._range_sent = done
+
+    def _sendfile(self, part: FileRange, done: int) -> int:
+        sockets = self._doors.sockets
+        if sockets.sendfile is not None:
+            try:
+                return sockets.sendfile(self._fd, part.fd, part.position + done, part.size - done)
+            except OSError as error:
+                if error.errno not in _NO_SENDFILE:
+                    raise
+        # Some systems and file systems cannot: read a piece and send it.
+        data = self._doors.files.pread(part.fd, min(part.size - done, 128 * 1024), part.position + done)
+        return self._send(data) if data else 0
+
+    def close(self) -> None:
+        """Forget what was not sent."""
+        if self._waiting:
+            self._waiting = False
+            self._loop.remove_writer(self._fd)
+        release_parts(self._queue)
+        self._queue.clear()
+        self.size = 0

@@ -1,0 +1,126 @@
+"""All listeners and connections of a broker: opened, swept for idle ones, drained and closed.
+
+What lives elsewhere: one connection (`connection`), accepting (`listener`), requests (`kwire.server.dispatch`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.net.addresses import host_and_port
+from kwire.net.connection import Connection, Dispatcher, Wire
+from kwire.net.listener import ConnectionCounts, Listener
+
+if TYPE_CHECKING:
+    from kwire.base.config import Endpoint
+    from kwire.base.doors import Doors
+    from kwire.net.settings import Log, NetSettings
+
+SWEEPS: Final = 8
+"""Sweeps in one `connections.max.idle.ms`: a connection may idle an eighth longer than that."""
+
+
+class NetServer:
+    """The network side of a broker. Use: `open` each listener, `start`, ..., `stop_accepting`, `drain`, `close`."""
+
+    def __init__(self, doors: Doors, settings: NetSettings, dispatcher: Dispatcher, log: Log) -> None:
+        self._doors = doors
+        self._settings = settings
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._wire = Wire(
+            loop=self._loop, doors=doors, settings=settings, dispatcher=dispatcher, log=log, on_close=self._closed
+        )
+        self._counts = ConnectionCounts(settings)
+        self._sweep: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._idle_ticks = SWEEPS
+        self.listeners: list[Listener] = []
+        self.connections: dict[Connection, None] = {}  # a dict keeps the order, a set would not
+        self.accepted = 0
+
+    def open(self, endpoint: Endpoint) -> Listener:
+        """Bind a listener (port 0: a free one) without accepting yet. OSError when that is impossible."""
+        sock = self._doors.sockets.listen(
+            endpoint.host, endpoint.port, self._settings.backlog, self._settings.receive_buffer_bytes
+        )
+        listener = Listener(
+            self._loop, endpoint.listener, sock, counts=self._counts, log=self._log, on_connection=self._connected
+        )
+        self.listeners.append(listener)
+        return listener
+
+    def start(self) -> None:
+        """Accept connections, and close those that idle."""
+        for listener in self.listeners:
+            listener.start()
+        if self._settings.connections_max_idle_ms > 0:
+            self._schedule_sweep()
+
+    def _connected(self, listener: Listener, sock: Any, peer: tuple[str, int]) -> None:
+        local = host_and_port(sock.getsockname())
+        self._doors.sockets.prepare(sock, self._settings.send_buffer_bytes)
+        connection = Connection(self._wire, sock, listener.name, peer, local)
+        self.connections[connection] = None
+        self.accepted += 1
+        connection.start()
+
+    def _closed(self, connection: Connection) -> None:
+        del self.connections[connection]
+        was_full = self._counts.full()
+        self._counts.leave(connection.peer[0])
+        if self._drained is not None:
+            if not self.connections and not self._drained.done():
+                self._drained.set_result(None)
+        elif was_full:
+            for listener in self.listeners:
+                listener.start()
+
+    # -- idle ones --------------------------------------------------------------------------------------------------
+
+    def _schedule_sweep(self) -> None:
+        delay_s = self._settings.connections_max_idle_ms / SWEEPS / 1000
+        self._sweep = self._loop.call_later(delay_s, self._sweep_idle)
+
+    def _sweep_idle(self) -> None:
+        wire = self._wire
+        wire.tick += 1
+        oldest = wire.tick - self._idle_ticks
+        for connection in list(self.connections):
+            if connection.active_tick < oldest:
+                self._log.debug("closing idle connection", connection=connection.id)
+                connection.close()
+        self._schedule_sweep()
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections go on."""
+        for listener in self.listeners:
+            listener.close()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Start no more requests; wait until those under way are answered and sent, at most for so long."""
+        self._drained = self._loop.create_future()
+        for connection in list(self.connections):
+            connection.drain()
+        for connection in list(self.connections):
+            connection.cancel_pending()
+        if self.connections:
+            timer = self._loop.call_later(timeout_s, self._give_up)
+            await self._drained
+            timer.cancel()
+
+    def _give_up(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._log.warning("closing connections that do not take their answers", count=len(self.connections))
+            self._drained.set_result(None)
+
+    def close(self) -> None:
+        """Close everything at once."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.close()
