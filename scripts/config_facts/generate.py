@@ -8,7 +8,6 @@ refused, documentation) is written by hand in `kwire/base/config/support.py` and
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,15 +15,39 @@ from pathlib import Path
 CONFIG = Path(__file__).resolve().parents[2] / "kwire" / "base" / "config"
 KAFKA_VERSION = "4.3"
 
-SUBJECTS: list[tuple[str, str, str]] = [  # file, what it holds, pattern of the names (first match wins)
-    ("security", "security: SASL, TLS, delegation tokens, authorisation", r"sasl\.|ssl\.|delegation\.|authorizer|security\.|principal\.|connections\.max\.reauth|connection\.failed"),
-    ("remote_storage", "tiered storage", r"remote\.|follower\.fetch\.last\.tiered|log\.local\."),
-    ("kraft", "KRaft's own quorum, which kwire does not have", r"controller\.(?!quota)|metadata\.|process\.roles|broker\.(heartbeat|session)|initial\.broker|early\.start|internal\.metadata|server\.max\.startup|cordoned"),
-    ("groups", "group, share and transaction coordinators", r"group\.|offset|share\.|transaction|add\.partitions|producer\.id"),
-    ("storage", "logs on disk", r"log\.|compression\.|message\.max|min\.insync|unclean|num\.recovery|num\.partitions|background|auto\.create|delete\.topic|num\.replica\.alter"),
-    ("network", "listeners, connections and requests", r"listener|advertised|inter\.broker|socket|max\.conn|connections|queued|request\.timeout|num\.(io|network)|max\.request|fetch\.max|max\.incremental|.*purgatory|telemetry"),
-    ("operation", "identity, replication, quotas, metrics and plug-ins", r""),
-]  # fmt: skip
+# File, what it holds, how the names begin (first match wins; the last one takes what is left).
+SUBJECTS = [
+    (
+        "security",
+        "security: SASL, TLS, delegation tokens, authorisation",
+        "sasl. ssl. delegation. authorizer security. principal. connections.max.reauth connection.failed",
+    ),
+    ("remote_storage", "tiered storage", "remote. follower.fetch.last.tiered log.local."),
+    (
+        "kraft",
+        "KRaft's own quorum, which kwire does not have",
+        "controller.listener controller.performance controller.quorum controller.socket metadata. process.roles "
+        "broker.heartbeat broker.session initial.broker early.start internal.metadata server.max.startup cordoned",
+    ),
+    (
+        "groups",
+        "group, share and transaction coordinators",
+        "group. offset share. transaction add.partitions producer.id",
+    ),
+    (
+        "storage",
+        "logs on disk",
+        "log. compression. message.max min.insync unclean num.recovery num.partitions background auto.create "
+        "delete.topic num.replica.alter",
+    ),
+    (
+        "network",
+        "listeners, connections and requests",
+        "listener advertised inter.broker socket max.conn connections queued request.timeout num.io num.network "
+        "max.request fetch. max.incremental delete.records producer.purgatory telemetry",
+    ),
+    ("operation", "identity, replication, quotas, metrics and plug-ins", ""),
+]
 
 
 def python_value(text: str, kind: str) -> object:
@@ -84,7 +107,7 @@ def read_facts(path: str) -> dict[str, list[list[str]]]:
 
 
 def rows_of(facts: dict[str, list[list[str]]], table: str) -> list[tuple[object, ...]]:
-    modes = {name: mode for name, mode in facts["mode"]}
+    modes = dict(facts["mode"])
     rows: list[tuple[object, ...]] = []
     for owner, name, kind, default, importance, _internal, check in facts["def"]:
         if owner == table:
@@ -124,8 +147,8 @@ def write(path: Path, text: str) -> None:
 def write_broker_tables(facts: dict[str, list[list[str]]]) -> None:
     rows = rows_of(facts, "broker")
     taken: set[str] = set()
-    for file, what, pattern in SUBJECTS:
-        mine = [row for row in rows if row[0] not in taken and re.match(pattern, str(row[0]))]
+    for file, what, starts in SUBJECTS:
+        mine = [row for row in rows if row[0] not in taken and str(row[0]).startswith(tuple(starts.split() or [""]))]
         taken.update(str(row[0]) for row in mine)
         write(CONFIG / "tables" / f"{file}.py", table_source(what, {"ROWS": mine}))
     internal = (
@@ -149,7 +172,8 @@ def write_resource_tables(facts: dict[str, list[list[str]]]) -> None:
     for name, broker_name, factor in facts["topicsyn"]:
         synonyms.setdefault(name, []).append((broker_name, int(factor)))
     extra = f"\nINTERNAL = frozenset({set(internal_of(facts, 'topic'))!r})\n"
-    extra += "\n# Topic name: the broker properties that give its default, first one set wins; the factor turns it into milliseconds.\n"
+    extra += "\n# Topic name: the broker properties that give its default, first one set wins,\n"
+    extra += "# and the factor to milliseconds.\n"
     extra += (
         "SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {\n"
         + "".join(f"    {k!r}: {tuple(v)!r},\n" for k, v in synonyms.items())

@@ -52,7 +52,8 @@ ROWS = (
 
 INTERNAL = frozenset({"internal.segment.bytes"})
 
-# Topic name: the broker properties that give its default, first one set wins; the factor turns it into milliseconds.
+# Topic name: the broker properties that give its default, first one set wins,
+# and the factor to milliseconds.
 SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
