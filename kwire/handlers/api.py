@@ -27,6 +27,11 @@ ErrorResponse = Callable[[Any, int, ErrorCode, str | None], Any]
 """(request, version, error code, message) -> a well-formed response in which everything asked for failed so."""
 
 
+class CloseConnection(Exception):
+    """Raised by a handler whose only answer is to close the connection (acks=0 and a failed append, say). The text
+    is for the log; the dispatcher answers what came before, then closes."""
+
+
 class Api:
     """One API as kwire serves it.
 

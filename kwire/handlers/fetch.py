@@ -1,0 +1,231 @@
+"""Fetch (API key 1): read record batches from partitions, waiting for data where there is too little.
+
+Behaviour:
+
+- answered at once when ``min_bytes`` are there, a partition has an error or has diverged, nothing is asked for, or
+  ``max_wait_ms`` is 0; otherwise when appends have brought enough, or after ``max_wait_ms`` with what there is.
+- partitions are read in the order of the request or session, each up to its own limit and all up to ``max_bytes`` (and
+  `fetch.max.bytes`); the first batch of the first partition with data comes whole, however large it is (KIP-74).
+- ``read_committed`` reads up to the last stable offset and is told the aborted transactions in what it gets (KIP-98).
+- incremental sessions: `fetch_sessions` (KIP-227).
+- batches leave as ranges of the log's files, uncopied.
+
+Versions: 4 isolation level (KIP-98); 5 ``log_start_offset`` (KIP-107); 7 sessions (KIP-227); 9 leader epochs (KIP-320);
+10 zstd (KIP-110); 11 closest replica (KIP-392); 12 flexible, ``last_fetched_epoch`` and divergence (KIP-595); 13 topic
+ids (KIP-516); 14 tiered storage's error (KIP-405); 15 ``replica_state`` (KIP-903); 16 ``node_endpoints`` (KIP-951);
+17 directory ids (KIP-853); 18 the follower's high watermark (KIP-1166).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.file_range import FileRange
+from kwire.codec.messages.fetch_request import FetchRequest
+from kwire.codec.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api, error_of, top_level_error
+from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.fetch_sessions import FetchContext, FetchedPartition, FetchSessions
+from kwire.handlers.partitions import find_partition
+
+if TYPE_CHECKING:
+    from kwire.cluster.partition import Partition
+
+READ_COMMITTED: Final = 1
+_UNRESOLVED: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
+    """Read once; wait only if that is not enough."""
+    try:
+        fetch_context = context.services.kept(FetchSessions).context(request, context.api_version)
+    except KafkaError as error:
+        return top_level_error(FetchResponse, error.code)  # type: ignore[no-any-return]
+    fetch = _Fetch(request, context, fetch_context)
+    fetch.read_all()
+    if fetch.is_enough():
+        return fetch.response()
+    return _WaitingFetch(fetch, request.max_wait_ms).answer
+
+
+class _Fetch:
+    """One Fetch request on its way: the partitions found, what was read of each, and how much that is."""
+
+    __slots__ = ("_by_id", "_committed_only", "_context", "_follower", "_fetch_context", "_max_bytes", "_max_wait_ms",
+                 "_min_bytes", "_read", "_size", "_urgent")  # fmt: skip
+
+    def __init__(self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext) -> None:
+        limit: int = context.services.config.fetch_max_bytes
+        self._context = context
+        self._fetch_context = fetch_context
+        self._by_id = context.api_version >= 13
+        self._committed_only = request.isolation_level == READ_COMMITTED
+        self._follower = max(request.replica_id, request.replica_state.replica_id)
+        self._max_bytes = min(request.max_bytes, limit)
+        self._min_bytes = min(request.min_bytes, limit)
+        self._max_wait_ms = request.max_wait_ms
+        self._read: list[tuple[FetchedPartition, Partition | None, PartitionData]] = []
+        self._size = 0
+        self._urgent = False
+
+    def read_all(self) -> None:
+        """Read every partition anew; what an earlier round found is given back."""
+        self.release()
+        self._read = []
+        self._size = 0
+        self._urgent = not self._fetch_context.partitions
+        for asked in self._fetch_context.partitions.values():
+            partition: Partition | None = None
+            try:
+                partition = self._find(asked)
+                data = self._read_partition(partition, asked)
+            except Exception as error:
+                data = self._failure(asked, error)
+                self._urgent = True
+            self._read.append((asked, partition, data))
+
+    def _find(self, asked: FetchedPartition) -> Partition:
+        name, topic_id = ("", asked.topic) if self._by_id else (asked.topic, b"")
+        if self._follower >= 0:
+            # Nobody follows this broker's partitions: the request comes from a broker of another cluster.
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return find_partition(
+            self._context,
+            name,  # type: ignore[arg-type]
+            topic_id,  # type: ignore[arg-type]
+            asked.index,
+            by_id=self._by_id,
+            operation=AclOperation.READ,
+        )
+
+    def _read_partition(self, partition: Partition, asked: FetchedPartition) -> PartitionData:
+        want = asked.asked
+        partition.check_leader_epoch(want.current_leader_epoch)
+        data = PartitionData(
+            partition_index=asked.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=[] if self._committed_only else None,
+            records=b"",
+        )
+        if want.last_fetched_epoch >= 0 and self._diverges(partition, asked, data):
+            return data
+        limit = min(want.partition_max_bytes, self._max_bytes - self._size)
+        fetched = partition.read(
+            want.fetch_offset, max(limit, 0), committed_only=self._committed_only, min_one=self._size == 0
+        )
+        data.records = fetched.records
+        self._size += fetched.size
+        if self._committed_only and fetched.size:
+            data.aborted_transactions = _aborted(partition, want.fetch_offset, fetched.size)
+        return data
+
+    def _diverges(self, partition: Partition, asked: FetchedPartition, data: PartitionData) -> bool:
+        """Whether the client's log is not a prefix of this one: then it is told where they part (KIP-595)."""
+        epoch, end_offset = partition.log.end_offset_for_epoch(asked.asked.last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch >= asked.asked.last_fetched_epoch and end_offset >= asked.asked.fetch_offset:
+            return False
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        self._urgent = True
+        return True
+
+    def _failure(self, asked: FetchedPartition, error: Exception) -> PartitionData:
+        code, _ = error_of(error)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._context.services.log_failure("fetch", error)
+        return PartitionData(partition_index=asked.index, error_code=code, high_watermark=-1, records=b"")
+
+    def is_enough(self) -> bool:
+        """Whether the answer may leave."""
+        return self._urgent or self._size >= self._min_bytes or self._max_wait_ms <= 0
+
+    def watched(self) -> list[Partition]:
+        """The partitions whose appends may make the answer complete."""
+        return [partition for _, partition, _ in self._read if partition is not None]
+
+    def response(self) -> FetchResponse:
+        """The answer: the partitions grouped by topic, in the order in which they were read."""
+        response = FetchResponse(session_id=self._fetch_context.session_id)
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for asked, _, data in self._read:
+            if not self._fetch_context.must_tell(asked, data):
+                continue
+            topic = topics.get(asked.topic)
+            if topic is None:
+                topic = topics[asked.topic] = self._topic(asked.topic)
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            self._fetch_context.read(asked, bool(data.records))
+        return response
+
+    def _topic(self, key: str | bytes) -> FetchableTopicResponse:
+        if isinstance(key, str):
+            return FetchableTopicResponse(topic=key)
+        return FetchableTopicResponse(topic_id=key)
+
+    def release(self) -> None:
+        """Give back file ranges that are not going to be sent."""
+        for _, _, data in self._read:
+            if isinstance(data.records, FileRange):
+                data.records.release()
+
+
+class _WaitingFetch:
+    """A fetch that sleeps until appends to its partitions have brought enough, or its time is over.
+
+    ``answer`` ends with the response. It is a bare future: a waiting consumer costs no task. Cancelling it (the
+    connection is gone) stops the watching.
+    """
+
+    __slots__ = ("_fetch", "_timer", "_watched", "answer")
+
+    def __init__(self, fetch: _Fetch, max_wait_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        fetch.release()
+        self._fetch = fetch
+        self._watched = fetch.watched()
+        self.answer: asyncio.Future[FetchResponse] = loop.create_future()
+        self._timer = loop.call_later(max_wait_ms / 1000, self._look, True)
+        for partition in self._watched:
+            partition.on_change(self._look)
+        self.answer.add_done_callback(self._stop)
+
+    def _look(self, timed_out: bool = False) -> None:
+        """Read again: something was appended, or the time is over."""
+        if self.answer.done():
+            return
+        self._fetch.read_all()
+        if timed_out or self._fetch.is_enough():
+            self.answer.set_result(self._fetch.response())
+            self._stop(self.answer)  # at once, so that the next append does not call in vain
+        else:
+            self._fetch.release()
+
+    def _stop(self, _: asyncio.Future[FetchResponse]) -> None:
+        self._timer.cancel()
+        watched, self._watched = self._watched, []
+        for partition in watched:
+            partition.off_change(self._look)
+
+
+def _aborted(partition: Partition, offset: int, size: int) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+        for transaction in partition.aborted_transactions(offset, size)
+    ]
+
+
+API = Api(ApiKey.FETCH, served=(4, 18), handle=handle, cancel_on_disconnect=True)

@@ -1,0 +1,159 @@
+"""ListOffsets (API key 2): find offsets by time, or the ends of a partition's log.
+
+Behaviour: ``timestamp`` is a time in milliseconds (answered with the first record at or after it, offset -1 if there
+is none) or one of the special values below. ``read_committed`` sees the log end at the last stable offset,
+``read_uncommitted`` at the high watermark. A partition named twice: INVALID_REQUEST. A special value that the version
+does not know yet: UNSUPPORTED_VERSION. ``current_leader_epoch`` is checked as in Fetch (KIP-320). A leader that does
+not know its high watermark for sure yet answers OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5).
+
+Versions: 1 one offset each; 2 isolation level (KIP-98); 4 leader epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE; 6 flexible;
+7 the record with the greatest timestamp (KIP-734); 8 earliest local offset (KIP-405); 9 last tiered offset (KIP-1005);
+10 ``timeout_ms`` for remote storage (KIP-1075: no effect here); 11 earliest offset not yet uploaded (KIP-1023).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from kwire.codec.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api, error_of
+from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.partitions import find_partition
+from kwire.log.append_info import TimestampAndOffset
+
+if TYPE_CHECKING:
+    from kwire.cluster.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+FIRST_VERSION: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9,
+                        EARLIEST_PENDING_UPLOAD: 11}  # fmt: skip
+READ_COMMITTED: Final = 1
+_CONSUMER: Final = -1
+_NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
+
+Found = TimestampAndOffset | Awaitable[TimestampAndOffset | None] | None
+
+
+def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """Answer at once, or off the loop where files have to be searched."""
+    seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    response = ListOffsetsResponse()
+    pending: list[tuple[Awaitable[TimestampAndOffset | None], ListOffsetsPartitionResponse]] = []
+    for topic in request.topics:
+        answer = ListOffsetsTopicResponse(name=topic.name)
+        response.topics.append(answer)
+        for asked in topic.partitions:
+            twice = seen[topic.name, asked.partition_index] > 1
+            answer.partitions.append(_answer(topic.name, asked, twice, request, context, pending))
+    return _finish(response, pending, context) if pending else response
+
+
+def _answer(
+    topic: str,
+    asked: ListOffsetsPartition,
+    twice: bool,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    pending: list[tuple[Awaitable[TimestampAndOffset | None], ListOffsetsPartitionResponse]],
+) -> ListOffsetsPartitionResponse:
+    """One partition's part; a search that goes on joins ``pending``."""
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    try:
+        if twice:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        _check_known(asked.timestamp, context.api_version)
+        partition = find_partition(
+            context, topic, b"", asked.partition_index, by_id=False, operation=AclOperation.DESCRIBE
+        )
+        found = _look_up(partition, asked, request)
+    except Exception as error:
+        _fail(answer, error, context)
+        return answer
+    if inspect.isawaitable(found):
+        pending.append((found, answer))
+    else:
+        _fill(answer, found)
+    return answer
+
+
+def _check_known(timestamp: int, version: int) -> None:
+    if timestamp < 0 and FIRST_VERSION.get(timestamp, version + 1) > version:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest) -> Found:
+    partition.check_leader_epoch(asked.current_leader_epoch)
+    log = partition.log
+    consumer = request.replica_id == _CONSUMER
+    if request.isolation_level == READ_COMMITTED and consumer:
+        upto = partition.last_stable_offset
+    else:
+        upto = partition.high_watermark if consumer else log.log_end_offset
+    if asked.timestamp == LATEST:
+        return TimestampAndOffset(-1, upto, partition.leader_epoch)
+    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return log.earliest_offset()
+    if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOT_FOUND  # nothing is ever uploaded
+    if asked.timestamp == MAX_TIMESTAMP:
+        return log.max_timestamp_offset(upto=upto)
+    return log.offset_for_timestamp(asked.timestamp, upto=upto)
+
+
+async def _finish(
+    response: ListOffsetsResponse,
+    pending: Sequence[tuple[Awaitable[TimestampAndOffset | None], ListOffsetsPartitionResponse]],
+    context: RequestContext,
+) -> ListOffsetsResponse:
+    for found, answer in pending:
+        try:
+            _fill(answer, await found)
+        except Exception as error:
+            _fail(answer, error, context)
+    return response
+
+
+def _fill(answer: ListOffsetsPartitionResponse, found: TimestampAndOffset | None) -> None:
+    answer.timestamp, answer.offset, answer.leader_epoch = found or _NOT_FOUND
+
+
+def _fail(answer: ListOffsetsPartitionResponse, error: Exception, context: RequestContext) -> None:
+    code, _ = error_of(error)
+    if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        context.services.log_failure("list_offsets", error)
+    answer.error_code = code
+
+
+def refuse(request: ListOffsetsRequest, version: int, code: ErrorCode, message: str | None) -> ListOffsetsResponse:
+    """Every partition fails with the same error."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(ApiKey.LIST_OFFSETS, served=(1, 11), handle=handle, error_response=refuse)

@@ -1,0 +1,38 @@
+"""How handlers find a partition from what a request says: a name, or from certain versions on a topic id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+
+if TYPE_CHECKING:
+    from kwire.cluster.partition import Partition
+
+
+def topic_name(context: RequestContext, topic_id: bytes) -> str:
+    """The name of a topic id. KafkaError(UNKNOWN_TOPIC_ID)."""
+    topic = context.services.image.topics_by_id.get(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    return topic.name
+
+
+def find_partition(
+    context: RequestContext,
+    name: str,
+    topic_id: bytes,
+    index: int,
+    *,
+    by_id: bool,
+    operation: AclOperation = AclOperation.WRITE,
+) -> Partition:
+    """The partition that this broker leads, if the principal may do ``operation`` on its topic. KafkaError otherwise:
+    UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
+    services = context.services
+    if by_id:
+        name = topic_name(context, topic_id)
+    if not services.authorizer.allows_all:
+        services.authorizer.require(context, Operation(operation, ResourceType.TOPIC, name))
+    return services.replicas.partition(name, index)

@@ -1,0 +1,182 @@
+"""Produce (API key 0): append record batches to partitions.
+
+Behaviour:
+
+- acks must be -1 (all in-sync replicas), 0 or 1: INVALID_REQUIRED_ACKS for every partition otherwise.
+- acks=0: nothing is answered; if a partition failed the connection is closed, which is all a client can be told.
+- acks=1: answered as soon as the batches are in the leader's log; acks=-1: when the high watermark has passed them,
+  REQUEST_TIMED_OUT after ``timeout_ms``.
+- each partition succeeds or fails for itself; a batch refused for single records names them (``record_errors``).
+- a duplicate of an idempotent producer's recent batch is answered with the offset of the first time.
+
+Versions: 3 record batches v2 and transactional ids (KIP-98); 5 ``log_start_offset``; 7 zstd (KIP-110: refused as
+UNSUPPORTED_COMPRESSION_TYPE before); 8 ``record_errors`` and ``error_message`` (KIP-467); 9 flexible; 10 the current
+leader (KIP-951); 11 TRANSACTION_ABORTABLE, 12 implicit AddPartitionsToTxn (KIP-890); 13 topic ids (KIP-516).
+0 to 2 are advertised but not served, as in Kafka: older librdkafka turns compression off without them (KAFKA-18659).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.codec.messages.produce_response import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api, CloseConnection, error_of
+from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.partitions import find_partition
+from kwire.log.append_info import AppendInfo, RecordsRefused
+
+if TYPE_CHECKING:
+    from kwire.cluster.partition import Partition
+
+ALL: Final = -1
+_ZSTD: Final = 4
+_COMPRESSION_MASK: Final = 7
+_ATTRIBUTES_LOW_BYTE: Final = 22
+"""Where a batch's compression type stands: the low byte of its attributes."""
+
+
+def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    """Append everything at once, then answer or wait."""
+    acks = request.acks
+    if acks not in (ALL, 0, 1):
+        return refuse(request, context.api_version, ErrorCode.INVALID_REQUIRED_ACKS, None)
+    response = ProduceResponse()
+    pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]] = []
+    for topic in request.topic_data:
+        answers = [_produce(topic, data, acks, context, pending) for data in topic.partition_data]
+        answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        response.responses.append(answer)
+    if pending:
+        return _answer_when_committed(response, pending, request.timeout_ms)
+    return response if acks else _no_answer(response)
+
+
+def _produce(
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    acks: int,
+    context: RequestContext,
+    pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]],
+) -> PartitionProduceResponse:
+    """One partition's part; what has yet to be committed or flushed joins ``pending``."""
+    try:
+        partition = find_partition(context, topic.name, topic.topic_id, data.index, by_id=context.api_version >= 13)
+        info = _append(partition, data, acks, context)
+    except Exception as error:
+        return _failure(data.index, error, context)
+    answer = PartitionProduceResponse(
+        index=data.index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+    if acks == ALL:
+        committed = partition.wait_committed(info.last_offset)
+        if committed is not None:
+            pending.append((committed, answer))
+    if info.flushed is not None and acks:
+        pending.append((info.flushed, answer))
+    return answer
+
+
+def _append(partition: Partition, data: PartitionProduceData, acks: int, context: RequestContext) -> AppendInfo:
+    records = data.records
+    if records is None or len(records) == 0:
+        # Kafka's own words for this are "Record batch size 0": a produce request carries exactly one batch a partition.
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a partition's records must be exactly one batch, there is none")
+    if context.api_version < 7 and len(records) > _ATTRIBUTES_LOW_BYTE and _compression(records) == _ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+    return partition.append(records, required_acks=acks)
+
+
+def _compression(records: memoryview) -> int:
+    return records[_ATTRIBUTES_LOW_BYTE] & _COMPRESSION_MASK
+
+
+def _failure(index: int, error: Exception, context: RequestContext) -> PartitionProduceResponse:
+    code, message = error_of(error)
+    if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        context.services.log_failure("produce", error)
+    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message)
+    if isinstance(error, RecordsRefused):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)
+            for record in error.record_errors
+        ]
+    return answer
+
+
+async def _answer_when_committed(
+    response: ProduceResponse, pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]], timeout_ms: int
+) -> ProduceResponse:
+    """Wait for all partitions together; the ones that fail or take too long are told so, each for itself."""
+    waits = [future for future, _ in pending]
+    await asyncio.wait(waits, timeout=max(timeout_ms, 0) / 1000)
+    for future, answer in pending:
+        if not future.done():
+            future.cancel()
+            _fail(answer, ErrorCode.REQUEST_TIMED_OUT, None)
+        elif (error := future.exception()) is not None:
+            _fail(answer, *error_of(error))
+    return response
+
+
+def _fail(answer: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
+    answer.error_code = code
+    answer.error_message = message
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+
+
+def _no_answer(response: ProduceResponse) -> None:
+    """acks=0: a failure can only be told by closing the connection, so that the client fetches metadata anew."""
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                raise CloseConnection(f"acks=0 and {topic.name}-{answer.index}: {ErrorCode(answer.error_code).name}")
+
+
+def refuse(request: ProduceRequest, version: int, code: ErrorCode, message: str | None) -> ProduceResponse:
+    """Every partition fails with the same error."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index, error_code=code, base_offset=-1, error_message=message
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def operations(request: ProduceRequest, context: RequestContext) -> Sequence[Operation]:
+    """WRITE on the transactional id; topics are judged one by one."""
+    if request.transactional_id is None:
+        return ()
+    return (Operation(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),)
+
+
+API = Api(
+    ApiKey.PRODUCE,
+    served=(3, 13),
+    advertised=(0, 13),
+    handle=handle,
+    operations=operations,
+    error_response=refuse,
+    pipelined=True,
+)
