@@ -20,9 +20,6 @@ Records: TypeAlias = bytes | bytearray | memoryview | SizedRecords
 #: Tagged fields that the tables do not know, in ascending order of tag.
 UnknownTags: TypeAlias = tuple[tuple[int, bytes], ...]
 
-#: The UUID that means "none".
-ZERO_UUID = bytes(16)
-
 #: Stands for "not given" where the default is a fresh list or struct (None may mean null).
 UNSET: Any = type("Unset", (), {"__slots__": (), "__repr__": lambda _: "UNSET"})()
 
