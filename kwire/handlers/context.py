@@ -185,6 +185,12 @@ class Services:
         """The newest snapshot of the cluster. Ask once per request, so that one answer rests on one state."""
         return self.image_source()
 
+    def log_failure(self, where: str, error: BaseException) -> None:
+        """Write down a failure that nobody foresaw, with its traceback; the client is told UNKNOWN_SERVER_ERROR."""
+        from kwire.base.logging import get_logger
+
+        get_logger("kwire.handlers").error("unexpected failure", where=where, exc_info=error)
+
     def kept(self, factory: Callable[[Services], T]) -> T:
         """What a handler keeps for the life of this broker (the fetch sessions, for one): made at the first call."""
         if factory not in self._kept:

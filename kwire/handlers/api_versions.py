@@ -1,0 +1,77 @@
+"""ApiVersions (API key 18): which APIs in which versions, and which features.
+
+Behaviour:
+
+- the list is derived from the declarations of all handlers (`registry`); an API that is not whole is not in it.
+- a version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions
+  itself, whatever the body says (KIP-511).
+- a client's name and version that do not look like one: INVALID_REQUEST with an empty list (KIP-511, from version 3).
+- finalised features are those that this broker is whole in.
+
+Versions: 1 throttle time; 2 none; 3 flexible, client's software (KIP-511), features (KIP-584): those whose lowest level
+is 0 are left out, because clients before version 4 cannot read them (KIP-1022); 4 all features.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kwire.base.errors import ErrorCode
+from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+from kwire.codec.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import RequestContext
+
+METADATA_VERSION: Final = "metadata.version"
+LATEST_METADATA_VERSION: Final = 30
+"""The level that Kafka calls 4.3-IV0."""
+
+SUPPORTED_FEATURES: Final = {METADATA_VERSION: (7, LATEST_METADATA_VERSION)}
+FINALIZED_FEATURES: Final = {METADATA_VERSION: LATEST_METADATA_VERSION}
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    """The list, or the refusal of a client that names itself strangely."""
+    version = context.api_version
+    if version >= 3:
+        name, software = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.software_name, context.software_version = name, software
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, low, high in context.services.registry.advertised()
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+            if low > 0 or version >= 4
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in FINALIZED_FEATURES.items()
+        ],
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer, in version 0, to a version that this broker does not know."""
+    low, high = API.served
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=low, max_version=high)],
+    )
+
+
+API = Api(ApiKey.API_VERSIONS, served=(0, 4), handle=handle)

@@ -1,0 +1,172 @@
+"""Well-formed refusals of what Kafka serves and kwire does not (yet).
+
+Such an API is not advertised, so a client that asks first falls back by itself. One that does not ask gets a response
+in which everything asked for failed: UNSUPPORTED_VERSION, or the very code with which Kafka answers when a part of it
+is not set up (no authorizer, no delegation tokens, no SASL on the listener). Nothing of the request is looked at but
+what the response must repeat.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from kwire.base.errors import ErrorCode
+from kwire.codec.protocol import API_FACTS, ApiKey, response_class
+from kwire.handlers.api import Api, top_level_error
+from kwire.handlers.context import RequestContext
+
+
+class Level(NamedTuple):
+    """A list of the response that repeats a list of the request, each item with an error.
+
+    ``fields``: response field -> request field; "" is the item itself (a list of ids).
+    """
+
+    response_list: str
+    request_list: str
+    class_name: str
+    fields: dict[str, str]
+    below: Level | None = None
+    error_field: str = "error_code"
+
+
+_NAME: Final = {"name": "name"}
+_INDEX: Final = {"partition_index": "partition_index"}
+_GROUPS: Final = Level("groups", "group_ids", "DescribedGroup", {"group_id": ""})
+
+
+def _topics_v0_to_3() -> Level:
+    partitions = Level(
+        "results_by_partition",
+        "partitions",
+        "AddPartitionsToTxnPartitionResult",
+        {"partition_index": ""},
+        error_field="partition_error_code",
+    )
+    return Level(
+        "results_by_topic_v3_and_below", "v3_and_below_topics", "AddPartitionsToTxnTopicResult", _NAME, partitions
+    )
+
+
+def _markers() -> Level:
+    partitions = Level("partitions", "partition_indexes", "WritableTxnMarkerPartitionResult", {"partition_index": ""})
+    topics = Level("topics", "topics", "WritableTxnMarkerTopicResult", _NAME, partitions)
+    return Level("markers", "markers", "WritableTxnMarkerResult", {"producer_id": "producer_id"}, topics)
+
+
+def _share_state(prefix: str) -> Level:
+    partitions = Level("partitions", "partitions", "PartitionResult", {"partition": "partition"})
+    return Level("results", "topics", f"{prefix}Result", {"topic_id": "topic_id"}, partitions)
+
+
+LEVELS: Final[dict[int, tuple[Level, ...]]] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: (_topics_v0_to_3(),),
+    ApiKey.WRITE_TXN_MARKERS: (_markers(),),
+    ApiKey.TXN_OFFSET_COMMIT: (
+        Level(
+            "topics",
+            "topics",
+            "TxnOffsetCommitResponseTopic",
+            _NAME,
+            Level("partitions", "partitions", "TxnOffsetCommitResponsePartition", _INDEX),
+        ),
+    ),
+    ApiKey.CREATE_ACLS: (Level("results", "creations", "AclCreationResult", {}),),
+    ApiKey.DELETE_ACLS: (Level("filter_results", "filters", "DeleteAclsFilterResult", {}),),
+    ApiKey.ALTER_CLIENT_QUOTAS: (
+        Level(
+            "entries",
+            "entries",
+            "EntryData",
+            {},
+            Level(
+                "entity",
+                "entity",
+                "EntityData",
+                {"entity_type": "entity_type", "entity_name": "entity_name"},
+                error_field="",
+            ),
+        ),
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
+        Level("results", "deletions", "AlterUserScramCredentialsResult", {"user": "name"}),
+        Level("results", "upsertions", "AlterUserScramCredentialsResult", {"user": "name"}),
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: (
+        Level("transaction_states", "transactional_ids", "TransactionState", {"transactional_id": ""}),
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (_GROUPS,),
+    ApiKey.SHARE_GROUP_DESCRIBE: (_GROUPS,),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (_GROUPS,),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
+        Level("groups", "groups", "DescribeShareGroupOffsetsResponseGroup", {"group_id": "group_id"}),
+    ),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_share_state("InitializeState"),),
+    ApiKey.READ_SHARE_GROUP_STATE: (_share_state("ReadState"),),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (_share_state("WriteState"),),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (_share_state("DeleteState"),),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_share_state("ReadStateSummary"),),
+}
+
+_NO_AUTHORIZER: Final = (ErrorCode.SECURITY_DISABLED, "No authorizer is configured.")
+_NO_TOKENS: Final = (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, None)
+_NO_SASL: Final = (ErrorCode.ILLEGAL_SASL_STATE, "This listener does not authenticate with SASL.")
+CODES: Final[dict[int, tuple[ErrorCode, str | None]]] = {
+    ApiKey.DESCRIBE_ACLS: _NO_AUTHORIZER,
+    ApiKey.CREATE_ACLS: _NO_AUTHORIZER,
+    ApiKey.DELETE_ACLS: _NO_AUTHORIZER,
+    ApiKey.CREATE_DELEGATION_TOKEN: _NO_TOKENS,
+    ApiKey.RENEW_DELEGATION_TOKEN: _NO_TOKENS,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _NO_TOKENS,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _NO_TOKENS,
+    ApiKey.SASL_HANDSHAKE: _NO_SASL,
+    ApiKey.SASL_AUTHENTICATE: _NO_SASL,
+}
+
+
+def refusal(key: int) -> Api:
+    """The declaration of an API that is refused in every version that Kafka serves."""
+    facts = API_FACTS[key]
+    name = "".join(word.capitalize() for word in facts.stem.split("_"))
+    code, message = CODES.get(key, (ErrorCode.UNSUPPORTED_VERSION, f"{name} is not supported by this broker yet."))
+
+    def handle(request: Any, context: RequestContext) -> Any:
+        return refuse(key, request, code, message)
+
+    def error_response(request: Any, version: int, error: ErrorCode, text: str | None) -> Any:
+        return refuse(key, request, error, text)
+
+    return Api(
+        ApiKey(key),
+        served=(facts.first_version, facts.last_version),
+        advertised=None,
+        handle=handle,
+        error_response=error_response,
+    )
+
+
+def refuse(key: int, request: Any, code: ErrorCode, message: str | None) -> Any:
+    """A response in which everything asked for failed with one error."""
+    cls = response_class(key)
+    response = top_level_error(cls, code, message) if "error_code" in cls.__slots__ else cls()
+    for level in LEVELS.get(key, ()):
+        _repeat(level, request, response, code, message)
+    return response
+
+
+def _repeat(level: Level, request: Any, response: Any, code: ErrorCode, message: str | None) -> None:
+    """Fill one list of the response from its list in the request, and what is below."""
+    cls = getattr(import_module(type(response).__module__), level.class_name)
+    answers = getattr(response, level.response_list)
+    for item in getattr(request, level.request_list) or ():
+        answer = cls()
+        for to, source in level.fields.items():
+            setattr(answer, to, getattr(item, source) if source else item)
+        if level.error_field and level.error_field in cls.__slots__:
+            setattr(answer, level.error_field, int(code))
+        if "error_message" in cls.__slots__:
+            answer.error_message = message
+        if level.below is not None:
+            _repeat(level.below, item, answer, code, message)
+        answers.append(answer)
