@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from compat_tests.brokers import KINDS, Broker, make_broker
+from compat_tests.java_runner import JavaRunner
 from compat_tests.kafka_jars import why_no_java
 from compat_tests.observations import Observations
 
@@ -51,6 +52,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        # What a client library warns of, or forgets to close, is its own affair.
+        for warning in ("ResourceWarning", "DeprecationWarning", "pytest.PytestUnraisableExceptionWarning"):
+            item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(150))
 
@@ -167,3 +171,12 @@ def _without_kind(nodeid: str) -> str:
         return nodeid
     rest = [part for part in parameters.removesuffix("]").split("-") if part not in KINDS]
     return f"{head}[{'-'.join(rest)}]"
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[JavaRunner]:
+    """Kafka's tools and Java clients in one JVM; skips by name where there is no Java."""
+    need(why_no_java())
+    runner = JavaRunner()
+    yield runner
+    runner.close()
