@@ -16,7 +16,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
-    from kwire.base.metrics import Metrics
+    from kwire.base.metrics import MetricsRegistry
     from kwire.cluster.controller import Controller
     from kwire.cluster.image import ClusterImage
     from kwire.cluster.replica_manager import ReplicaManager
@@ -167,7 +167,7 @@ class Services:
     replicas: ReplicaManager
     logs: LogManager
     groups: GroupCoordinator
-    metrics: Metrics
+    metrics: MetricsRegistry
     registry: Registry
     authorizer: Authorizer
     broker_id: int

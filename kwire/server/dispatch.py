@@ -1,0 +1,323 @@
+"""From a frame to its answer: header, API, body, permission, handler, bytes.
+
+- A frame that is no request of this broker (malformed, unknown API, version not served) closes the connection, as in
+  Kafka; only ApiVersions answers versions that it does not know.
+- A handler that answers at once costs no task: the answer leaves before `dispatch` returns. An awaitable takes a slot
+  in the order of the connection.
+- A handler that fails is answered by its API's well-formed error response; what nobody foresaw is logged.
+
+What lives elsewhere: order, back-pressure and sending (`kwire.net`), what requests mean (`kwire.handlers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from struct import Struct
+from struct import error as struct_error
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.base.errors import ErrorCode
+from kwire.base.logging import get_logger
+from kwire.codec.errors import CodecError
+from kwire.codec.protocol import (
+    ApiKey,
+    api_facts,
+    decode,
+    decode_request_header,
+    encode_parts,
+    request_class,
+    request_header_version,
+    response_class,
+    response_header_version,
+)
+from kwire.handlers.api import Api, CloseConnection, error_of
+from kwire.handlers.context import ANONYMOUS, Principal, RequestContext
+from kwire.net.addresses import client_host_text
+from kwire.net.connection import Connection, InvalidFrame, Slot
+
+if TYPE_CHECKING:
+    from kwire.base.metrics import RequestMetrics
+    from kwire.handlers.context import Services
+    from kwire.handlers.registry import Registry
+    from kwire.net.settings import Part
+
+_read_header = Struct(">hhih").unpack_from
+_HEADER_SIZE: Final = 10
+_pack_header = Struct(">ii").pack
+_pack_flexible_header = Struct(">iix").pack
+
+REQUEST_LOGGER: Final = "kafka.request.logger"
+"""Kafka's logger of requests: DEBUG writes a line per request, TRACE also what was asked and answered."""
+
+
+class Client:
+    """What is known of whoever is at the other end of a connection."""
+
+    __slots__ = ("endpoint", "host_text", "id", "id_bytes", "principal", "software_name", "software_version")
+
+    def __init__(self, principal: Principal, host: str, endpoint: tuple[str, int]) -> None:
+        self.principal = principal
+        self.host_text = client_host_text(host)
+        self.endpoint = endpoint
+        self.id_bytes: bytes | None = None
+        self.id: str | None = None
+        self.software_name = "unknown"
+        self.software_version = "unknown"
+
+
+class Route:
+    """An API in one version: all that can be looked up once."""
+
+    __slots__ = ("api", "flexible_header", "key", "metrics", "name", "pack", "request_class",
+                 "response_class", "response_header_size", "version")  # fmt: skip
+
+    def __init__(self, api: Api, version: int, metrics: RequestMetrics) -> None:
+        self.api = api
+        self.key = int(api.key)
+        self.version = version
+        self.name = api_name(api.key)
+        self.request_class = request_class(api.key)
+        self.response_class = response_class(api.key)
+        self.flexible_header = request_header_version(api.key, version) == 2
+        flexible = response_header_version(api.key, version) == 1
+        self.pack = _pack_flexible_header if flexible else _pack_header
+        self.response_header_size = 5 if flexible else 4
+        self.metrics = metrics
+
+
+class Exchange(RequestContext):
+    """A request's context as the handler sees it, and what the dispatcher needs to answer it."""
+
+    __slots__ = ("connection", "request", "route", "slot", "started", "waited")
+
+    def __init__(
+        self, services: Services, connection: Connection, route: Route, correlation_id: int, started: float
+    ) -> None:
+        client: Client = connection.context
+        self.services = services
+        self.api_key = route.key
+        self.api_version = route.version
+        self.correlation_id = correlation_id
+        self.client_id = client.id
+        self.client_host = client.host_text
+        self.listener = connection.listener
+        self.principal = client.principal
+        self.endpoint = client.endpoint
+        self.connection_id = connection.id
+        self.software_name = client.software_name
+        self.software_version = client.software_version
+        self.throttle_time_ms = 0
+        self.connection = connection
+        self.route = route
+        self.request: Any = None
+        self.slot: Slot | None = None
+        self.started = started
+        self.waited = 0.0  # seconds that were spent waiting for others
+
+
+def api_name(key: int) -> str:
+    """Kafka's name of an API: ``OffsetCommit``."""
+    return "".join(word.capitalize() for word in api_facts(key).stem.split("_"))
+
+
+class Dispatcher:
+    """Answers the requests of all connections of one broker."""
+
+    def __init__(
+        self, services: Services, registry: Registry, advertised: dict[str, tuple[str, int]] | None = None
+    ) -> None:
+        self._services = services
+        self._registry = registry
+        self._advertised = advertised or {}
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._log = get_logger("kwire.server.dispatch")
+        self._request_log = get_logger(REQUEST_LOGGER)
+        self._clock = services.doors.clock.perf_counter
+        self.pipelined_keys = registry.pipelined_keys
+        self.pending: dict[asyncio.Future[Any], Exchange] = {}  # also keeps tasks alive
+
+    # -- a request comes --------------------------------------------------------------------------------------------
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        """Start one request. Raises `InvalidFrame` for what is none."""
+        started = self._clock()
+        client = connection.context or self._meet(connection)
+        try:
+            key, version, correlation_id, length = _read_header(frame)
+            route = self._routes.get((key, version)) or self._route(key, version)
+            if route is None:
+                self._answer_unknown_version(connection, correlation_id)
+                return
+            position = self._read_rest_of_header(client, route, frame, length)
+            exchange = Exchange(self._services, connection, route, correlation_id, started)
+            exchange.request, _ = decode(route.request_class, version, frame, position)
+        except (CodecError, struct_error) as error:
+            raise InvalidFrame(f"malformed request: {error}") from None
+        route.metrics.request_bytes += len(frame)
+        answer = self._handle(exchange)
+        if answer is None or answer.__class__ is route.response_class:
+            self._answer(exchange, answer)
+        else:
+            self._wait(exchange, answer)
+
+    def _meet(self, connection: Connection) -> Client:
+        """The first request of a connection."""
+        endpoint = self._advertised.get(connection.listener) or connection.local
+        connection.context = client = Client(ANONYMOUS, connection.peer[0], endpoint)
+        return client
+
+    def _route(self, key: int, version: int) -> Route | None:
+        """Look an API and version up for the first time; None for an unknown version of ApiVersions."""
+        api = self._registry.get(key)
+        if api is None:
+            raise InvalidFrame(f"unknown API key {key}")
+        low, high = api.served
+        if not low <= version <= high:
+            if key == ApiKey.API_VERSIONS:
+                return None
+            raise InvalidFrame(f"{api_name(key)} version {version} is not served, only {low} to {high}")
+        route = Route(api, version, self._services.metrics.requests(api_name(key)))
+        self._routes[key, version] = route
+        return route
+
+    @staticmethod
+    def _read_rest_of_header(client: Client, route: Route, frame: memoryview, length: int) -> int:
+        """The client id and the tags; where the body begins."""
+        position = _HEADER_SIZE
+        if length >= 0:
+            position += length
+            raw = bytes(frame[_HEADER_SIZE:position])
+            if raw != client.id_bytes:
+                client.id = decode_request_header(frame)[0].client_id  # judges length and text
+                client.id_bytes = raw
+        else:
+            client.id_bytes = client.id = None
+        if not route.flexible_header:
+            return position
+        if len(frame) > position and not frame[position]:  # the ordinary case: no tags
+            return position + 1
+        return decode_request_header(frame)[1]
+
+    @staticmethod
+    def _answer_unknown_version(connection: Connection, correlation_id: int) -> None:
+        from kwire.handlers.api_versions import unsupported_version
+
+        body = encode_parts(unsupported_version(), 0)[0]
+        connection.send([_pack_header(len(body) + 4, correlation_id) + body], len(body) + 8)
+
+    # -- it is handled ----------------------------------------------------------------------------------------------
+
+    def _handle(self, exchange: Exchange) -> Any:
+        """What the handler says, or the error response."""
+        api = exchange.route.api
+        try:
+            if api.operations is not None and not self._services.authorizer.allows_all:
+                for operation in api.operations(exchange.request, exchange):
+                    self._services.authorizer.require(exchange, operation)
+            return api.handle(exchange.request, exchange)
+        except Exception as error:
+            return self._failed(exchange, error)
+
+    def _failed(self, exchange: Exchange, error: BaseException) -> Any:
+        """The well-formed answer to a request whose handler failed; None closes the connection."""
+        connection, route = exchange.connection, exchange.route
+        if isinstance(error, CloseConnection):
+            self._log.info("closing connection", connection=connection.id, reason=str(error))
+            connection.close()
+            return None
+        code, message = error_of(error)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._log.error("request failed", api=route.name, version=route.version, exc_info=error)
+        try:
+            return route.api.error_response(exchange.request, route.version, code, message)
+        except Exception:
+            self._log.exception("closing connection: no error response", api=route.name, connection=connection.id)
+            connection.close()
+            return None
+
+    def _wait(self, exchange: Exchange, answer: Awaitable[Any]) -> None:
+        """Answer when the awaitable is done."""
+        api = exchange.route.api
+        exchange.slot = exchange.connection.defer(api.pipelined)
+        future: asyncio.Future[Any] = asyncio.ensure_future(answer)
+        self.pending[future] = exchange
+        if api.cancel_on_disconnect:
+            exchange.slot.cancel = future.cancel
+        exchange.waited = -self._clock()
+        future.add_done_callback(self._done)
+
+    def _done(self, future: asyncio.Future[Any]) -> None:
+        """An awaited answer is there."""
+        exchange = self.pending.pop(future)
+        exchange.waited += self._clock()
+        if future.cancelled():
+            self._answer(exchange, None)
+            return
+        error = future.exception()
+        self._answer(exchange, future.result() if error is None else self._failed(exchange, error))
+
+    # -- it is answered ---------------------------------------------------------------------------------------------
+
+    def _answer(self, exchange: Exchange, answer: Any) -> None:
+        """Queue the answer's bytes, directly or through its slot; count the request."""
+        route, slot = exchange.route, exchange.slot
+        size = 0
+        if answer is not None:
+            parts, size = self._encode(exchange, answer)
+            if slot is None:
+                exchange.connection.send(parts, size)
+            else:
+                slot.answer(parts, size)
+        elif slot is not None:
+            slot.answer(None)
+        if exchange.throttle_time_ms:
+            exchange.connection.mute(exchange.throttle_time_ms)
+        metrics = route.metrics
+        metrics.response_bytes += size
+        total = self._clock() - exchange.started
+        waited = exchange.waited
+        metrics.record(route.version, 0, int((total - waited) * 1e6), int(waited * 1e6), 0)
+        if route.key == ApiKey.API_VERSIONS:
+            client: Client = exchange.connection.context
+            client.software_name, client.software_version = exchange.software_name, exchange.software_version
+        if self._request_log.level <= 10:
+            self._log_request(exchange, answer, total)
+
+    def _encode(self, exchange: Exchange, answer: Any) -> tuple[list[Part], int]:
+        """An answer's frame; what cannot be encoded is a failure of the handler."""
+        try:
+            return frame_of(exchange.route, exchange.correlation_id, answer)
+        except CodecError as error:
+            failure = self._failed(exchange, error)
+            return frame_of(exchange.route, exchange.correlation_id, failure)
+
+    def _log_request(self, exchange: Exchange, answer: Any, total: float) -> None:
+        facts: dict[str, Any] = {
+            "api": exchange.route.name,
+            "version": exchange.route.version,
+            "correlation_id": exchange.correlation_id,
+            "client_id": exchange.client_id,
+            "connection": exchange.connection_id,
+            "listener": exchange.listener,
+            "principal": str(exchange.principal),
+            "total_time_ms": round(total * 1000, 3),
+        }
+        if self._request_log.level <= 5:
+            facts["request"] = repr(exchange.request)
+            facts["response"] = repr(answer)
+        self._request_log.debug("completed request", **facts)
+
+
+def frame_of(route: Route, correlation_id: int, answer: Any) -> tuple[list[Part], int]:
+    """An answer's frame in parts, and its bytes together."""
+    parts: list[Any] = encode_parts(answer, route.version)
+    size = route.response_header_size
+    for part in parts:
+        size += part.size if hasattr(part, "size") else len(part)
+    head = route.pack(size, correlation_id)
+    if parts and parts[0].__class__ is bytes and len(parts[0]) < 65536:
+        parts[0] = head + parts[0]
+    else:
+        parts.insert(0, head)
+    return parts, size + 4
