@@ -58,7 +58,7 @@ class _DecoderWriter:
                 "bad_length": wire.bad_length,
                 "null_refused": wire.null_refused,
                 "bad_tag_size": wire.bad_tag_size,
-                "budget_spent": CodecError(f"{name} has more elements than one message may"),
+                "too_many": f"{name} has more elements than one message may have",
             }
         )
 
@@ -218,7 +218,7 @@ class _DecoderWriter:
             cost, least = weight(field), min_element_size(field, self._version, self._flexible)
             line(f"left -= n * {cost}" if cost > 1 else "left -= n")
             line(f"if p + n * {least} > end: raise bad_length({field.name!r}, n)")
-            line("if left < 0: raise budget_spent")
+            line("if left < 0: raise CodecError(too_many)")
             self._elements(target, field, least)
 
     def _elements(self, target: str, field: Field, size: int) -> None:

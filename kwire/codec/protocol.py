@@ -67,6 +67,9 @@ class ApiFacts(NamedTuple):
 #: Facts by API key.
 API_FACTS: dict[int, ApiFacts] = {key: ApiFacts(*facts) for key, facts in APIS.items()}
 
+_first_flexible = {
+    key: facts.first_flexible_request for key, facts in API_FACTS.items() if facts.first_version <= facts.last_version
+}
 _request_classes: dict[int, type[Message]] = {}
 _response_classes: dict[int, type[Message]] = {}
 _unpack_header = Packer(">hhih").unpack_from
@@ -167,7 +170,10 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
                 raise CodecError("the request header ends early")
             client_id = str(buffer[10:end], "utf-8")
         tags: tuple[tuple[int, bytes], ...] = ()
-        if api_version >= api_facts(api_key).first_flexible_request:
+        first_flexible = _first_flexible.get(api_key)
+        if first_flexible is None:
+            raise CodecError(f"unknown API key {api_key}")
+        if api_version >= first_flexible:
             count = buffer[end]
             end += 1
             if count:
