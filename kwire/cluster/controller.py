@@ -1,0 +1,481 @@
+"""The controller: every decision about topics, configuration, leaders and producer ids, as a compare-and-set.
+
+A decision is made from one image of the cluster and written together with checks of everything it rests on: the
+controller's office, the topic's key, the shard. If a check fails, the image is brought up to date and the decision is
+made again; if the office is lost, the answer is NOT_CONTROLLER. Operations wait for their turn in one line, so a
+broker does not get into its own way.
+
+What lives elsewhere: names and placement (`topics`), what properties mean (`kwire.base.config`, which hands its checks
+in as `validate_config`), claiming the office (`membership`), acting on what was decided (`replica_manager`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.uuids import random_uuid, uuid_to_text
+from kwire.cluster import keys
+from kwire.cluster.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
+from kwire.cluster.keys import ConfigResource, PartitionState
+from kwire.cluster.store import Check, Conflict, MetadataStore, SessionLost, StoreUnavailable, Write
+from kwire.cluster.topics import (
+    CLUSTER_METADATA_TOPIC,
+    PARTITIONS_PER_REQUEST_MAX,
+    check_assignments,
+    check_name,
+    check_replicas,
+    check_same_factor,
+    collision_key,
+    place,
+)
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
+    from kwire.base.doors import Doors
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+ATTEMPTS_MAX: Final = 20
+PRODUCER_ID_BLOCK: Final = 1000
+PRODUCER_ID_MAX: Final = 2**63 - 1
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+ValidateConfig = Callable[[ConfigResource, str, Mapping[str, str]], None]
+"""(type, name, properties) -> None, or KafkaError(INVALID_CONFIG): judges the properties a resource would have."""
+
+ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""From the properties that are set now to those that shall be; KafkaError refuses. May be called more than once."""
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created. -1 stands for the broker's default; ``assignments`` (replicas by partition) excludes
+    both numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] = {}
+    configs: Mapping[str, str] = {}
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was created, or (validate only) would have been: then its id is zero."""
+
+    name: str
+    id: bytes
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class NewPartitions(NamedTuple):
+    """Grow a topic to ``total`` partitions; ``assignments``: replicas of each new one, or None to place them."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class ConfigUpdate(NamedTuple):
+    """A change of one resource's properties."""
+
+    resource: ConfigResource
+    name: str
+    change: ChangeConfig
+
+
+class _Plan:
+    """What one decision would check and write; `write` refuses nothing, the store has the last word."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+        self.checks: dict[str, Check] = {}
+        self.writes: dict[str, Write] = {}
+
+    def check(self, key: str) -> None:
+        """Only if the key is still as the image has it."""
+        self.checks[key] = Check(key, self._metadata.version(key))
+
+    def write(self, key: str, value: bytes | None) -> None:
+        """Set (or delete) a key, only if it is still as the image has it."""
+        self.check(key)
+        self.writes[key] = Write(key, value)
+
+
+class Controller:
+    """Decides for the cluster, while this broker holds the office."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        config: KafkaConfig,
+        store: MetadataStore,
+        metadata: MetadataCache,
+        broker_id: int,
+        validate_config: ValidateConfig = lambda resource, name, values: None,
+    ) -> None:
+        self._random = doors.random
+        self._config = config
+        self._store = store
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._validate_config = validate_config
+        self._turn = asyncio.Lock()
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._metadata.image.controller_id == self._broker_id
+
+    # Topics
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, CreatedTopic | KafkaError]:
+        """Create topics, each on its own merits; the outcome by name. Names must differ from each other."""
+
+        def decide(image: ClusterImage, plan: _Plan) -> dict[str, CreatedTopic | KafkaError]:
+            existing = {collision_key(name): name for name in image.topics}
+            room = PARTITIONS_PER_REQUEST_MAX
+            results: dict[str, CreatedTopic | KafkaError] = {}
+            for topic in topics:
+                try:
+                    created, assignments = self._plan_topic(image, topic, existing, room)
+                except KafkaError as error:
+                    results[topic.name] = error
+                    continue
+                room -= created.partitions
+                existing[collision_key(topic.name)] = topic.name
+                if not validate_only:
+                    created = created._replace(id=random_uuid(self._random))
+                    self._write_topic(plan, created, assignments)
+                results[topic.name] = created
+            return results
+
+        return await self._in_time(self._decide(decide), timeout_ms)
+
+    def _plan_topic(
+        self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str], room: int
+    ) -> tuple[CreatedTopic, list[tuple[int, ...]]]:
+        check_name(topic.name)
+        if topic.name == CLUSTER_METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} cannot be created: the name is reserved.")
+        if topic.name in image.topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+        other = existing.get(collision_key(topic.name))
+        if other is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with existing topic: {other}"
+            )
+        self._validate_config(ConfigResource.TOPIC, topic.name, topic.configs)
+        assignments = self._plan_assignments(image, topic, room)
+        factor = len(assignments[0])
+        return CreatedTopic(topic.name, bytes(16), len(assignments), factor, topic.configs), assignments
+
+    def _plan_assignments(self, image: ClusterImage, topic: NewTopic, room: int) -> list[tuple[int, ...]]:
+        if topic.assignments:
+            if topic.replication_factor != -1 or topic.partitions != -1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Partitions were assigned by hand: number of partitions and replication factor must be -1.",
+                )
+            return check_assignments(topic.assignments, image.brokers)
+        if topic.replication_factor < -1 or topic.replication_factor == 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 for the default.",
+            )
+        if topic.partitions < -1 or topic.partitions == 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1 for the default."
+            )
+        count = self._config.num_partitions if topic.partitions == -1 else topic.partitions
+        factor = topic.replication_factor
+        if factor == -1:
+            factor = self._config.default_replication_factor
+        if count > room:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"More than {PARTITIONS_PER_REQUEST_MAX} partitions in one request."
+            )
+        return place(image.sorted_brokers(), count, factor, self._random)
+
+    def _write_topic(self, plan: _Plan, topic: CreatedTopic, assignments: Sequence[tuple[int, ...]]) -> None:
+        plan.write(keys.topic_key(topic.name), keys.pack(id=uuid_to_text(topic.id)))
+        states = [PartitionState(replicas, replicas, replicas[0], 0, 0) for replicas in assignments]
+        for shard, start in enumerate(range(0, len(states), SHARD_PARTITIONS)):
+            part = states[start : start + SHARD_PARTITIONS]
+            plan.write(keys.shard_key(topic.id, shard), keys.pack_shard(part))
+        if topic.configs:
+            values = dict(topic.configs)
+            plan.write(keys.config_key(ConfigResource.TOPIC, topic.name), keys.pack(values=values))
+
+    async def delete_topics(
+        self, topic_ids: Sequence[bytes], *, timeout_ms: int | None = None
+    ) -> dict[bytes, KafkaError | None]:
+        """Delete topics with their configuration; UNKNOWN_TOPIC_ID for those that are not (any more) there."""
+
+        def decide(image: ClusterImage, plan: _Plan) -> dict[bytes, KafkaError | None]:
+            results: dict[bytes, KafkaError | None] = {}
+            for topic_id in topic_ids:
+                topic = image.topics_by_id.get(topic_id)
+                if topic is None:
+                    results[topic_id] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                    continue
+                results[topic_id] = None
+                self._erase_topic(image, plan, topic)
+            return results
+
+        return await self._in_time(self._decide(decide), timeout_ms)
+
+    def _erase_topic(self, image: ClusterImage, plan: _Plan, topic: TopicImage) -> None:
+        plan.write(keys.topic_key(topic.name), None)
+        for shard in range(_shard_count(topic)):
+            plan.write(keys.shard_key(topic.id, shard), None)
+        if (ConfigResource.TOPIC, topic.name) in image.configs:
+            plan.write(keys.config_key(ConfigResource.TOPIC, topic.name), None)
+
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Add partitions to topics; the outcome by name. Names must differ from each other."""
+
+        def decide(image: ClusterImage, plan: _Plan) -> dict[str, KafkaError | None]:
+            results: dict[str, KafkaError | None] = {}
+            for topic in topics:
+                try:
+                    grown, added = self._plan_partitions(image, topic)
+                except KafkaError as error:
+                    results[topic.name] = error
+                    continue
+                results[topic.name] = None
+                if not validate_only:
+                    self._write_partitions(plan, grown, added)
+            return results
+
+        return await self._in_time(self._decide(decide), timeout_ms)
+
+    def _plan_partitions(self, image: ClusterImage, grow: NewPartitions) -> tuple[TopicImage, list[tuple[int, ...]]]:
+        topic = image.topics.get(grow.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        present = len(topic.partitions)
+        if grow.total == present:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        if grow.total < present:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {grow.name} currently has {present} partition(s); {grow.total} would not be an increase.",
+            )
+        more = grow.total - present
+        if more > PARTITIONS_PER_REQUEST_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"More than {PARTITIONS_PER_REQUEST_MAX} new partitions in one request."
+            )
+        factor = len(topic.partitions[0].replicas)
+        if grow.assignments is None:
+            return topic, place(image.sorted_brokers(), more, factor, self._random)
+        if len(grow.assignments) != more:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{more} additional partition(s) were asked for, but {len(grow.assignments)} assignment(s) given.",
+            )
+        for replicas in grow.assignments:
+            check_replicas(replicas, image.brokers)
+        check_same_factor(grow.assignments, factor)
+        return topic, [tuple(replicas) for replicas in grow.assignments]
+
+    def _write_partitions(self, plan: _Plan, topic: TopicImage, added: Sequence[tuple[int, ...]]) -> None:
+        plan.check(keys.topic_key(topic.name))
+        states = list(topic.partitions)
+        states += [PartitionState(replicas, replicas, replicas[0], 0, 0) for replicas in added]
+        for shard in range(len(topic.partitions) // SHARD_PARTITIONS, -(-len(states) // SHARD_PARTITIONS)):
+            part = states[shard * SHARD_PARTITIONS : (shard + 1) * SHARD_PARTITIONS]
+            plan.write(keys.shard_key(topic.id, shard), keys.pack_shard(part))
+
+    # Configuration
+
+    async def alter_configs(
+        self, updates: Sequence[ConfigUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[tuple[ConfigResource, str], KafkaError | None]:
+        """Change what is set for resources, each on its own merits; the outcome by resource.
+
+        An update's ``change`` gets what is set at the moment of decision, so that concurrent incremental changes do
+        not undo each other.
+        """
+
+        def decide(image: ClusterImage, plan: _Plan) -> dict[tuple[ConfigResource, str], KafkaError | None]:
+            results: dict[tuple[ConfigResource, str], KafkaError | None] = {}
+            for update in updates:
+                resource = (update.resource, update.name)
+                try:
+                    values = self._plan_config(image, plan, update)
+                except KafkaError as error:
+                    results[resource] = error
+                    continue
+                results[resource] = None
+                if not validate_only and values != dict(image.config(*resource)):
+                    plan.write(keys.config_key(*resource), keys.pack(values=values) if values else None)
+            return results
+
+        return await self._in_time(self._decide(decide), timeout_ms)
+
+    def _plan_config(self, image: ClusterImage, plan: _Plan, update: ConfigUpdate) -> dict[str, str]:
+        if update.resource == ConfigResource.TOPIC:
+            if update.name not in image.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{update.name}' does not exist.")
+            plan.check(keys.topic_key(update.name))
+        values = dict(update.change(image.config(update.resource, update.name)))
+        self._validate_config(update.resource, update.name, values)
+        return values
+
+    # Leaders
+
+    async def elect_leaders(
+        self,
+        election_type: int,
+        partitions: Sequence[tuple[str, int]] | None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[tuple[str, int], KafkaError | None]:
+        """Elect the preferred replica, or (unclean) any living one. ``None``: all partitions, of which only those
+        that were in need of it are reported."""
+
+        def decide(image: ClusterImage, plan: _Plan) -> dict[tuple[str, int], KafkaError | None]:
+            wanted = partitions
+            if wanted is None:
+                wanted = [
+                    (topic.name, index) for topic in image.topics.values() for index in range(len(topic.partitions))
+                ]
+            results: dict[tuple[str, int], KafkaError | None] = {}
+            elected: dict[str, dict[int, PartitionState]] = {}
+            for topic, index in wanted:
+                try:
+                    state = _elect(image, topic, index, election_type)
+                except KafkaError as error:
+                    results[topic, index] = error
+                else:
+                    results[topic, index] = None
+                    elected.setdefault(topic, {})[index] = state
+            write_states(image, plan.write, elected)
+            if partitions is None:
+                results = {key: error for key, error in results.items() if not _not_needed(error)}
+            return results
+
+        return await self._in_time(self._decide(decide), timeout_ms)
+
+    # Producer ids
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of `PRODUCER_ID_BLOCK` producer ids that nobody else gets, ever."""
+
+        def decide(image: ClusterImage, plan: _Plan) -> range:
+            start = image.next_producer_id
+            if start > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
+            plan.write(keys.PRODUCER_IDS, keys.pack(next=start + PRODUCER_ID_BLOCK))
+            return range(start, start + PRODUCER_ID_BLOCK)
+
+        return await self._decide(decide)
+
+    # The way every decision takes
+
+    async def _decide(self, decide: Callable[[ClusterImage, _Plan], R]) -> R:
+        try:
+            async with self._turn:
+                for _ in range(ATTEMPTS_MAX):
+                    self._require_office()
+                    plan = _Plan(self._metadata)
+                    result = decide(self._metadata.image, plan)
+                    if not plan.writes or await self._commit(plan):
+                        return result
+        except (StoreUnavailable, SessionLost) as error:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store failed: {error}") from error
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
+
+    def _require_office(self) -> None:
+        if not self.active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    async def _commit(self, plan: _Plan) -> bool:
+        """Whether the plan came true; if not, the image has caught up with what prevented it."""
+        plan.check(keys.CONTROLLER)
+        try:
+            revision = await self._store.commit(list(plan.checks.values()), list(plan.writes.values()))
+        except Conflict as conflict:
+            revision, _ = await self._store.read(conflict.key)
+            await self._metadata.wait_for(revision)
+            return False
+        await self._metadata.wait_for(revision)
+        return True
+
+    async def _in_time(self, operation: Awaitable[T], timeout_ms: int | None) -> T:
+        """REQUEST_TIMED_OUT when the client no longer waits; what was begun is still done."""
+        if timeout_ms is None:
+            return await operation
+        task = asyncio.ensure_future(operation)
+        done, _ = await asyncio.wait((task,), timeout=max(timeout_ms, 0) / 1000)
+        if not done:
+            task.add_done_callback(_ignore_outcome)
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        return task.result()
+
+
+def write_states(
+    image: ClusterImage,
+    write: Callable[[str, bytes | None], None],
+    changed: Mapping[str, Mapping[int, PartitionState]],
+) -> None:
+    """Write the shards in which partitions change; ``changed`` has the new states by topic name and index."""
+    for name, states in changed.items():
+        topic = image.topics[name]
+        for shard in sorted({index // SHARD_PARTITIONS for index in states}):
+            start = shard * SHARD_PARTITIONS
+            old = topic.partitions[start : start + SHARD_PARTITIONS]
+            new = [states.get(start + offset, state) for offset, state in enumerate(old)]
+            write(keys.shard_key(topic.id, shard), keys.pack_shard(new))
+
+
+def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> PartitionState:
+    """The partition's state with the leader that an ElectLeaders request asks for."""
+    if topic not in image.topics:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
+    state = image.partition(topic, index)
+    if state is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}")
+    if election_type == PREFERRED:
+        preferred = state.replicas[0]
+        if state.leader == preferred:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        if preferred not in state.isr or preferred not in image.brokers:
+            raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        return led_by(state, preferred)
+    if state.leader != -1:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+    living = [broker for broker in state.replicas if broker in image.brokers]
+    in_sync = [broker for broker in living if broker in state.isr]
+    if not living:
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+    return led_by(state, in_sync[0]) if in_sync else led_by(state._replace(isr=(living[0],)), living[0])
+
+
+def led_by(state: PartitionState, leader: int) -> PartitionState:
+    """A partition after an election."""
+    return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+
+
+def _not_needed(error: KafkaError | None) -> bool:
+    return error is not None and error.code == ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _shard_count(topic: TopicImage) -> int:
+    return -(-len(topic.partitions) // SHARD_PARTITIONS)
+
+
+def _ignore_outcome(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,244 @@
+"""This broker's replicas: which partitions live here, kept in step with the cluster's image.
+
+The image says what should be; `ReplicaManager` makes the logs follow: creates and deletes them, hands on topic
+properties and leadership. Look-ups raise the Kafka error that a client should get for a partition that is not here.
+At the start, a log that the cluster does not know is put aside as ``-stray``, or, where the store is new, registered
+(`adopt`), so that a data directory that Kafka wrote goes on being served.
+
+What lives elsewhere: one partition's rules (`partition`), decisions (`controller`), files (`kwire.log`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage
+from kwire.cluster.partition import Partition
+from kwire.log.log_config import LogConfig
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
+    from kwire.log.log_manager import LogManager
+    from kwire.log.partition_log import PartitionLog
+
+OnLeadership = Callable[[int, Partition | None], None]
+"""(partition index, partition | None): leadership begins (with each new leader epoch) or, with None, ends."""
+
+CREATED_AT_ONCE_MAX: Final = 64
+"""More new logs than this are created in pieces, so that the loop is not held up."""
+
+_logger = structlog.get_logger("kwire.cluster.replicas")
+
+
+class ReplicaManager:
+    """The partitions of this broker. All methods belong to the event loop."""
+
+    def __init__(self, config: KafkaConfig, logs: LogManager, metadata: MetadataCache, broker_id: int) -> None:
+        self._config = config
+        self._logs = logs
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._failed: dict[tuple[str, int], str] = {}
+        self._leadership: dict[str, list[OnLeadership]] = {}
+        self._background: dict[asyncio.Task[None], None] = {}
+        self._deleting: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """Take over the partitions of the present image and follow it from now on.
+
+        Call it when the logs are loaded and this broker has joined: until then, what the store says about leaders is
+        about an earlier life.
+        """
+        self._put_strays_aside()
+        self._metadata.add_listener(self._on_image)
+        self._config.on_change(self._on_config)
+
+    async def close(self) -> None:
+        """Wait for creations and deletions that are under way."""
+        self._config.off_change(self._on_config)
+        await asyncio.gather(*self._background, return_exceptions=True)
+
+    # Look-ups
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition with a replica here. UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER where only others have
+        replicas; KAFKA_STORAGE_ERROR where the disk failed."""
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise self._absence(topic, index)
+        return partition
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """The same by topic id: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID (another topic has the name by now)."""
+        topic = self._metadata.image.topics_by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self.partition(topic.name, index)
+        if partition.topic_id != topic_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        return partition
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """A partition with a replica here, or None."""
+        return self._partitions.get((topic, index))
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        topic = self._metadata.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def partitions(self) -> list[Partition]:
+        """All that have a replica here, in the order in which they came."""
+        return list(self._partitions.values())
+
+    def on_leadership(self, topic: str, callback: OnLeadership) -> None:
+        """Be told which partitions of a topic this broker leads: at once those it does, then every change."""
+        self._leadership.setdefault(topic, []).append(callback)
+        for (name, index), partition in list(self._partitions.items()):
+            if name == topic and partition.leading:
+                callback(index, partition)
+
+    def _absence(self, topic: str, index: int) -> KafkaError:
+        if (topic, index) in self._failed:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failed[topic, index])
+        if self._metadata.image.partition(topic, index) is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # Following the image
+
+    def _on_image(self, image: ClusterImage, delta: Delta) -> None:
+        for topic in delta.deleted:
+            self._drop_topic(topic)
+        room = CREATED_AT_ONCE_MAX
+        later: list[tuple[str, bytes, int]] = []
+        for name in delta.changed:
+            topic = image.topics[name]
+            for index, state in enumerate(topic.partitions):
+                if self._broker_id not in state.replicas:
+                    continue
+                if self._existing(name, index, topic.id) is None:
+                    room -= 1
+                    if room < 0:
+                        later.append((name, topic.id, index))
+                        continue
+                self._apply(image, topic, index)
+        if later:
+            self._spawn(self._apply_later(later))
+        for resource, name in delta.configs:
+            if resource == ConfigResource.TOPIC and name in image.topics:
+                self._reconfigure(image, image.topics[name])
+
+    def _apply(self, image: ClusterImage, topic: TopicImage, index: int) -> None:
+        """Make one partition what the image says."""
+        key = (topic.name, index)
+        if key in self._deleting:  # the log of an earlier topic of this name is on its way out
+            self._deleting[key].add_done_callback(lambda _: self._apply_newest(topic.name, topic.id, index))
+            return
+        partition = self._partitions.get(key)
+        if partition is None:
+            log = self._open_log(image, topic, index)
+            if log is None:
+                return
+            partition = self._partitions[key] = Partition(self._broker_id, log)
+            partition.set_min_isr(self._topic_values(image, topic.name)["min.insync.replicas"])
+        was_leading = partition.leading
+        if partition.update(topic.partitions[index]) and (partition.leading or was_leading):
+            self._tell_leadership(partition, partition.leading)
+
+    def _apply_newest(self, name: str, topic_id: bytes, index: int) -> None:
+        """`_apply` later on, unless the topic is gone again by then."""
+        image = self._metadata.image
+        topic = image.topics_by_id.get(topic_id)
+        if topic is not None and topic.name == name:
+            self._apply(image, topic, index)
+
+    async def _apply_later(self, partitions: list[tuple[str, bytes, int]]) -> None:
+        for count, (name, topic_id, index) in enumerate(partitions):
+            self._apply_newest(name, topic_id, index)
+            if count % CREATED_AT_ONCE_MAX == 0:
+                await asyncio.sleep(0)
+
+    def _existing(self, topic: str, index: int, topic_id: bytes) -> PartitionLog | None:
+        log = self._logs.get(topic, index)
+        return log if log is not None and log.topic_id == topic_id else None
+
+    def _open_log(self, image: ClusterImage, topic: TopicImage, index: int) -> PartitionLog | None:
+        log = self._existing(topic.name, index, topic.id)
+        config = LogConfig.from_values(self._topic_values(image, topic.name))
+        try:
+            if log is not None:
+                log.update_config(config)
+                return log
+            return self._logs.create(topic.name, index, topic.id, config)
+        except (OSError, KafkaError) as error:
+            self._failed[topic.name, index] = str(error)
+            _logger.error("log cannot be created", topic=topic.name, partition=index, error=str(error))
+            return None
+
+    def _drop_topic(self, topic: TopicImage) -> None:
+        for index in range(len(topic.partitions)):
+            key = (topic.name, index)
+            self._failed.pop(key, None)
+            partition = self._partitions.pop(key, None)
+            if partition is None:
+                continue
+            was_leading = partition.leading
+            partition.remove()
+            if was_leading:
+                self._tell_leadership(partition, leading=False)
+            self._deleting[key] = self._spawn(self._delete_log(key))
+
+    async def _delete_log(self, key: tuple[str, int]) -> None:
+        try:
+            await self._logs.delete(*key)
+        except (OSError, KafkaError) as error:
+            _logger.error("log cannot be deleted", topic=key[0], partition=key[1], error=str(error))
+        finally:
+            del self._deleting[key]
+
+    def _tell_leadership(self, partition: Partition, leading: bool) -> None:
+        for callback in self._leadership.get(partition.topic, ()):
+            callback(partition.index, partition if leading else None)
+
+    # Configuration
+
+    def _topic_values(self, image: ClusterImage, topic: str) -> Mapping[str, Any]:
+        return self._config.topic_config(image.topic_config(topic))
+
+    def _reconfigure(self, image: ClusterImage, topic: TopicImage) -> None:
+        values = self._topic_values(image, topic.name)
+        config = LogConfig.from_values(values)
+        for index in range(len(topic.partitions)):
+            partition = self._partitions.get((topic.name, index))
+            if partition is not None:
+                partition.log.update_config(config)
+                partition.set_min_isr(values["min.insync.replicas"])
+
+    def _on_config(self, changed: frozenset[str]) -> None:
+        """The broker's own properties changed: topics that set none of their own follow."""
+        image = self._metadata.image
+        for topic in image.topics.values():
+            self._reconfigure(image, topic)
+
+    # At the start
+
+    def _put_strays_aside(self) -> None:
+        image = self._metadata.image
+        for log in self._logs.all():
+            topic = image.topics_by_id.get(log.topic_id)
+            state = None if topic is None else image.partition(log.topic, log.partition)
+            if topic is None or topic.name != log.topic or state is None or self._broker_id not in state.replicas:
+                _logger.warning("stray log put aside", topic=log.topic, partition=log.partition)
+                self._spawn(self._logs.put_aside(log.topic, log.partition))
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._background[task] = None
+        task.add_done_callback(lambda done: self._background.pop(done, None))
+        return task

@@ -1,0 +1,123 @@
+"""What a topic may be: its name, its assignment, and where its replicas go. Pure functions, no state.
+
+What lives elsewhere: the decisions themselves (`kwire.cluster.controller`), the meaning of topic properties
+(`kwire.base.config`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.image import BrokerImage
+
+NAME_CHARACTERS_MAX: Final = 249
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+"""As in Kafka: one request may create no more (KRaft's limit per metadata batch)."""
+
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class Randomness(Protocol):
+    def randrange(self, stop: int, /) -> int: ...
+
+
+def name_problem(name: str) -> str | None:
+    """Why a topic cannot have this name, or None."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > NAME_CHARACTERS_MAX:
+        return f"the length of '{name}' is {len(name)}, the limit is {NAME_CHARACTERS_MAX}"
+    if not _LEGAL_NAME.fullmatch(name):
+        return f"'{name}' contains other characters than ASCII letters and digits, '.', '_' and '-'"
+    return None
+
+
+def check_name(name: str) -> None:
+    """INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    problem = name_problem(name)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def collision_key(name: str) -> str:
+    """Topics whose names have the same key would share metric names, so they cannot both exist."""
+    return name.replace(".", "_")
+
+
+def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
+    """INVALID_REPLICA_ASSIGNMENT for replicas of one partition that were placed by hand and cannot stay there."""
+    if not replicas:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The assignment has an empty list of replicas.")
+    if len(set(replicas)) != len(replicas):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment {list(replicas)} names a broker more than once."
+        )
+    for broker in replicas:
+        if broker not in brokers:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment names broker {broker}, which is not registered."
+            )
+
+
+def check_assignments(assignments: Mapping[int, Sequence[int]], brokers: Collection[int]) -> list[tuple[int, ...]]:
+    """The replicas of partitions 0, 1, 2...; INVALID_REPLICA_ASSIGNMENT if they cannot be those of a topic."""
+    ordered: list[tuple[int, ...]] = []
+    for index in sorted(assignments):
+        check_replicas(assignments[index], brokers)
+        if index != len(ordered):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The partitions must be numbered from 0 without a gap."
+            )
+        ordered.append(tuple(assignments[index]))
+    check_same_factor(ordered, len(ordered[0]) if ordered else 0)
+    return ordered
+
+
+def check_same_factor(assignments: Sequence[Sequence[int]], factor: int) -> None:
+    """INVALID_REPLICA_ASSIGNMENT unless every partition has as many replicas as the topic's others."""
+    for replicas in assignments:
+        if len(replicas) != factor:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"A partition has {len(replicas)} replica(s), another one of the same topic has {factor}.",
+            )
+
+
+def place(brokers: Sequence[BrokerImage], partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:
+    """Spread replicas over racks first and brokers second, from a random start; the first replica is the preferred
+    leader. INVALID_REPLICATION_FACTOR when there are fewer brokers than replicas."""
+    if factor > len(brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {factor} is larger than the number of registered brokers, {len(brokers)}.",
+        )
+    order = _by_rack(brokers)
+    if len(order) == 1:
+        return [(order[0],)] * partitions
+    start = random.randrange(len(order))
+    shift = random.randrange(len(order))
+    placed = []
+    for index in range(partitions):
+        if index and index % len(order) == 0:
+            shift += 1  # so that the followers of one leader are spread too
+        first = (start + index) % len(order)
+        step = shift % (len(order) - 1)
+        others = [order[(first + 1 + (step + n) % (len(order) - 1)) % len(order)] for n in range(factor - 1)]
+        placed.append((order[first], *others))
+    return placed
+
+
+def _by_rack(brokers: Sequence[BrokerImage]) -> list[int]:
+    """Broker ids with neighbours in different racks, as far as possible."""
+    racks: dict[str, list[int]] = {}
+    for broker in brokers:
+        racks.setdefault(broker.rack or "", []).append(broker.id)
+    columns = [racks[rack] for rack in sorted(racks)]
+    return [column[row] for row in range(max(map(len, columns), default=0)) for column in columns if row < len(column)]

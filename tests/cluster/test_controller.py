@@ -1,0 +1,335 @@
+"""The controller's decisions, on the memory store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster import keys
+from kwire.cluster.controller import PREFERRED, UNCLEAN, ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
+from kwire.cluster.image import BrokerImage, ConfigResource
+from kwire.cluster.membership import Membership
+from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store import Write
+from kwire.cluster.topics import place
+from tests.cluster.helpers import ENDPOINTS, node
+
+TOPIC = ConfigResource.TOPIC
+
+
+async def create(made, *topics, **options):
+    return await made.controller.create_topics(
+        [t if isinstance(t, NewTopic) else NewTopic(t) for t in topics], **options
+    )
+
+
+def code_of(result):
+    return result.code if isinstance(result, KafkaError) else ErrorCode.NONE
+
+
+async def test_a_created_topic_is_in_the_image_when_the_answer_comes():
+    made = await node(num_partitions="3")
+    result = (await create(made, "a"))["a"]
+    assert isinstance(result, CreatedTopic)
+    topic = made.image.topics["a"]
+    assert (topic.id, len(topic.partitions)) == (result.id, 3)
+    assert made.image.topics_by_id[result.id] is topic
+    assert topic.partitions[2] == ((1,), (1,), 1, 0, 0)
+
+
+async def test_topics_larger_than_a_shard_come_back_in_order_from_the_store():
+    made = await node()
+    await create(made, NewTopic("a", partitions=150))
+    await made.controller.create_partitions([NewPartitions("a", 200)])
+    again = await node(made.store, 2, join=False)
+    assert again.image.topics == made.image.topics
+    assert len(again.image.topics["a"].partitions) == 200
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (NewTopic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("ä"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("a\n"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("x" * 249), ErrorCode.NONE),
+        (NewTopic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (NewTopic("with_dot"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (NewTopic("a", partitions=0), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("a", partitions=-2), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("a", partitions=10_001), ErrorCode.POLICY_VIOLATION),
+        (NewTopic("a", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("a", replication_factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("a", partitions=1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
+        (NewTopic("a", replication_factor=1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
+        (NewTopic("a", assignments={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("a", assignments={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("a", assignments={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("a", assignments={0: [1], 2: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("a", assignments={1: [1], 0: [1]}), ErrorCode.NONE),
+    ],
+)
+async def test_what_cannot_be_created_is_refused_with_kafkas_code(topic, code):
+    made = await node()
+    await create(made, "there", "with.dot")
+    assert code_of((await create(made, topic))[topic.name]) == code
+    assert (topic.name in made.image.topics) == (code == ErrorCode.NONE or topic.name == "there")
+
+
+async def test_topics_of_one_request_stand_alone_but_may_not_collide():
+    made = await node()
+    results = await create(made, "a.b", "a_b", NewTopic("bad", partitions=0), "good")
+    assert [code_of(results[name]).name for name in ("a.b", "a_b", "bad", "good")] == [
+        "NONE",
+        "INVALID_TOPIC_EXCEPTION",
+        "INVALID_PARTITIONS",
+        "NONE",
+    ]
+
+
+async def test_validate_only_creates_nothing():
+    made = await node(num_partitions="4")
+    results = await create(made, "a", NewTopic("b", partitions=0), validate_only=True)
+    assert (results["a"].partitions, results["a"].replication_factor) == (4, 1)
+    assert code_of(results["b"]) == ErrorCode.INVALID_PARTITIONS
+    assert made.image.topics == {}
+
+
+async def test_topic_configs_are_judged_by_the_given_function_and_kept():
+    made = await node()
+
+    def judge(resource, name, values):
+        if "bad" in values:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, "no such thing")
+
+    made.controller._validate_config = judge
+    results = await create(made, NewTopic("a", configs={"bad": "1"}), NewTopic("b", configs={"retention.ms": "5"}))
+    assert code_of(results["a"]) == ErrorCode.INVALID_CONFIG
+    assert made.image.topic_config("b") == {"retention.ms": "5"}
+
+
+async def test_deleting_takes_the_topic_its_shards_and_its_configuration():
+    made = await node()
+    created = await create(made, NewTopic("a", partitions=100, configs={"retention.ms": "5"}), "b")
+    results = await made.controller.delete_topics([created["a"].id, b"x" * 16])
+    assert results[created["a"].id] is None
+    assert results[b"x" * 16].code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert list(made.image.topics) == ["b"]
+    assert made.image.topic_config("a") == {}
+    left = (await made.store.read(""))[1]
+    assert [key for key in left if key.startswith((keys.TOPICS, keys.CONFIGS))] == ["topics/b"]
+    assert len([key for key in left if key.startswith(keys.PARTITIONS)]) == 1
+
+
+async def test_a_topic_made_anew_has_another_id():
+    made = await node()
+    first = (await create(made, "a"))["a"].id
+    await made.controller.delete_topics([first])
+    assert (await create(made, "a"))["a"].id != first
+
+
+@pytest.mark.parametrize(
+    ("grow", "code"),
+    [
+        (NewPartitions("a", 2), ErrorCode.INVALID_PARTITIONS),
+        (NewPartitions("a", 1), ErrorCode.INVALID_PARTITIONS),
+        (NewPartitions("a", -1), ErrorCode.INVALID_PARTITIONS),
+        (NewPartitions("none", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (NewPartitions("a", 4, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewPartitions("a", 3, [[7]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewPartitions("a", 3, [[]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewPartitions("a", 3, [[1]]), ErrorCode.NONE),
+        (NewPartitions("a", 70), ErrorCode.NONE),
+    ],
+)
+async def test_partitions_can_only_be_added(grow, code):
+    made = await node()
+    await create(made, NewTopic("a", partitions=2))
+    error = (await made.controller.create_partitions([grow]))[grow.name]
+    assert (ErrorCode.NONE if error is None else error.code) == code
+    assert len(made.image.topics["a"].partitions) == (2 if error else grow.total)
+
+
+async def test_concurrent_config_changes_do_not_undo_each_other():
+    made = await node()
+    await create(made, "a")
+    names = [f"k{n}" for n in range(10)]
+    await asyncio.gather(
+        *(
+            made.controller.alter_configs([ConfigUpdate(TOPIC, "a", lambda old, name=name: {**old, name: "1"})])
+            for name in names
+        )
+    )
+    assert dict(made.image.topic_config("a")) == dict.fromkeys(names, "1")
+
+
+async def test_configs_of_any_resource_name_survive_the_store():
+    made = await node()
+    name = "grün/%41 ü\x00"
+    update = ConfigUpdate(ConfigResource.GROUP, name, lambda old: {"consumer.session.timeout.ms": "50000"})
+    everyone = ConfigUpdate(ConfigResource.BROKER, "", lambda old: {"log.retention.ms": "1"})
+    assert set((await made.controller.alter_configs([update, everyone])).values()) == {None}
+    again = await node(made.store, 2, join=False)
+    assert again.image.config(ConfigResource.GROUP, name) == {"consumer.session.timeout.ms": "50000"}
+    assert again.image.config(ConfigResource.BROKER, "") == {"log.retention.ms": "1"}
+
+
+async def test_configs_of_a_topic_that_does_not_exist_are_refused():
+    made = await node()
+    results = await made.controller.alter_configs([ConfigUpdate(TOPIC, "none", lambda old: {"a": "b"})])
+    assert results[TOPIC, "none"].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_producer_id_blocks_never_overlap_not_even_between_lives():
+    made = await node()
+    blocks = await asyncio.gather(*(made.controller.allocate_producer_ids() for _ in range(5)))
+    await made.membership.leave()
+    again = await node(made.store)
+    blocks.append(await again.controller.allocate_producer_ids())
+    assert [(block.start, len(block)) for block in blocks] == [(n * 1000, 1000) for n in range(6)]
+
+
+async def test_who_is_not_the_controller_decides_nothing():
+    made = await node()
+    other = await node(made.store, 2)
+    with pytest.raises(KafkaError) as caught:
+        await create(other, "a")
+    assert caught.value.code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_a_controller_that_lost_its_office_unawares_is_stopped_by_the_store():
+    made = await node()
+    made.metadata.close()  # it hears no more of the world: paused, cut off
+    await made.store.commit([], [Write(keys.CONTROLLER, keys.pack(broker=2, epoch=9))])
+    attempt = asyncio.create_task(create(made, "a"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (await made.store.read(keys.TOPICS))[1] == {}
+    attempt.cancel()
+
+
+async def test_a_decision_that_another_change_spoilt_is_made_again():
+    made = await node()
+    await create(made, "a")
+    store = made.store
+    commit, spoilt = store.commit, []
+
+    async def spoil(checks, writes):
+        if not spoilt:
+            spoilt.append(await commit([], [Write(keys.config_key(TOPIC, "a"), keys.pack(values={"x": "1"}))]))
+        return await commit(checks, writes)
+
+    store.commit = spoil
+    await made.controller.alter_configs([ConfigUpdate(TOPIC, "a", lambda old: {**old, "y": "2"})])
+    assert made.image.topic_config("a") == {"x": "1", "y": "2"}
+
+
+async def test_a_store_that_fails_is_a_timeout_for_the_client():
+    made = await node()
+    made.store.available = False
+    with pytest.raises(KafkaError) as caught:
+        await create(made, "a")
+    assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_request_that_waits_longer_than_its_client_times_out():
+    made = await node()
+    await made.controller._turn.acquire()
+    with pytest.raises(KafkaError) as caught:
+        await create(made, "a", timeout_ms=1)
+    assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+    made.controller._turn.release()
+    assert code_of((await create(made, "b", timeout_ms=5000))["b"]) == ErrorCode.NONE
+
+
+async def test_electing_leaders_that_are_there_already_is_not_needed():
+    made = await node()
+    await create(made, NewTopic("a", partitions=2))
+    for kind in (PREFERRED, UNCLEAN):
+        results = await made.controller.elect_leaders(kind, [("a", 0), ("a", 5), ("none", 0)])
+        assert [error.code.name for error in results.values()] == [
+            "ELECTION_NOT_NEEDED",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+        ]
+        assert await made.controller.elect_leaders(kind, None) == {}
+
+
+async def test_the_preferred_replica_is_elected_when_another_leads():
+    made = await node()
+    await node(made.store, 2)
+    topic = (await create(made, NewTopic("a", assignments={0: [1, 2]})))["a"]
+    state = keys.PartitionState((1, 2), (1, 2), 2, 1, 1)
+    revision = await made.store.commit([], [Write(keys.shard_key(topic.id, 0), keys.pack_shard([state]))])
+    await made.metadata.wait_for(revision)
+    assert await made.controller.elect_leaders(PREFERRED, None) == {("a", 0): None}
+    assert made.image.partition("a", 0) == ((1, 2), (1, 2), 1, 2, 2)
+
+
+def brokers(*racks):
+    return [BrokerImage(number, 1, {}, rack) for number, rack in enumerate(racks)]
+
+
+class First:
+    def randrange(self, stop):
+        return 0
+
+
+def test_replicas_are_spread_over_racks_and_leaders_over_brokers():
+    placed = place(brokers("a", "a", "b", "b", "c", "c"), 6, 3, First())
+    racks = "aabbcc"
+    assert all(len({racks[broker] for broker in replicas}) == 3 for replicas in placed)
+    assert sorted(replicas[0] for replicas in placed) == list(range(6))
+
+
+def test_every_replica_of_a_partition_is_on_another_broker():
+    for factor in range(1, 6):
+        for replicas in place(brokers(None, None, None, None, None), 40, factor, First()):
+            assert len(set(replicas)) == factor
+
+
+async def test_a_second_life_gets_a_higher_broker_epoch_and_new_leader_epochs():
+    made = await node()
+    await create(made, "a")
+    epoch = made.membership.broker_epoch
+    await made.membership.leave()
+    assert made.image.brokers == {}
+    assert made.image.controller_id == -1
+    again = await node(made.store)
+    assert again.membership.broker_epoch > epoch > 0
+    assert again.image.partition("a", 0) == ((1,), (1,), 1, 1, 1)
+    assert again.image.controller_epoch == 2
+
+
+async def test_two_live_brokers_cannot_have_one_id():
+    made = await node()
+    with pytest.raises(KafkaError) as caught:
+        await node(made.store, 1)
+    assert caught.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+async def test_another_clusters_data_directory_is_refused():
+    made = await node(join=False)
+    assert await made.membership.join(ENDPOINTS, cluster_id="mine") == "mine"
+    other = await node(made.store, 2, join=False)
+    with pytest.raises(KafkaError) as caught:
+        await other.membership.join(ENDPOINTS, cluster_id="other")
+    assert caught.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+async def test_a_lost_session_is_told_before_its_keys_are_missed():
+    store = MemoryStore()
+    made = await node(store, join=False)
+    told = []
+    membership = Membership(made.doors, store, made.metadata, 1)
+    await membership.join(ENDPOINTS, on_loss=lambda: told.append(membership.alive))
+    store.expire(next(iter(store.sessions)))
+    assert told == [False]
+    assert made.image.brokers == {}

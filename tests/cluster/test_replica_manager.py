@@ -1,0 +1,159 @@
+"""This broker's replicas follow the image."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.controller import ConfigUpdate, NewPartitions, NewTopic
+from kwire.cluster.image import ConfigResource
+from kwire.cluster.replica_manager import ReplicaManager
+from tests.cluster.helpers import FakeLogs, node
+
+
+async def running(made=None, logs=None, **properties):
+    made = made or await node(**properties)
+    made.logs = logs or FakeLogs()
+    made.replicas = ReplicaManager(made.config, made.logs, made.metadata, 1)
+    made.replicas.start()
+    return made
+
+
+async def create(made, *topics):
+    results = await made.controller.create_topics(
+        [topic if isinstance(topic, NewTopic) else NewTopic(topic) for topic in topics]
+    )
+    return [results[name].id for name in results]
+
+
+def code(action):
+    with pytest.raises(KafkaError) as caught:
+        action()
+    return caught.value.code
+
+
+async def test_a_created_topic_can_be_written_to_at_once():
+    made = await running()
+    (topic_id,) = await create(made, NewTopic("a", partitions=2))
+    partition = made.replicas.partition("a", 1)
+    assert partition.append(memoryview(b"x"), required_acks=-1).first_offset == 0
+    assert made.replicas.partition_by_id(topic_id, 1) is partition
+    assert made.replicas.topic_name(topic_id) == "a"
+    assert made.logs.get("a", 1).topic_id == topic_id
+
+
+async def test_what_is_not_there_is_told_apart():
+    made = await running()
+    (topic_id,) = await create(made, "a")
+    assert code(lambda: made.replicas.partition("a", 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(lambda: made.replicas.partition("a", -1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(lambda: made.replicas.partition("none", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(lambda: made.replicas.partition_by_id(b"x" * 16, 0)) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert code(lambda: made.replicas.partition_by_id(topic_id, 7)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert made.replicas.get("none", 0) is None
+
+
+async def test_a_partition_of_other_brokers_only_is_not_led_here():
+    made = await running()
+    await node(made.store, 2)
+    await create(made, NewTopic("a", assignments={0: [2]}))
+    assert code(lambda: made.replicas.partition("a", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert made.logs.logs == {}
+
+
+async def test_a_deleted_topic_fails_its_waiters_and_loses_its_logs():
+    made = await running()
+    (topic_id,) = await create(made, NewTopic("a", partitions=2))
+    partition = made.replicas.partition("a", 0)
+    waiting = partition.wait_committed(5)
+    await made.controller.delete_topics([topic_id])
+    with pytest.raises(KafkaError) as caught:
+        await waiting
+    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(lambda: made.replicas.partition("a", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await made.replicas.close()
+    assert made.logs.deleted == [("a", 0), ("a", 1)]
+
+
+async def test_a_topic_made_anew_waits_until_the_old_log_is_gone():
+    made = await running()
+    (first,) = await create(made, "a")
+    made.logs.gate = asyncio.Event()
+    await made.controller.delete_topics([first])
+    (second,) = await create(made, "a")
+    assert code(lambda: made.replicas.partition("a", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    made.logs.gate.set()
+    await made.replicas.close()
+    await asyncio.sleep(0)
+    assert made.replicas.partition("a", 0).topic_id == second
+
+
+async def test_many_partitions_are_created_in_pieces_and_all_arrive():
+    made = await running()
+    await create(made, NewTopic("a", partitions=500))
+    await made.replicas.close()
+    assert len(made.logs.logs) == 500
+    assert made.replicas.partition("a", 499).leading
+
+
+async def test_added_partitions_come_without_touching_the_old_ones():
+    made = await running()
+    await create(made, "a")
+    old = made.replicas.partition("a", 0)
+    await made.controller.create_partitions([NewPartitions("a", 3)])
+    assert made.replicas.partition("a", 0) is old
+    assert made.replicas.partition("a", 2).leading
+
+
+async def test_topic_properties_reach_the_log_and_the_partition():
+    made = await running(min_insync_replicas="1")
+    await create(made, NewTopic("a", configs={"retention.ms": "7"}))
+    log = made.logs.get("a", 0)
+    assert log.config.retention_ms == 7
+    change = ConfigUpdate(ConfigResource.TOPIC, "a", lambda old: {"min.insync.replicas": "2", "segment.ms": "9"})
+    await made.controller.alter_configs([change])
+    assert (log.config.segment_ms, log.config.retention_ms) == (9, 604_800_000)
+    assert made.replicas.partition("a", 0)._min_isr == 2
+
+
+async def test_the_brokers_own_properties_reach_logs_that_set_none():
+    made = await running()
+    await create(made, "a", NewTopic("b", configs={"segment.bytes": "2000000"}))
+    made.config.apply_dynamic({"log.segment.bytes": "3000000"}, {})
+    assert made.logs.get("a", 0).config.segment_bytes == 3_000_000
+    assert made.logs.get("b", 0).config.segment_bytes == 2_000_000
+
+
+async def test_a_log_that_cannot_be_created_is_a_storage_error_not_a_crash():
+    made = await running()
+    made.logs.broken = True
+    await create(made, "a")
+    assert code(lambda: made.replicas.partition("a", 0)) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_leadership_is_told_at_once_for_what_is_led_and_later_for_changes():
+    made = await running()
+    (topic_id,) = await create(made, NewTopic("a", partitions=2))
+    told = []
+    made.replicas.on_leadership("a", lambda index, partition: told.append((index, partition is not None)))
+    assert told == [(0, True), (1, True)]
+    await made.controller.create_partitions([NewPartitions("a", 3)])
+    await made.controller.delete_topics([topic_id])
+    assert told[2:] == [(2, True), (0, False), (1, False), (2, False)]
+
+
+async def test_at_the_start_known_logs_are_taken_over_and_strays_put_aside():
+    made = await running()
+    await create(made, NewTopic("a", partitions=2))
+    await made.membership.leave()
+    logs = made.logs
+    log = logs.get("a", 0)
+    logs.create("a", 2, b"x" * 16, None)  # a partition that the topic does not have
+    logs.create("b", 0, b"y" * 16, None)
+    again = await running(await node(made.store), logs)
+    await again.replicas.close()
+    assert again.replicas.partition("a", 0).log is log
+    assert again.replicas.partition("a", 0).leader_epoch == 1
+    assert logs.aside == [("a", 2), ("b", 0)]
