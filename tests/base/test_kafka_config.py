@@ -1,0 +1,233 @@
+"""What a broker's configuration takes, refuses, and how it changes while running."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kwire.base.config import ConfigError, Endpoint, KafkaConfig
+from kwire.base.config.definitions import BROKER_ROWS, TOPIC_ROWS
+from kwire.base.config.documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENTATION
+from kwire.base.config.support import SUPPORTED, Support, support_of
+from kwire.base.config.topic_config import validate_topic
+from kwire.base.config.values import format_value, java_double, parse_value
+
+
+def test_defaults_are_kafkas_except_where_one_broker_needs_others() -> None:
+    config = KafkaConfig()
+    assert config.socket_request_max_bytes == config["socket.request.max.bytes"] == 104857600
+    assert config.group_initial_rebalance_delay_ms == 0
+    assert config.offsets_topic_replication_factor == 1
+    assert config.data_dirs == ("./kwire-data",)
+    assert config.endpoints() == [Endpoint("PLAINTEXT", "", 9092, "PLAINTEXT")]
+    assert config.advertised_endpoints() == []
+    assert config.node_id == config.broker_id == 1
+    assert not config.warnings
+    assert not config.notes
+
+
+def test_every_default_passes_its_own_validator() -> None:
+    for row in [*BROKER_ROWS.values(), *TOPIC_ROWS.values()]:
+        if row[2] is not None:
+            assert parse_value(row, format_value(row[1], row[2])) == row[2], row[0]
+
+
+def test_every_property_has_an_attribute_of_its_own() -> None:
+    config = KafkaConfig()
+    attributes = {name.replace(".", "_") for name in BROKER_ROWS}
+    assert len(attributes) == len(BROKER_ROWS)
+    assert all(hasattr(config, attribute) for attribute in attributes)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("socket.request.max.bytes", "0", "at least 1"),
+        ("socket.request.max.bytes", "2147483648", "between -2147483648 and 2147483647"),
+        ("num.partitions", "1_0", "whole number"),
+        ("num.partitions", "٣", "whole number"),
+        ("log.cleaner.min.cleanable.ratio", "1.5", "between 0 and 1"),
+        ("log.cleaner.min.cleanable.ratio", "half", "number"),
+        ("auto.create.topics.enable", "yes", "true or false"),
+        ("log.cleanup.policy", "delete,shred", "delete"),
+        ("log.cleanup.policy", "delete,delete", "twice"),
+        ("compression.type", "lzo", "zstd"),
+        ("compression.gzip.level", "0", "between 1 and 9, or -1"),
+        ("log.message.timestamp.type", "createtime", "CreateTime"),
+        ("log.retention.ms", "0", "at least 1, or -1"),
+        ("log.roll.hours", "0", "at least 1"),
+        ("max.connections.per.ip.overrides", "localhost", "host:limit"),
+        ("max.connections.per.ip", "0", "overrides"),
+        ("listeners", "PLAINTEXT://:70000", "port between"),
+        ("listeners", "PLAINTEXT//:9092", "NAME://host:port"),
+        ("listeners", "OTHER://:9092", "listener.security.protocol.map"),
+        ("listeners", "", "empty"),
+        ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "reach"),
+        ("advertised.listeners", "SSL://me:9092", "PLAINTEXT"),
+        ("process.roles", "controller", "broker"),
+        ("queued.max.request.bytes", "5", "socket.request.max.bytes"),
+        ("group.min.session.timeout.ms", "9999999", "group.max.session.timeout.ms"),
+    ],
+)
+def test_a_wrong_value_is_one_line_that_names_property_value_and_what_is_allowed(
+    name: str, text: str, allowed: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        KafkaConfig({name: text})
+    line = str(caught.value)
+    assert name in line
+    assert text in line
+    assert allowed in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("security.inter.broker.protocol", "SSL"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN"),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("remote.log.storage.system.enable", "true"),
+        ("ssl.keystore.location", "/etc/keystore"),
+        ("config.providers", "env"),
+        ("listeners", "SSL://:9093"),
+    ],
+)
+def test_what_kwire_cannot_promise_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match="not supported") as caught:
+        KafkaConfig({name: text})
+    assert name in str(caught.value)
+
+
+def test_the_default_of_a_refused_property_is_taken() -> None:
+    config = KafkaConfig({"security.inter.broker.protocol": "PLAINTEXT", "remote.log.storage.system.enable": "FALSE"})
+    assert not config.warnings
+
+
+def test_a_password_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        KafkaConfig({"ssl.keystore.password": "secret"})
+    assert "secret" not in str(caught.value)
+
+
+def test_unknown_names_are_warned_of_and_performance_knobs_are_not() -> None:
+    config = KafkaConfig({"num.io.threads": "16", "no.such.name": "x", "zookeeper.connect": "z"})
+    assert config.warnings == ["properties that Kafka does not know: no.such.name, zookeeper.connect"]
+    assert not config.notes
+
+
+def test_a_kraft_file_opens_no_controller_listener_and_gives_one_note() -> None:
+    config = KafkaConfig.load(
+        "process.roles=broker,controller\nnode.id=4\ncontroller.quorum.voters=4@localhost:9093\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+        "advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
+    )
+    assert [str(endpoint) for endpoint in config.endpoints()] == ["PLAINTEXT://:9092"]
+    assert [str(endpoint) for endpoint in config.advertised_endpoints()] == ["PLAINTEXT://localhost:9092"]
+    assert len(config.notes) == 1
+    assert config.broker_id == 4
+    assert not config.warnings
+
+
+def test_ipv6_listeners_and_two_names_for_one_port() -> None:
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,b:PLAINTEXT"}
+    config = KafkaConfig({"listeners": "PLAINTEXT://[::1]:9092,B://127.0.0.1:9092", **protocols})
+    assert config.endpoints()[0] == Endpoint("PLAINTEXT", "::1", 9092, "PLAINTEXT")
+    assert str(config.endpoints()[0]) == "PLAINTEXT://[::1]:9092"
+    with pytest.raises(ConfigError, match="9092 is used twice"):
+        KafkaConfig({"listeners": "PLAINTEXT://a:9092,B://b:9092", **protocols})
+
+
+def test_a_listeners_own_limit_comes_before_the_general_one() -> None:
+    config = KafkaConfig({"max.connections": "10", "listener.name.internal.max.connections": "3"})
+    assert config.get_for_listener("INTERNAL", "max.connections") == 3
+    assert config.get_for_listener("PLAINTEXT", "max.connections") == 10
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "expected"),
+    [
+        ({}, "retention.ms", 604800000),
+        ({"log.retention.hours": "1"}, "retention.ms", 3600000),
+        ({"log.retention.hours": "-1"}, "retention.ms", -1),
+        ({"log.retention.minutes": "2", "log.retention.hours": "1"}, "retention.ms", 120000),
+        ({"log.retention.ms": "3", "log.retention.minutes": "2"}, "retention.ms", 3),
+        ({"log.roll.hours": "2"}, "segment.ms", 7200000),
+        ({"log.flush.scheduler.interval.ms": "9"}, "flush.ms", 9),
+        ({"message.max.bytes": "77"}, "max.message.bytes", 77),
+        ({"log.cleanup.policy": "compact"}, "cleanup.policy", ("compact",)),
+    ],
+)
+def test_a_topics_defaults_come_from_the_broker(given: dict[str, str], name: str, expected: Any) -> None:
+    assert KafkaConfig(given).topic_config()[name] == expected
+
+
+def test_a_topics_own_value_wins_and_one_that_cannot_be_taken_counts_as_absent() -> None:
+    values = KafkaConfig().topic_config({"retention.ms": "5", "segment.bytes": "1", "unknown": "x"})
+    assert values["retention.ms"] == 5
+    assert values["segment.bytes"] == 1073741824
+    assert "unknown" not in values
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"no.such.name": "1"},
+        {"retention.ms": "x"},
+        {"retention.ms": None},
+        {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+        {"remote.storage.enable": "true"},
+        {"leader.replication.throttled.replicas": "0:1,x"},
+    ],
+)
+def test_a_topic_cannot_be_given(overrides: dict[str, str | None]) -> None:
+    with pytest.raises(ConfigError):
+        validate_topic(KafkaConfig(), overrides)
+
+
+def test_dynamic_values_change_attributes_and_topics_defaults_and_are_told_once() -> None:
+    config = KafkaConfig({"log.retention.hours": "1"})
+    told: list[frozenset[str]] = []
+    config.on_change(told.append)
+    assert config.topic_config()["retention.ms"] == 3600000
+    assert config.apply_dynamic({"log.retention.ms": "50", "max.connections": "5"}, {"max.connections": "6"}) == []
+    assert config.max_connections == 6
+    assert config.topic_config()["retention.ms"] == 50
+    assert told == [frozenset({"log.retention.ms", "max.connections"})]
+    config.apply_dynamic({}, {})
+    assert config.max_connections == 2147483647
+    assert config.topic_config()["retention.ms"] == 3600000
+    config.off_change(told.append)
+    config.apply_dynamic({"max.connections": "5"}, {})
+    assert len(told) == 2
+
+
+def test_a_stored_dynamic_value_that_cannot_be_taken_is_left_out_and_named() -> None:
+    config = KafkaConfig()
+    problems = config.apply_dynamic({}, {"log.segment.bytes": "1", "node.id": "9", "max.connections": "5"})
+    assert config.max_connections == 5
+    assert config.node_id == 1
+    assert [problem.split("=")[0].rsplit(" ", 1)[1] for problem in problems] == ["log.segment.bytes", "node.id"]
+
+
+def test_every_supported_property_is_documented_and_only_those() -> None:
+    assert set(BROKER_DOCUMENTATION) == set(SUPPORTED)
+    assert set(BROKER_ROWS) >= SUPPORTED
+    assert set(TOPIC_DOCUMENTATION) <= set(TOPIC_ROWS)
+    for text in [*BROKER_DOCUMENTATION.values(), *TOPIC_DOCUMENTATION.values()]:
+        assert text.endswith("."), text
+
+
+def test_every_property_of_kafka_has_a_state() -> None:
+    assert all(support_of(name) is not Support.UNKNOWN for name in BROKER_ROWS)
+    assert support_of("sasl.no.such.name") is Support.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.5"), (1.7976931348623157e308, "1.7976931348623157E308"), (2147483647.0, "2.147483647E9"), (1e7, "1.0E7")],
+)
+def test_doubles_are_printed_as_java_does(value: float, text: str) -> None:
+    assert java_double(value) == text
