@@ -17,8 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 _STAMP = VENV / "kwire-environment.json"
-# What a level installs. "test" holds everything of "start": its extra names kafka-python too.
-_LEVELS = {"start": ["-e", ".", "kafka-python>=3.0"], "test": ["-e", ".[test]"]}
+# What a level installs. "test" holds everything of the others.
+_LEVELS = {
+    "start": ["-e", ".", "kafka-python>=3.0"],
+    "spark": ["-e", ".[spark]"],
+    "test": ["-e", ".[spark,test]"],
+}
 
 
 def say(line: str) -> None:
@@ -27,7 +31,7 @@ def say(line: str) -> None:
 
 
 def ensure(level: str) -> Path:
-    """Make or update the environment for "start" or "test"; return its Python. Ends the program on failure."""
+    """Make or update the environment for "start", "spark" or "test"; return its Python. Ends the program on failure."""
     if not PYTHON.exists():
         base = _find_python()
         say(f"environment: creating .venv with {base}")
