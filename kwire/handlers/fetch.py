@@ -61,8 +61,19 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
 class _Fetch:
     """One Fetch request on its way: the partitions found, what was read of each, and how much that is."""
 
-    __slots__ = ("_by_id", "_committed_only", "_context", "_follower", "_fetch_context", "_max_bytes", "_max_wait_ms",
-                 "_min_bytes", "_read", "_size", "_urgent")  # fmt: skip
+    __slots__ = (
+        "_by_id",
+        "_committed_only",
+        "_context",
+        "_fetch_context",
+        "_follower",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_min_bytes",
+        "_read",
+        "_size",
+        "_urgent",
+    )  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext) -> None:
         limit: int = context.services.config.fetch_max_bytes
@@ -110,7 +121,7 @@ class _Fetch:
 
     def _read_partition(self, partition: Partition, asked: FetchedPartition) -> PartitionData:
         want = asked.asked
-        partition.check_leader_epoch(want.current_leader_epoch)
+        partition.require_leader(want.current_leader_epoch)
         data = PartitionData(
             partition_index=asked.index,
             high_watermark=partition.high_watermark,
@@ -128,7 +139,7 @@ class _Fetch:
         data.records = fetched.records
         self._size += fetched.size
         if self._committed_only and fetched.size:
-            data.aborted_transactions = _aborted(partition, want.fetch_offset, fetched.size)
+            data.aborted_transactions = _aborted(partition, want.fetch_offset)
         return data
 
     def _diverges(self, partition: Partition, asked: FetchedPartition, data: PartitionData) -> bool:
@@ -221,11 +232,10 @@ class _WaitingFetch:
             partition.off_change(self._look)
 
 
-def _aborted(partition: Partition, offset: int, size: int) -> list[AbortedTransaction]:
-    return [
-        AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
-        for transaction in partition.aborted_transactions(offset, size)
-    ]
+def _aborted(partition: Partition, offset: int) -> list[AbortedTransaction]:
+    """The aborted transactions that reach above ``offset``; a client passes over those beyond what it got."""
+    found = partition.log.aborted_transactions(offset, partition.last_stable_offset)
+    return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in found]
 
 
 API = Api(ApiKey.FETCH, served=(4, 18), handle=handle, cancel_on_disconnect=True)

@@ -50,7 +50,9 @@ _NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
 Found = TimestampAndOffset | Awaitable[TimestampAndOffset | None] | None
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+def handle(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Answer at once, or off the loop where files have to be searched."""
     seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     response = ListOffsetsResponse()
@@ -98,7 +100,7 @@ def _check_known(timestamp: int, version: int) -> None:
 
 
 def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest) -> Found:
-    partition.check_leader_epoch(asked.current_leader_epoch)
+    partition.require_leader(asked.current_leader_epoch)
     log = partition.log
     consumer = request.replica_id == _CONSUMER
     if request.isolation_level == READ_COMMITTED and consumer:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -58,7 +58,10 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
         response.responses.append(answer)
     if pending:
         return _answer_when_committed(response, pending, request.timeout_ms)
-    return response if acks else _no_answer(response)
+    if acks:
+        return response
+    _check_no_failure(response)
+    return None
 
 
 def _produce(
@@ -90,8 +93,8 @@ def _produce(
 
 
 def _append(partition: Partition, data: PartitionProduceData, acks: int, context: RequestContext) -> AppendInfo:
-    records = data.records
-    if records is None or len(records) == 0:
+    records = cast("memoryview | None", data.records)  # what was decoded is a view of the frame
+    if not records:
         # Kafka's own words for this are "Record batch size 0": a produce request carries exactly one batch a partition.
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition's records must be exactly one batch, there is none")
     if context.api_version < 7 and len(records) > _ATTRIBUTES_LOW_BYTE and _compression(records) == _ZSTD:
@@ -137,7 +140,7 @@ def _fail(answer: PartitionProduceResponse, code: ErrorCode, message: str | None
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
-def _no_answer(response: ProduceResponse) -> None:
+def _check_no_failure(response: ProduceResponse) -> None:
     """acks=0: a failure can only be told by closing the connection, so that the client fetches metadata anew."""
     for topic in response.responses:
         for answer in topic.partition_responses:
@@ -153,9 +156,7 @@ def refuse(request: ProduceRequest, version: int, code: ErrorCode, message: str 
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    PartitionProduceResponse(
-                        index=data.index, error_code=code, base_offset=-1, error_message=message
-                    )
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1, error_message=message)
                     for data in topic.partition_data
                 ],
             )
