@@ -6,7 +6,7 @@ Behaviour:
 - a version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions
   itself, whatever the body says (KIP-511).
 - a client's name and version that do not look like one: INVALID_REQUEST with an empty list (KIP-511, from version 3).
-- finalised features are those that this broker is whole in.
+- a feature is supported only if this broker is whole in it; finalised are those of the cluster's image.
 
 Versions: 1 throttle time; 2 none; 3 flexible, client's software (KIP-511), features (KIP-584): those whose lowest level
 is 0 are left out, because clients before version 4 cannot read them (KIP-1022); 4 all features.
@@ -34,7 +34,8 @@ LATEST_METADATA_VERSION: Final = 30
 """The level that Kafka calls 4.3-IV0."""
 
 SUPPORTED_FEATURES: Final = {METADATA_VERSION: (7, LATEST_METADATA_VERSION)}
-FINALIZED_FEATURES: Final = {METADATA_VERSION: LATEST_METADATA_VERSION}
+NEW_CLUSTER_FEATURES: Final = {METADATA_VERSION: LATEST_METADATA_VERSION}
+"""What a new cluster is finalised at."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
@@ -47,6 +48,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.software_name, context.software_version = name, software
+    image = context.services.image
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
@@ -57,10 +59,10 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             for name, (low, high) in SUPPORTED_FEATURES.items()
             if low > 0 or version >= 4
         ],
-        finalized_features_epoch=0,
+        finalized_features_epoch=image.revision,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in FINALIZED_FEATURES.items()
+            for name, level in image.features.items()
         ],
     )
 

@@ -25,10 +25,11 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kwire.net.outgoing import Outgoing, release_parts
-from kwire.net.settings import FRAMES_PER_TURN, OUTGOING_LIMIT, PIPELINE_DEPTH, RECEIVE_BYTES, Log, NetSettings, Part
+from kwire.net.settings import FRAMES_PER_TURN, OUTGOING_LIMIT, PIPELINE_DEPTH, RECEIVE_BYTES, NetSettings, Part
 
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
+    from kwire.base.logging import Logger
 
 _read_size = Struct(">i").unpack_from
 _read_key = Struct(">h").unpack_from
@@ -58,7 +59,7 @@ class Wire:
         doors: Doors,
         settings: NetSettings,
         dispatcher: Dispatcher,
-        log: Log,
+        log: Logger,
         on_close: Callable[[Connection], None],
     ) -> None:
         self.loop = loop

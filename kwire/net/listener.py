@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kwire.net.addresses import host_and_port
 
 if TYPE_CHECKING:
-    from kwire.net.settings import Log, NetSettings
+    from kwire.base.logging import Logger
+    from kwire.net.settings import NetSettings
 
 ACCEPTS_PER_TURN: Final = 64
 PAUSE_S: Final = 0.5
@@ -66,7 +67,7 @@ class Listener:
         sock: Any,
         *,
         counts: ConnectionCounts,
-        log: Log,
+        log: Logger,
         on_connection: Callable[[Listener, Any, tuple[str, int]], None],
     ) -> None:
         self._loop = loop

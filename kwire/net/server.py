@@ -15,7 +15,8 @@ from kwire.net.listener import ConnectionCounts, Listener
 if TYPE_CHECKING:
     from kwire.base.config import Endpoint
     from kwire.base.doors import Doors
-    from kwire.net.settings import Log, NetSettings
+    from kwire.base.logging import Logger
+    from kwire.net.settings import NetSettings
 
 SWEEPS: Final = 8
 """Sweeps in one `connections.max.idle.ms`: a connection may idle an eighth longer than that."""
@@ -24,7 +25,7 @@ SWEEPS: Final = 8
 class NetServer:
     """The network side of a broker. Use: `open` each listener, `start`, ..., `stop_accepting`, `drain`, `close`."""
 
-    def __init__(self, doors: Doors, settings: NetSettings, dispatcher: Dispatcher, log: Log) -> None:
+    def __init__(self, doors: Doors, settings: NetSettings, dispatcher: Dispatcher, log: Logger) -> None:
         self._doors = doors
         self._settings = settings
         self._log = log

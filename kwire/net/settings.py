@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from kwire.base.file_range import FileRange
 
@@ -55,12 +55,3 @@ class NetSettings:
         self.send_buffer_bytes = send_buffer_bytes
         self.receive_buffer_bytes = receive_buffer_bytes
         self.backlog = backlog
-
-
-class Log(Protocol):
-    """As much of a structlog logger as this room uses."""
-
-    def debug(self, event: str, **facts: object) -> object: ...
-    def info(self, event: str, **facts: object) -> object: ...
-    def warning(self, event: str, **facts: object) -> object: ...
-    def exception(self, event: str, **facts: object) -> object: ...

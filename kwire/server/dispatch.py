@@ -277,7 +277,7 @@ class Dispatcher:
         metrics.response_bytes += size
         total = self._clock() - exchange.started
         waited = exchange.waited
-        metrics.record(route.version, 0, int((total - waited) * 1e6), int(waited * 1e6), 0)
+        metrics.record(route.version, int((total - waited) * 1e6), int(waited * 1e6))
         if route.key == ApiKey.API_VERSIONS:
             client: Client = exchange.connection.context
             client.software_name, client.software_version = exchange.software_name, exchange.software_version
@@ -290,7 +290,7 @@ class Dispatcher:
             return frame_of(exchange.route, exchange.correlation_id, answer)
         except CodecError as error:
             failure = self._failed(exchange, error)
-            return frame_of(exchange.route, exchange.correlation_id, failure)
+            return frame_of(exchange.route, exchange.correlation_id, failure) if failure is not None else ([], 0)
 
     def _log_request(self, exchange: Exchange, answer: Any, total: float) -> None:
         facts: dict[str, Any] = {
