@@ -8,8 +8,19 @@ A batch of magic 2 (KIP-98) is laid out, big-endian, as
 `length` counts what follows it, so a batch takes 12 + length bytes. The CRC-32C covers everything right of the bar:
 base offset and leader epoch can be set by the broker without another checksum, the timestamps cannot.
 
-Message sets of magic 0 and 1 have no such header. They raise `UnsupportedMagic`, which the produce path answers with
-INVALID_RECORD. What a batch holds is read in `reader` and written in `builder`, never here.
+Message sets of magic 0 and 1 have no such header and raise `UnsupportedMagic`. What a batch holds is read in `reader`
+and written in `builder`, never here.
+
+What Apache Kafka 4.3.1 answers to Produce (v3 to v13), observed:
+
+- INVALID_RECORD: magic 0 or 1; no batch, or a whole second one; a batch cut off; base offset not 0; count 0 or less, or
+  not last offset delta + 1; a producer id without a sequence; records that do not fill their batch or whose offsets leave
+  a gap. Control batches of clients too.
+- CORRUPT_MESSAGE: any other magic, a length that no batch can have, a wrong CRC.
+- UNKNOWN_SERVER_ERROR: compression 5 to 7, and data that its own compression cannot read.
+- UNSUPPORTED_COMPRESSION_TYPE: zstd before v7.
+- Accepted: up to 16 bytes after the batch (not stored), unused attribute bits, any partition leader epoch, a maximal
+  timestamp that is none of the records', timestamp type LogAppendTime.
 """
 
 from __future__ import annotations
