@@ -6,6 +6,7 @@ share the broker of their kind; one that needs other settings starts its own wit
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tempfile
@@ -126,7 +127,8 @@ class Names:
 def new_name(request: pytest.FixtureRequest) -> Names:
     """``new_name("group")``: a name nobody has used, equal on both kinds, so that observations can hold it."""
     plain = _without_kind(request.node.nodeid.partition("::")[2])
-    return Names(re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[:120])
+    digest = hashlib.sha256(plain.encode()).hexdigest()[:6]  # [-1] and [1] are two tests
+    return Names(re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[:110] + f"-{digest}")
 
 
 @pytest.fixture
@@ -140,7 +142,7 @@ def admin(broker: Broker) -> Iterator[Any]:
     """confluent-kafka's AdminClient on the broker under test."""
     from confluent_kafka.admin import AdminClient
 
-    yield AdminClient({"bootstrap.servers": broker.bootstrap})
+    yield AdminClient({"bootstrap.servers": broker.bootstrap, "log.connection.close": False})
 
 
 @pytest.fixture
@@ -165,12 +167,8 @@ def observe(request: pytest.FixtureRequest, broker_kind: str) -> Observations:
 
 
 def _without_kind(nodeid: str) -> str:
-    """The test's id with the broker kind taken out of the brackets."""
-    head, bracket, parameters = nodeid.partition("[")
-    if not bracket:
-        return nodeid
-    rest = [part for part in parameters.removesuffix("]").split("-") if part not in KINDS]
-    return f"{head}[{'-'.join(rest)}]"
+    """The test's id with the broker kind, the first parameter, taken out of the brackets."""
+    return re.sub(rf"\[({'|'.join(KINDS)})(-|(?=\]))", "[", nodeid)
 
 
 @pytest.fixture(scope="session")

@@ -214,6 +214,7 @@ class Confluent(Driver):
         consumer = Consumer({**config, "enable.partition.eof": True, "fetch.wait.max.ms": 100})
         try:
             open_partitions = set(partitions)
+            consumer.list_topics(topic, timeout=_TIMEOUT_S)  # leaders known beforehand spare half a second of waiting
             consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in sorted(open_partitions)])
             got = []
             while open_partitions:

@@ -1,0 +1,163 @@
+"""Members of consumer groups as processes: started, listened to, asked to leave, killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from compat_tests.brokers import wait_until
+from compat_tests.java_runner import java_class_path
+from compat_tests.kafka_jars import java_command
+
+ROOT = Path(__file__).resolve().parents[2]
+SESSION_TIMEOUT_MS = 3000
+HEARTBEAT_MS = 200
+
+_JAVA_ASSIGNORS = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+
+
+class Member:
+    """One consumer process. ``assignment`` is its latest (None before the first and after leaving)."""
+
+    def __init__(self, client: str, bootstrap: str, group: str, topics: list[str], assignor: str, **more: Any) -> None:
+        options = {"bootstrap": bootstrap, "group": group, "topics": topics, "assignor": assignor}
+        options |= {"session_timeout_ms": SESSION_TIMEOUT_MS, "heartbeat_ms": HEARTBEAT_MS, **more}
+        self.client = client
+        self.events: list[dict[str, Any]] = []
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        self._process = subprocess.Popen(
+            _command(client, options),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def assignment(self) -> list[tuple[str, int]] | None:
+        """The partitions that it holds, as it said last."""
+        for event in reversed(self.events):
+            if event["event"] in ("closed", "fenced"):
+                return None
+            if event["event"] == "assignment":
+                return [(topic, partition) for topic, partition in event["partitions"]]
+        return None
+
+    @property
+    def records(self) -> list[tuple[int, int, str]]:
+        """(partition, offset, value) of all that it has read."""
+        got = [event for event in self.events if event["event"] == "record"]
+        return [(event["partition"], event["offset"], event["value"]) for event in got]
+
+    def count(self, event: str) -> int:
+        """How many times it has said this."""
+        return sum(1 for one in self.events if one["event"] == event)
+
+    def tell(self, command: str) -> None:
+        """Send it a command: "commit" or "leave"."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(command.encode() + b"\n")
+        self._process.stdin.flush()
+
+    def commit(self) -> None:
+        """Commit what it has read, and wait until that is done."""
+        before = self.count("committed")
+        self.tell("commit")
+        wait_until(lambda: self.count("committed") > before, 20, f"{self.client} commits; {self.errors()}")
+
+    def leave(self) -> None:
+        """Leave the group as a client does that closes; wait for its end."""
+        self.tell("leave")
+        self._process.wait(20)
+        self._reader.join(10)
+
+    def kill(self) -> None:
+        """kill -9: the group learns of it by the session timeout only."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join(10)
+        self.events.append({"event": "closed"})
+
+    def errors(self) -> str:
+        """The end of its standard error."""
+        self._stderr.seek(0)
+        return self._stderr.read()[-1500:].decode(errors="replace")
+
+    def close(self) -> None:
+        """End the process whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join(10)
+        for pipe in (self._process.stdin, self._process.stdout, self._stderr):
+            assert pipe is not None
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.events.append(json.loads(line))
+
+
+def _command(client: str, options: dict[str, Any]) -> list[str]:
+    if client != "java":
+        return [sys.executable, "-m", "compat_tests.clients.member", client, json.dumps(options)]
+    config = {
+        "bootstrap.servers": options["bootstrap"],
+        "group.id": options["group"],
+        "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{_JAVA_ASSIGNORS[options['assignor']]}",
+        "session.timeout.ms": options["session_timeout_ms"],
+        "heartbeat.interval.ms": options["heartbeat_ms"],
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": "false",
+        "fetch.max.wait.ms": 50,
+        "metadata.max.age.ms": 500,
+    }
+    if options.get("instance_id"):
+        config["group.instance.id"] = options["instance_id"]
+    request = json.dumps({"config": config, "topics": options["topics"]})
+    return java_command("-cp", java_class_path(), "GroupMember", request, heap="128m")
+
+
+def settled(members: Iterable[Member], topic: str, partitions: int) -> Callable[[], bool]:
+    """Do the members together hold every partition of the topic exactly once, and each of them some?"""
+
+    def check() -> bool:
+        held = [member.assignment for member in members]
+        if any(one is None for one in held):
+            return False
+        together = sorted(partition for one in held for partition in one or ())
+        fair = all(one for one in held) or len(held) > partitions
+        return together == [(topic, index) for index in range(partitions)] and fair
+
+    return check
+
+
+def wait_settled(members: list[Member], topic: str, partitions: int, timeout_s: float = 30) -> None:
+    """Wait until the group is stable over these members."""
+    try:
+        wait_until(settled(members, topic, partitions), timeout_s, "a stable group")
+    except TimeoutError as error:
+        state = "\n".join(f"{one.client}: {one.assignment} {one.errors()}" for one in members)
+        raise AssertionError(f"{error}\n{state}") from None
+
+
+def sizes(members: Iterable[Member]) -> list[int]:
+    """How many partitions the members hold, largest first: what does not depend on random member ids."""
+    return sorted((len(member.assignment or ()) for member in members), reverse=True)

@@ -1,0 +1,274 @@
+"""Consumer groups of real clients in processes of their own: they grow, shrink, lose members and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from compat_tests.brokers import Broker, wait_until
+from compat_tests.clients.members import Member, settled, sizes, wait_settled
+from compat_tests.observations import Observations
+
+ASSIGNORS = [
+    ("kafka-python", "range"),
+    ("kafka-python", "roundrobin"),
+    ("kafka-python", "sticky"),
+    ("aiokafka", "range"),
+    ("aiokafka", "roundrobin"),
+    ("aiokafka", "sticky"),
+    ("confluent", "range"),
+    ("confluent", "roundrobin"),
+    ("confluent", "cooperative-sticky"),
+    pytest.param("java", "range", marks=pytest.mark.java),
+    pytest.param("java", "roundrobin", marks=pytest.mark.java),
+    pytest.param("java", "sticky", marks=pytest.mark.java),
+    pytest.param("java", "cooperative-sticky", marks=pytest.mark.java),
+]
+Join = Callable[..., Member]
+
+
+@pytest.fixture
+def join(broker: Broker) -> Iterator[Join]:
+    """``join(client, group, topic, assignor, **options) -> Member``; every member ends with the test."""
+    members: list[Member] = []
+
+    def start(client: str, group: str, topic: str, assignor: str = "range", **options: Any) -> Member:
+        member = Member(client, broker.bootstrap, group, [topic], assignor, **options)
+        members.append(member)
+        return member
+
+    yield start
+    for member in members:
+        member.close()
+
+
+def fill(broker: Broker, topic: str, partitions: int, start: int = 0, count: int = 10) -> None:
+    """Write "partition:number" to every partition."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for index in range(partitions):
+        for number in range(start, start + count):
+            producer.produce(topic, f"{index}:{number}".encode(), partition=index)
+    assert producer.flush(30) == 0
+
+
+def committed(admin: Any, group: str) -> dict[str, int]:
+    """The group's committed offsets, through the admin API."""
+    futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    found = futures[group].result(20).topic_partitions
+    return {f"{one.topic}-{one.partition}": one.offset for one in found}
+
+
+def describe(admin: Any, group: str) -> dict[str, Any]:
+    """What the group's description says that is the same on every run."""
+    description = admin.describe_consumer_groups([group])[group].result(20)
+    members = [sorted(one.partition for one in member.assignment.topic_partitions) for member in description.members]
+    return {
+        "state": description.state.name,
+        "assignor": description.partition_assignor,
+        "simple": description.is_simple_consumer_group,
+        "members": sorted(members),
+        "hosts": sorted({member.host for member in description.members}),
+        "instances": sorted(member.group_instance_id or "" for member in description.members),
+        "coordinator": description.coordinator.id,
+    }
+
+
+def has_read_its_own(member: Member, count: int) -> bool:
+    """Has it read so many records of each partition that it holds?"""
+    held = {partition for _, partition in member.assignment or ()}
+    read = {(partition, offset) for partition, offset, _ in member.records if partition in held}
+    return len(read) == count * len(held)
+
+
+@pytest.mark.parametrize(("client", "assignor"), ASSIGNORS)
+def test_a_group_grows_and_shrinks_and_reads_everything_once(
+    broker: Broker,
+    make_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+    join: Join,
+    admin: Any,
+    observe: Observations,
+    client: str,
+    assignor: str,
+) -> None:
+    topic, group = make_topic(4), new_name("group")
+    fill(broker, topic, 4)
+    first = join(client, group, topic, assignor)
+    second = join(client, group, topic, assignor)
+    wait_settled([first, second], topic, 4)
+    wait_until(lambda: has_read_its_own(first, 10) and has_read_its_own(second, 10), 20, "all records")
+    observe("two members", [sizes([first, second]), describe(admin, group)])
+    first.commit()
+    second.commit()
+    second.leave()
+    wait_settled([first], topic, 4)
+    observe("one member", describe(admin, group))
+    before = len(first.records)
+    fill(broker, topic, 4, start=10, count=5)
+    wait_until(lambda: len(first.records) >= before + 20, 20, "the records after the commit")
+    assert [value for _, _, value in first.records[before:]].count("0:10") == 1, "read again after a commit"
+    first.commit()
+    observe("committed", committed(admin, group))
+    first.leave()
+    wait_until(lambda: describe(admin, group)["state"] == "EMPTY", 20, "an empty group")
+    observe("nobody", describe(admin, group))
+
+
+@pytest.mark.parametrize(
+    "client", ["kafka-python", "aiokafka", "confluent", pytest.param("java", marks=pytest.mark.java)]
+)
+def test_the_partitions_of_a_killed_member_go_to_the_others(
+    broker: Broker, make_topic: Callable[..., str], new_name: Callable[[str], str], join: Join, client: str
+) -> None:
+    topic, group = make_topic(4), new_name("group")
+    stays = join(client, group, topic)
+    dies = join(client, group, topic)
+    wait_settled([stays, dies], topic, 4)
+    dies.kill()
+    wait_settled([stays], topic, 4)
+    fill(broker, topic, 4)
+    wait_until(lambda: len(stays.records) == 40, 20, "the records of all partitions")
+
+
+def test_clients_of_four_makes_share_one_group(
+    broker: Broker,
+    make_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+    join: Join,
+    admin: Any,
+    observe: Observations,
+) -> None:
+    topic, group = make_topic(8), new_name("group")
+    makes = ["kafka-python", "aiokafka", "confluent"]
+    members = [join(client, group, topic, "range") for client in makes]
+    wait_settled(members, topic, 8)
+    observe("three makes", [sizes(members), describe(admin, group)["members"]])
+    fill(broker, topic, 8)
+
+    def read() -> set[tuple[int, int]]:
+        return {(partition, offset) for member in members for partition, offset, _ in member.records}
+
+    wait_until(lambda: len(read()) == 80, 30, "all records")
+    members[0].kill()
+    members[1].leave()
+    wait_settled(members[2:], topic, 8)
+
+
+@pytest.mark.java
+def test_java_joins_a_group_of_python_clients(
+    make_topic: Callable[..., str], new_name: Callable[[str], str], join: Join, admin: Any, observe: Observations
+) -> None:
+    topic, group = make_topic(6), new_name("group")
+    members = [join("confluent", group, topic, "roundrobin"), join("java", group, topic, "roundrobin")]
+    wait_settled(members, topic, 6)
+    members.append(join("aiokafka", group, topic, "roundrobin"))
+    wait_settled(members, topic, 6)
+    observe("group", [sizes(members), describe(admin, group)["assignor"]])
+
+
+@pytest.mark.parametrize(
+    "client", ["kafka-python", "aiokafka", "confluent", pytest.param("java", marks=pytest.mark.java)]
+)
+def test_a_static_member_that_comes_back_keeps_its_partitions_without_a_rebalance(
+    make_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+    join: Join,
+    admin: Any,
+    observe: Observations,
+    client: str,
+) -> None:
+    topic, group = make_topic(4), new_name("group")
+    options = {"session_timeout_ms": 20_000}
+    one = join(client, group, topic, instance_id="one", **options)
+    two = join(client, group, topic, instance_id="two", **options)
+    wait_settled([one, two], topic, 4)
+    held = two.assignment
+    rounds = one.count("assignment")
+    observe("group", describe(admin, group))
+    two.kill()
+    again = join(client, group, topic, instance_id="two", **options)
+    wait_until(lambda: again.assignment == held, 15, "the same partitions")
+    assert one.count("assignment") == rounds, "the other member was disturbed"
+    observe("after", describe(admin, group))
+
+
+@pytest.mark.parametrize("client", ["confluent", pytest.param("java", marks=pytest.mark.java)])
+def test_of_two_members_with_one_instance_id_the_elder_is_fenced(
+    make_topic: Callable[..., str], new_name: Callable[[str], str], join: Join, client: str
+) -> None:
+    topic, group = make_topic(2), new_name("group")
+    elder = join(client, group, topic, instance_id="same")
+    wait_settled([elder], topic, 2)
+    younger = join(client, group, topic, instance_id="same")
+    wait_settled([younger], topic, 2)
+    wait_until(lambda: elder.count("fenced") == 1, 20, "the elder is told")
+
+
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_commits_survive_the_broker(
+    broker: Broker,
+    make_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+    join: Join,
+    admin: Any,
+    observe: Observations,
+    how: str,
+) -> None:
+    topic, group = make_topic(2), new_name("group")
+    fill(broker, topic, 2)
+    member = join("confluent", group, topic)
+    wait_until(lambda: len(member.records) == 20, 30, "all records")
+    member.commit()
+    before = committed(admin, group)
+    if how == "restart":
+        broker.restart()
+    else:
+        broker.kill()
+        broker.start()
+    after = committed(AdminClient({"bootstrap.servers": broker.bootstrap}), group)
+    observe("committed", after)
+    assert after == before == {f"{topic}-0": 10, f"{topic}-1": 10}
+    fill(broker, topic, 2, start=10, count=1)
+    wait_until(lambda: len(member.records) == 22, 40, "the member goes on after the restart")
+    member.leave()
+    assert sorted(member.records)[-1] == (1, 10, "1:10")
+
+
+def test_metadata_and_leader_epoch_of_a_commit_come_back(
+    broker: Broker, make_topic: Callable[..., str], new_name: Callable[[str], str], observe: Observations
+) -> None:
+    topic, group = make_topic(1), new_name("group")
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
+    place = TopicPartition(topic, 0, 7, metadata="where I was", leader_epoch=0)
+    consumer.commit(offsets=[place], asynchronous=False)  # a simple group: nobody has joined
+    (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+    observe("committed", [found.offset, found.metadata, found.leader_epoch])
+    assert (found.offset, found.metadata) == (7, "where I was")
+    consumer.close()
+
+
+def test_a_new_topic_that_fits_a_pattern_is_taken_in(
+    make_topic: Callable[..., str], new_name: Callable[[str], str], join: Join
+) -> None:
+    group, prefix = new_name("group"), new_name("pattern")
+    first = make_topic(1, name=f"{prefix}-a")
+    member = join("confluent", group, f"^{prefix}-.*")
+    wait_until(lambda: member.assignment == [(first, 0)], 20, "the first topic")
+    second = make_topic(2, name=f"{prefix}-b")
+    wait_until(lambda: member.assignment == [(first, 0), (second, 0), (second, 1)], 20, "the second topic")
+
+
+def test_more_partitions_are_shared_out(
+    make_topic: Callable[..., str], new_name: Callable[[str], str], join: Join, admin: Any
+) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    topic, group = make_topic(1), new_name("group")
+    members = [join("confluent", group, topic)]
+    wait_settled(members, topic, 1)
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+    wait_until(settled(members, topic, 3), 20, "three partitions")
