@@ -1,0 +1,61 @@
+"""The ``kwire`` command. One module per subcommand, imported when it is used: `COMMANDS` is the whole list.
+
+A command module has ``add_arguments(parser)`` and ``run(arguments) -> exit status``. Status 0: done; 1: it failed, and
+one line on standard error says why; 2: the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import argparse
+
+COMMANDS: Final = {
+    "start": "start a broker and serve until SIGTERM or SIGINT",
+    "adopt": "take in a data directory that Apache Kafka wrote",
+}
+"""Subcommand -> what it does; its module is `kwire.cli.<name>`, with ``_`` for ``-``."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the process's exit status."""
+    if sys.platform == "win32":
+        print("kwire: Windows is not supported: kwire needs Linux (or macOS for development)", file=sys.stderr)
+        return 1
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser(arguments)
+    parsed = parser.parse_args(arguments)
+    if parsed.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    status: int = _module(parsed.command).run(parsed)
+    return status
+
+
+def _module(command: str):  # type: ignore[no-untyped-def]
+    return import_module(f"kwire.cli.{command.replace('-', '_')}")
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    import argparse
+
+    from kwire import __version__
+
+    parser = argparse.ArgumentParser(prog="kwire", description="A Kafka broker in Python.")
+    parser.add_argument("--version", action="version", version=f"kwire {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name in arguments:  # only the command in use is loaded
+            _module(name).add_arguments(subparser)
+    return parser
+
+
+def fail(reason: object) -> int:
+    """Say in one line why a command failed; its exit status."""
+    print("kwire: " + " ".join(str(reason).split()), file=sys.stderr)
+    return 1

@@ -43,8 +43,8 @@ _log = get_logger("kwire.server")
 class Broker:
     """``async with Broker(log_dir="/tmp/data", listeners="PLAINTEXT://localhost:0") as broker:``
 
-    Takes a `KafkaConfig`, or properties as keywords with ``_`` for ``.``. ``doors`` and ``store`` are for tests and
-    the simulation. Raises `ConfigError` from the constructor, `StartError` from `start`.
+    Takes a `KafkaConfig`, or properties as keywords with ``_`` for ``.``. ``cluster_id``: for a new cluster. ``doors``
+    and ``store`` are for tests and the simulation. The constructor raises `ConfigError`, `start` raises `StartError`.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Broker:
         *,
         doors: Doors | None = None,
         store: MetadataStore | None = None,
+        cluster_id: str | None = None,
         **properties: object,
     ) -> None:
         if config is None:
@@ -68,6 +69,7 @@ class Broker:
         )
         self._given_store = store
         self._parts = AsyncExitStack()
+        self._wanted_cluster_id = cluster_id
         self.cluster_id = ""
         self.bootstrap_servers = ""
         self.started = False
@@ -111,13 +113,16 @@ class Broker:
         directories = DataDirs(self.doors, self.config.data_dirs)
         self._parts.callback(directories.close)
         cluster_id = directories.open(self.config.node_id)
+        wanted = self._wanted_cluster_id
+        if wanted is not None and cluster_id not in (None, wanted):
+            raise StartError(f"cluster id {wanted}: the data belongs to cluster {cluster_id}")
         store = await self._open_store(directories)
         self.metadata = MetadataCache(store)
         await self.metadata.start()
         self._parts.callback(self.metadata.close)
         await self._load_logs(directories)
         self._open_listeners()
-        await self._join(store, cluster_id)
+        await self._join(store, cluster_id or wanted)
         directories.mark(self.cluster_id, self.config.node_id)
         await self._take_over(store)
         self._accept()

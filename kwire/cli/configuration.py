@@ -1,0 +1,53 @@
+"""How a command gets its configuration: command line before environment before file before defaults."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options with which a broker is configured."""
+    parser.add_argument("--config", metavar="FILE", help="a server.properties as Kafka reads it")
+    parser.add_argument("--listen", metavar="HOST:PORT", type=_listener, help="short for --set listeners=PLAINTEXT://HOST:PORT; port 0 picks a free one")  # fmt: skip  # noqa: E501
+    parser.add_argument("--data-dir", metavar="DIR", help="short for --set log.dirs=DIR (default: ./kwire-data)")
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], type=_property, dest="properties", help="a property; may be given more than once")  # fmt: skip  # noqa: E501
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def _listener(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
+    return f"PLAINTEXT://{host}:{port}"
+
+
+def load(arguments: argparse.Namespace) -> KafkaConfig:
+    """The configuration that options, environment and file make together. ConfigError; OSError for the file."""
+    from kwire.base.config import KafkaConfig
+
+    text = Path(arguments.config).read_text(encoding="utf-8") if arguments.config else None
+    overrides: list[tuple[str, str]] = list(arguments.properties)
+    if arguments.listen:
+        overrides.append(("listeners", arguments.listen))
+    if arguments.data_dir:
+        overrides.append(("log.dirs", arguments.data_dir))
+    return KafkaConfig.load(text, os.environ, overrides)
+
+
+def cluster_id_of_environment() -> str | None:
+    """The id for a new cluster, as Kafka's official image takes it."""
+    return os.environ.get("CLUSTER_ID") or os.environ.get("KAFKA_CLUSTER_ID") or None

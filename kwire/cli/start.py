@@ -1,0 +1,112 @@
+"""``kwire start``: a broker as a process.
+
+Standard output carries one line, when clients are served: ``kwire ready bootstrap=HOST:PORT pid=PID``. Everything else
+goes to standard error. SIGTERM and SIGINT stop the broker in good order, a second one ends it at once; SIGUSR1 writes
+what goes on inside into the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from kwire.cli import configuration, fail
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
+    from kwire.server.broker import Broker
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``kwire start``."""
+    configuration.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    from kwire.base.config import ConfigError
+    from kwire.server.errors import StartError
+
+    try:
+        config = configuration.load(arguments)
+    except ConfigError as error:
+        return fail(error)
+    except (OSError, UnicodeDecodeError) as error:
+        return fail(f"--config {arguments.config}: {getattr(error, 'strerror', None) or error}")
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(config))
+    except (ConfigError, StartError) as error:
+        return fail(error)
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is installed; asyncio's own does as well, a little slower."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _serve(config: KafkaConfig) -> None:
+    from kwire.base.logging import get_logger
+    from kwire.server.broker import Broker
+
+    log = get_logger("kwire.server")
+    broker = Broker(config, cluster_id=configuration.cluster_id_of_environment())
+    stopped = asyncio.Event()
+    with _signals(broker, stopped):
+        if await _unless(stopped, broker.start()):
+            print(f"kwire ready bootstrap={broker.bootstrap_servers} pid={os.getpid()}", flush=True)
+            await stopped.wait()
+        log.info("stopping")
+        await broker.stop()
+        log.info("stopped")
+
+
+async def _unless(stopped: asyncio.Event, work: Any) -> bool:
+    """Do a piece of work, or give it up when the broker is told to stop; whether it was done."""
+    task = asyncio.ensure_future(work)
+    waiting = asyncio.ensure_future(stopped.wait())
+    await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+        return False
+    task.result()
+    return True
+
+
+@contextmanager
+def _signals(broker: Broker, stopped: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        if stopped.is_set():
+            sys.stderr.flush()
+            os._exit(128 + number)
+        stopped.set()
+
+    def dump() -> None:
+        from kwire.server.dump import dump
+
+        dump(broker)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    loop.add_signal_handler(signal.SIGUSR1, dump)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            loop.remove_signal_handler(number)
