@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from compat_tests.brokers import Broker, wait_until
@@ -56,10 +57,17 @@ def fill(broker: Broker, topic: str, partitions: int, start: int = 0, count: int
 
 
 def committed(admin: Any, group: str) -> dict[str, int]:
-    """The group's committed offsets, through the admin API."""
-    futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found = futures[group].result(20).topic_partitions
-    return {f"{one.topic}-{one.partition}": one.offset for one in found}
+    """The group's committed offsets, through the admin API; waits while the coordinator loads."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+            found = futures[group].result(20).topic_partitions
+            return {f"{one.topic}-{one.partition}": one.offset for one in found}
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def describe(admin: Any, group: str) -> dict[str, Any]:
