@@ -58,6 +58,7 @@ class _DecoderWriter:
                 "bad_length": wire.bad_length,
                 "null_refused": wire.null_refused,
                 "bad_tag_size": wire.bad_tag_size,
+                "not_in_version": wire.not_in_version,
                 "too_many": f"{name} has more elements than one message may have",
             }
         )
@@ -98,7 +99,7 @@ class _DecoderWriter:
         for field in plain:
             self._field(var, field)
         if self._flexible:
-            self._tags(var, tagged)
+            self._tags(var, tagged, [field for field in absent if field.tag >= 0])
         else:
             self._source.line(f"{var}.unknown_tags = ()")
 
@@ -107,20 +108,21 @@ class _DecoderWriter:
             return f"{self._source.class_name(field.default)}()"
         return repr(field.default)
 
-    def _tags(self, var: str, tagged: list[Field]) -> None:
+    def _tags(self, var: str, tagged: list[Field], wrong: list[Field]) -> None:
+        """Tagged fields. Numbers that belong to other versions are wrong here, as they are to Kafka."""
         line, block = self._source.line, self._source.block
         count = self._source.fresh("t")
         self._fixed(count, "B", 1)
         self._flush()
         with block(f"if {count}:"):
-            if not tagged:
+            if not tagged and not wrong:
                 line(f"{var}.unknown_tags, p, left = read_unknown_tags(b, p, end, {count}, left)")
             else:
-                self._known_tags(var, tagged, count)
+                self._known_tags(var, tagged, wrong, count)
         with block("else:"):
             line(f"{var}.unknown_tags = ()")
 
-    def _known_tags(self, var: str, tagged: list[Field], count: str) -> None:
+    def _known_tags(self, var: str, tagged: list[Field], wrong: list[Field], count: str) -> None:
         line, block = self._source.line, self._source.block
         last, start, stop, unknown = (self._source.fresh(stem) for stem in ("last", "start", "stop", "unknown"))
         line(f"if {count} > 127: {count}, p = rest_of_varint(b, p, {count})")
@@ -130,8 +132,11 @@ class _DecoderWriter:
             line(f"{last}, {start}, {stop} = read_tag(b, p, end, {last})")
             line(f"p = {start}")
             word = "if"
-            for field in tagged:
+            for field in tagged + wrong:
                 with block(f"{word} {last} == {field.tag}:"):
+                    if field in wrong:
+                        line(f"raise not_in_version({field.name!r}, {self._version})")
+                        continue
                     self._field(var, field)
                     self._flush()
                     line(f"if p != {stop}: raise bad_tag_size({field.name!r})")
@@ -162,9 +167,11 @@ class _DecoderWriter:
             self._source.line(f"{target} = {var}")
             return
         marker = self._source.fresh("m")
-        self._fixed(marker, "b", 1)
+        # Null is -1, but 0 in a tagged field, where Kafka writes the marker as a varint.
+        is_tagged = field.is_tagged(self._version, self._flexible)
+        self._fixed(marker, "B" if is_tagged else "b", 1)
         self._flush()
-        with self._source.block(f"if {marker} < 0:"):
+        with self._source.block(f"if {marker} {'== 0' if is_tagged else '< 0'}:"):
             self._source.line(f"{target} = None")
         with self._source.block("else:"):
             self._struct(var, field.struct)

@@ -169,7 +169,9 @@ class _EncoderWriter:
             return
         self._flush()
         with self._source.block(f"if {var} is None:"):
-            self._source.line(f"{self._append}(b'\\xff')")
+            # In a tagged field Kafka writes the marker as a varint.
+            null = "\\x00" if field.is_tagged(self._version, self._flexible) else "\\xff"
+            self._source.line(f"{self._append}(b'{null}')")
         with self._source.block("else:"):
             self._fixed("1", "b")
             self._struct(var, field.struct)

@@ -57,14 +57,14 @@ class _Maker:
 
     def struct(self, cls: type[Struct], depth: int) -> Struct:
         instance = cls()
-        plain, tagged, _ = layout(cls, self._version, self._flexible)
+        plain, tagged, absent = layout(cls, self._version, self._flexible)
         for field in plain:
             setattr(instance, field.name, self._value(field, depth))
         for field in tagged:
             if self._rng.random() < 0.5:
                 setattr(instance, field.name, self._value(field, depth))
         if self._unknown_tags and self._flexible and self._rng.random() < 0.3:
-            instance.unknown_tags = self._tags({field.tag for field in tagged})
+            instance.unknown_tags = self._tags({field.tag for field in tagged + absent})
         return instance
 
     def _tags(self, known: set[int]) -> tuple[tuple[int, bytes], ...]:

@@ -49,8 +49,8 @@ def test_every_api_of_kafka_has_classes_for_its_versions():
         if facts.last_version < facts.first_version:
             continue
         for cls in (protocol.request_class(key), protocol.response_class(key)):
-            assert cls.API_KEY == key
-            assert cls.VALID_VERSIONS == (facts.first_version, facts.last_version)
+            assert key == cls.API_KEY
+            assert (facts.first_version, facts.last_version) == cls.VALID_VERSIONS
             assert cls.__name__.lower().startswith(ApiKey(key).name.replace("_", "").lower())
     assert len(protocol.API_FACTS) == len(ApiKey) == 93
 
