@@ -1,0 +1,128 @@
+"""The small text files of a log directory: offset checkpoints, partition metadata, the clean-shutdown marker.
+
+All have Kafka's formats and are replaced atomically. `write_text` does not sync unless told: what a power loss may take
+is then repaired from the log at the next start. Which values go in is the manager's business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from kwire.base.doors import Files
+from kwire.base.uuids import uuid_from_text, uuid_to_text
+
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
+CLEANER_FILE = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+PARTITION_METADATA_FILE = "partition.metadata"
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+
+TopicPartition = tuple[str, int]
+
+
+class CorruptCheckpoint(Exception):
+    """A checkpoint file that does not read as one; the text names file and line."""
+
+
+def write_text(files: Files, path: str, text: str, *, sync: bool = False) -> None:
+    """Replace a small file as a whole. OSError."""
+    if sync:
+        files.write_atomic(path, text.encode())
+    else:
+        write_bytes(files, path, text.encode())
+
+
+def write_bytes(files: Files, path: str, data: bytes) -> None:
+    """Replace a small file as a whole, without a sync. OSError."""
+    temporary = path + ".tmp"
+    fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        files.pwrite(fd, data, 0)
+    finally:
+        files.close(fd)
+    files.replace(temporary, path)
+
+
+def read_lines(files: Files, path: str) -> list[list[str]] | None:
+    """The entries of a checkpoint file (version 0, count, one entry a line), split in words; None if there is no file.
+
+    Raises CorruptCheckpoint."""
+    if not files.exists(path):
+        return None
+    try:
+        lines = files.read(path).decode().split("\n")
+        version, count = int(lines[0]), int(lines[1])
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
+    if version != 0:
+        raise CorruptCheckpoint(f"{path}: version {version} is not known")
+    entries = [line.split() for line in lines[2:] if line]
+    if len(entries) != count:
+        raise CorruptCheckpoint(f"{path}: {len(entries)} entries where {count} are announced")
+    return entries
+
+
+def join_lines(entries: list[str]) -> str:
+    return "\n".join(["0", str(len(entries)), *entries, ""])
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """``topic partition offset`` lines; empty if there is no file. Raises CorruptCheckpoint."""
+    offsets: dict[TopicPartition, int] = {}
+    for words in read_lines(files, path) or []:
+        try:
+            topic, partition, offset = words
+            offsets[topic, int(partition)] = int(offset)
+        except ValueError as error:
+            raise CorruptCheckpoint(f"{path}: {' '.join(words)}") from error
+    return offsets
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+    """Replace a checkpoint of offsets. Blocks on the disk when synced."""
+    write_text(files, path, offsets_text(offsets), sync=sync)
+
+
+def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
+    return join_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
+
+
+def read_topic_id(files: Files, directory: str) -> bytes | None:
+    """The topic id that `partition.metadata` names, None without such a file. Raises CorruptCheckpoint."""
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    if not files.exists(path):
+        return None
+    fields: dict[str, str] = {}
+    try:
+        for line in files.read(path).decode().splitlines():
+            name, _, value = line.partition(":")
+            fields[name.strip()] = value.strip()
+        if fields.get("version") != "0":
+            raise CorruptCheckpoint(f"{path}: version {fields.get('version')} is not known")
+        return uuid_from_text(fields["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
+
+
+def write_topic_id(files: Files, directory: str, topic_id: bytes, *, sync: bool = False) -> None:
+    text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n"
+    write_text(files, f"{directory}/{PARTITION_METADATA_FILE}", text, sync=sync)
+
+
+def write_clean_shutdown(files: Files, directory: str, broker_epoch: int = -1) -> None:
+    """Say that every log of the directory was closed in order, so that the next start needs no recovery."""
+    text = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
+    write_text(files, f"{directory}/{CLEAN_SHUTDOWN_FILE}", text, sync=True)
+
+
+def take_clean_shutdown(files: Files, directory: str) -> bool:
+    """Whether the last shutdown was clean; removes the marker, since from now on it would lie."""
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
+    if not files.exists(path):
+        return False
+    files.unlink(path)
+    files.sync_dir(directory)
+    return True

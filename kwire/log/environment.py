@@ -1,0 +1,91 @@
+"""What all logs of a broker share, given to each of them: doors, open files, delayed removal, failure reporting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from kwire.base.doors import Doors
+from kwire.log.file_cache import FileCache
+from kwire.log.names import DELETED_SUFFIX
+
+logger = structlog.get_logger(__name__)
+
+
+def _report_nothing(directory: str, error: OSError) -> None:
+    """Nobody asked to hear of failed disks."""
+
+
+class DelayedRemover:
+    """Files that are renamed now and removed later, so that reads under way can end (`file.delete.delay.ms`).
+
+    Timers are the running loop's; without a loop (tools, tests) removal is immediate. What a stop leaves behind is
+    removed by the next start's recovery.
+    """
+
+    def __init__(self, doors: Doors) -> None:
+        self._files = doors.files
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._next = 0
+
+    def remove_files(self, paths: list[str], delay_ms: int) -> None:
+        """Rename files to `.deleted` and remove them after the delay. OSError from the renaming."""
+        for path in paths:
+            self._files.replace(path, path + DELETED_SUFFIX)
+        doomed = [path + DELETED_SUFFIX for path in paths]
+
+        def unlink_all() -> None:
+            for path in doomed:
+                self._quietly(self._files.unlink, path)
+
+        self.later(delay_ms, unlink_all)
+
+    def remove_directory(self, path: str, delay_ms: int) -> None:
+        """Remove a whole directory after the delay."""
+        self.later(delay_ms, lambda: self._quietly(self._files.rmtree, path))
+
+    def later(self, delay_ms: int, action: Callable[[], object]) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            action()
+            return
+        key = self._next = self._next + 1
+
+        def run() -> None:
+            del self._timers[key]
+            action()
+
+        self._timers[key] = loop.call_later(delay_ms / 1000, run)
+
+    def _quietly(self, remove: Callable[[str], None], path: str) -> None:
+        try:
+            remove(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            logger.warning("cannot remove", path=path, error=str(error))
+
+    def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+
+@dataclass(slots=True)
+class LogEnvironment:
+    """``on_failure(directory, error)`` hears of every OSError that a log meets while it writes or syncs."""
+
+    doors: Doors
+    cache: FileCache
+    remover: DelayedRemover
+    on_failure: Callable[[str, OSError], None] = _report_nothing
+    producer_expiration_ms: int = 86_400_000
+    directory_syncs: bool = field(default=True)
+
+    @classmethod
+    def create(cls, doors: Doors, *, file_budget: int = 512) -> LogEnvironment:
+        return cls(doors, FileCache(doors.files, file_budget), DelayedRemover(doors))

@@ -1,0 +1,144 @@
+"""Making a log survive a power loss: which files to sync, off the loop, and how far that has come.
+
+A sealed segment is synced as soon as it is sealed; then the recovery point moves to its end, so that recovery after a
+crash looks at the active segment only. `flush.messages` and `flush.ms` sync the active segment too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kwire.base.doors import Files
+from kwire.log.environment import LogEnvironment
+
+if TYPE_CHECKING:
+    from kwire.log.partition_log import PartitionLog
+    from kwire.log.segment import Segment
+
+
+class Flusher:
+    """The recovery point of one log: everything below it is on stable storage."""
+
+    def __init__(self, env: LogEnvironment, log: PartitionLog, recovery_point: int) -> None:
+        self._env = env
+        self._log = log
+        self.recovery_point = recovery_point
+        self.last_flush_ms = env.doors.clock.time_ms()
+        self._under_way: asyncio.Future[None] | None = None
+        self._target = recovery_point
+
+    def sealed(self, segment: Segment, end_offset: int) -> None:
+        """A segment was completed: sync it in the background. Without a running loop `close` will."""
+        if _loop_runs():
+            self._start(end_offset)
+
+    def flush(self) -> asyncio.Future[None] | None:
+        """Sync what was appended so far. A future (failing with OSError), or None if nothing is unsynced."""
+        end_offset = self._log.log_end_offset
+        if end_offset <= self.recovery_point:
+            return None
+        return self._start(end_offset)
+
+    def _start(self, end_offset: int) -> asyncio.Future[None]:
+        """One sync at a time: a later one that reaches further begins when the one before is done."""
+        before = self._under_way
+        if before is not None and not before.done():
+            if end_offset <= self._target:
+                return before
+            started = asyncio.ensure_future(self._after(before, end_offset))
+        else:
+            started = asyncio.ensure_future(self._sync(end_offset))
+        self._under_way, self._target = started, end_offset
+        started.add_done_callback(_look_at)
+        return started
+
+    async def _after(self, before: asyncio.Future[None], end_offset: int) -> None:
+        await asyncio.wait([before])
+        await self._sync(end_offset)
+
+    async def _sync(self, end_offset: int) -> None:
+        segments = self._unsynced(end_offset)
+        for segment in segments:
+            segment.file.retain()
+        try:
+            descriptors, paths = self._prepare(segments)
+            await self._env.doors.executor.run(sync_files, self._env.doors.files, descriptors, paths)
+        except OSError as error:
+            self._env.on_failure(self._log.directory, error)
+            raise
+        finally:
+            for segment in segments:
+                segment.file.release()
+        self._advance(end_offset)
+
+    def flush_blocking(self) -> None:
+        """The same, here and now. OSError."""
+        end_offset = self._log.log_end_offset
+        segments = self._unsynced(end_offset) if end_offset > self.recovery_point else []
+        for segment in self._log.segments:
+            if segment.index.loaded or segment.time_index.loaded:
+                segment.note_max_timestamp()
+                segment.flush_indexes()
+        if segments:
+            sync_files(self._env.doors.files, *self._prepare(segments))
+        self._advance(end_offset)
+
+    def _advance(self, end_offset: int) -> None:
+        # The log may have been truncated meanwhile: what is not there is not synced.
+        self.recovery_point = max(self.recovery_point, min(end_offset, self._log.log_end_offset))
+        self.last_flush_ms = self._env.doors.clock.time_ms()
+
+    def _unsynced(self, end_offset: int) -> list[Segment]:
+        """Segments with offsets between the recovery point and an end."""
+        segments = self._log.segments
+        ends = [segment.base_offset for segment in segments[1:]] + [self._log.log_end_offset]
+        return [
+            segment
+            for segment, end in zip(segments, ends, strict=True)
+            if end > self.recovery_point and segment.base_offset < end_offset
+        ]
+
+    def _prepare(self, segments: list[Segment]) -> tuple[list[int], list[str]]:
+        """What to sync: descriptors of `.log` files, and paths of everything beside them."""
+        log = self._log
+        if log.epochs.dirty:
+            log.epochs.write()
+        paths = []
+        for segment in segments:
+            segment.flush_indexes()
+            paths += [path for path in segment.paths() if path != segment.file.path]
+            paths.append(log.producer_state.snapshot_path(segment.base_offset))
+        paths.append(log.epochs.path)
+        existing = [path for path in paths if self._env.doors.files.exists(path)]
+        return [segment.file.descriptor() for segment in segments], [*existing, log.directory]
+
+
+def sync_files(files: Files, descriptors: list[int], paths: list[str]) -> None:
+    """Sync open files, then files and directories by name; one that is gone meanwhile needs no sync. Runs on a
+    thread."""
+    for fd in descriptors:
+        files.fsync(fd)
+    for path in paths:
+        try:
+            fd = files.open(path, 0)
+        except FileNotFoundError:
+            continue
+        try:
+            files.fsync(fd)
+        finally:
+            files.close(fd)
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _look_at(future: asyncio.Future[None]) -> None:
+    """A failure was reported by `on_failure`; whoever waits gets it as well, and nobody need wait."""
+    if not future.cancelled():
+        future.exception()

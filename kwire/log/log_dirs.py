@@ -1,0 +1,116 @@
+"""A log directory as a whole: `meta.properties`, the lock, and whose data it is.
+
+Each entry of `log.dirs` is one. It belongs to one cluster and one broker, and one process at a time uses it. What lies
+inside (partitions, checkpoints) is the manager's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kwire.base.doors import Doors, Files
+from kwire.base.uuids import random_uuid, uuid_from_text, uuid_to_text
+from kwire.log.checkpoints import write_text
+
+META_PROPERTIES_FILE = "meta.properties"
+LOCK_FILE = ".lock"
+
+
+class LogDirectoryError(Exception):
+    """A directory that this broker must not use; the text is one line for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Who a directory belongs to. Version 0 (ZooKeeper times) has no directory id, and calls the node id broker.id."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: bytes | None
+    version: int = 1
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The plain part of Java's properties format, which is all that Kafka writes into this file."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        line = line.strip()
+        if line and line[0] not in "#!":
+            name, _, value = line.partition("=")
+            found[name.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    return found
+
+
+def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
+    """None if there is no such file (a new directory). LogDirectoryError if it does not read."""
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    if not files.exists(path):
+        return None
+    try:
+        values = parse_properties(files.read(path).decode())
+        node = values.get("node.id", values.get("broker.id"))
+        directory_id = values.get("directory.id")
+        return MetaProperties(
+            values.get("cluster.id"),
+            None if node is None else int(node),
+            None if directory_id is None else uuid_from_text(directory_id),
+            int(values.get("version", "0")),
+        )
+    except ValueError as error:
+        raise LogDirectoryError(f"{path}: {error}") from error
+
+
+def write_meta_properties(files: Files, directory: str, meta: MetaProperties) -> None:
+    lines = [f"cluster.id={meta.cluster_id}"]
+    if meta.directory_id is not None:
+        lines.append(f"directory.id={uuid_to_text(meta.directory_id)}")
+    lines += [f"node.id={meta.node_id}", "version=1", ""]
+    write_text(files, f"{directory}/{META_PROPERTIES_FILE}", "\n".join(lines), sync=True)
+
+
+class LogDirectory:
+    """One directory of `log.dirs` that this process has locked."""
+
+    def __init__(self, doors: Doors, path: str) -> None:
+        self._doors = doors
+        self.path = path
+        self.failed: OSError | None = None
+        self.directory_id = bytes(16)
+        self.checkpoint_texts: dict[str, str] = {}  # what its checkpoint files say
+        self._lock: int | None = None
+
+    @property
+    def online(self) -> bool:
+        return self.failed is None
+
+    def lock(self) -> None:
+        """Make the directory and take its lock. LogDirectoryError if another process has it, OSError."""
+        files = self._doors.files
+        files.makedirs(self.path)
+        self._lock = files.lock(f"{self.path}/{LOCK_FILE}")
+        if self._lock is None:
+            raise LogDirectoryError(
+                f"Another process uses the data directory {self.path} (it holds {self.path}/{LOCK_FILE})"
+            )
+
+    def claim(self, cluster_id: str, node_id: int) -> None:
+        """Check that the directory is this broker's, or make it so if it is new. LogDirectoryError, OSError."""
+        files = self._doors.files
+        meta = read_meta_properties(files, self.path)
+        if meta is not None and meta.cluster_id is not None and meta.cluster_id != cluster_id:
+            raise LogDirectoryError(
+                f"The data directory {self.path} belongs to cluster {meta.cluster_id}, not to {cluster_id}"
+            )
+        if meta is not None and meta.node_id is not None and meta.node_id != node_id:
+            raise LogDirectoryError(
+                f"The data directory {self.path} belongs to node {meta.node_id}, but node.id is {node_id}"
+            )
+        self.directory_id = (meta and meta.directory_id) or random_uuid(self._doors.random)
+        wanted = MetaProperties(cluster_id, node_id, self.directory_id)
+        if meta != wanted:
+            write_meta_properties(files, self.path, wanted)
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._doors.files.close(self._lock)
+            self._lock = None

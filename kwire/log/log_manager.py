@@ -1,0 +1,404 @@
+"""All logs of a broker: loading them at start, making and deleting them, checkpoints, retention, clean close.
+
+Everything periodic is a timer of the running loop that the manager owns; an idle partition owns none. Compaction will
+be one more of them: it takes logs from here and reads `cleaner-offset-checkpoint`, which is kept untouched until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from kwire.base.doors import Doors
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.log import checkpoints, names
+from kwire.log.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    CorruptCheckpoint,
+    read_offsets,
+    read_topic_id,
+)
+from kwire.log.environment import LogEnvironment, logger
+from kwire.log.log_config import LogConfig
+from kwire.log.log_dirs import LogDirectory, LogDirectoryError
+from kwire.log.partition_log import PartitionLog, storage_error
+
+YIELD_EVERY = 32
+"""While loading, the loop gets a turn after so many partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerSettings:
+    """Broker-level settings, in milliseconds, with Kafka's defaults (the properties are named behind them)."""
+
+    recovery_point_interval_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
+    log_start_interval_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
+    high_watermark_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
+    retention_check_interval_ms: int = 300_000  # log.retention.check.interval.ms
+    flush_scheduler_interval_ms: int = 3_000  # log.flush.scheduler.interval.ms; Kafka: never unless flush.ms is set
+    producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
+    producer_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
+    idle_file_interval_ms: int = 30_000  # how soon an unused file is closed
+    file_budget: int = 512  # open segment files
+
+
+class LogProgress(Protocol):
+    """Told while logs are loaded: partitions done and in all, bytes scanned so far."""
+
+    def __call__(self, done: int, total: int, scanned_bytes: int, /) -> None: ...
+
+
+ConfigProvider = Callable[[str], LogConfig]
+"""The settings of a topic by its name."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """A partition's directory met at start."""
+
+    parent: LogDirectory
+    path: str
+    topic: str
+    partition: int
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+
+
+class LogManager:
+    """The logs of this broker by topic and partition. One per process; everything on its loop."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        directories: Sequence[str],
+        config_of: ConfigProvider,
+        settings: ManagerSettings | None = None,
+        *,
+        on_directory_failure: Callable[[str, OSError], None] | None = None,
+    ) -> None:
+        self._doors = doors
+        self._files = doors.files
+        self._config_of = config_of
+        self.settings = settings or ManagerSettings()
+        self.directories = [LogDirectory(doors, path) for path in directories]
+        self.env = LogEnvironment.create(doors, file_budget=self.settings.file_budget)
+        self.env.producer_expiration_ms = self.settings.producer_expiration_ms
+        self.env.on_failure = self._on_failure
+        self._on_directory_failure = on_directory_failure
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._parents: dict[tuple[str, int], LogDirectory] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._jobs: dict[str, asyncio.Future[None]] = {}  # checkpoint files that are being written, by path
+        self._closed = False
+
+    # Finding
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self._logs.get((topic, partition))
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
+        """The entry of `log.dirs` in which a log lies."""
+        return self._parents.get((topic, partition))
+
+    # Start
+
+    def lock(self, cluster_id: str, node_id: int) -> None:
+        """Take all directories for this broker. LogDirectoryError with one line for people; OSError."""
+        try:
+            for directory in self.directories:
+                directory.lock()
+            for directory in self.directories:
+                directory.claim(cluster_id, node_id)
+        except (LogDirectoryError, OSError):
+            self.unlock()
+            raise
+
+    def unlock(self) -> None:
+        for directory in self.directories:
+            directory.unlock()
+
+    async def load_all(self, progress: LogProgress | None = None) -> None:
+        """Open every partition's directory, recovering what was not closed clean. A log that cannot be opened for
+        an OSError is left out and reported."""
+        found = [each for directory in self.directories for each in self._find(directory)]
+        scanned = 0
+
+        def count(size: int) -> None:
+            nonlocal scanned
+            scanned += size
+
+        for done, each in enumerate(found):
+            try:
+                self._open(each, count)
+            except KafkaError as error:
+                logger.error("log not opened", directory=each.path, error=str(error))
+            if progress is not None:
+                progress(done + 1, len(found), scanned)
+            if done % YIELD_EVERY == 0 or not each.clean:
+                await asyncio.sleep(0)
+
+    def _find(self, directory: LogDirectory) -> list[_Found]:
+        path, files = directory.path, self._files
+        clean = checkpoints.take_clean_shutdown(files, path)
+        recovery_points = self._offsets(path, RECOVERY_POINT_FILE)
+        starts = self._offsets(path, LOG_START_OFFSET_FILE)
+        high_watermarks = self._offsets(path, HIGH_WATERMARK_FILE)
+        found = []
+        for name in files.listdir(path):
+            full = f"{path}/{name}"
+            key = names.parse_directory_name(name)
+            if names.is_leaving_directory(name) and files.is_dir(full):
+                self._remove_leaving(full, name)
+            elif key is not None and key[0] != names.CLUSTER_METADATA_TOPIC and files.is_dir(full):
+                offsets = (recovery_points.get(key, 0), starts.get(key, 0), high_watermarks.get(key, 0))
+                found.append(_Found(directory, full, *key, clean, *offsets))
+        return found
+
+    def _offsets(self, path: str, file: str) -> dict[tuple[str, int], int]:
+        try:
+            return read_offsets(self._files, f"{path}/{file}")
+        except CorruptCheckpoint as error:
+            logger.warning("checkpoint not read", error=str(error))
+            return {}
+
+    def _remove_leaving(self, path: str, name: str) -> None:
+        if name.endswith(names.DELETE_DIRECTORY_SUFFIX):
+            self.env.remover.remove_directory(path, 0)
+
+    def _open(self, each: _Found, progress: Callable[[int], None]) -> None:
+        try:
+            topic_id = read_topic_id(self._files, each.path) or bytes(16)
+        except CorruptCheckpoint as error:
+            logger.warning("partition.metadata not read", error=str(error))
+            topic_id = bytes(16)
+        log = PartitionLog.open(
+            self.env,
+            each.path,
+            each.topic,
+            each.partition,
+            topic_id,
+            self._config_of(each.topic),
+            clean=each.clean,
+            recovery_point=each.recovery_point,
+            log_start_offset=each.log_start_offset,
+            high_watermark=each.high_watermark,
+            progress=progress,
+        )
+        self._add(log, each.parent)
+
+    def _add(self, log: PartitionLog, parent: LogDirectory) -> None:
+        self._logs[log.topic, log.partition] = log
+        self._parents[log.topic, log.partition] = parent
+
+    # Making and deleting
+
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None) -> PartitionLog:
+        """A new log, in the directory that has the fewest; the existing one if there is one of that id.
+
+        KafkaError: KAFKA_STORAGE_ERROR without a usable directory, INCONSISTENT_TOPIC_ID for another topic of that
+        name."""
+        log = self._logs.get((topic, partition))
+        if log is not None:
+            if log.topic_id not in (topic_id, bytes(16)):
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.name} on disk is of another topic")
+            return log
+        parent = self._least_loaded()
+        path = f"{parent.path}/{names.directory_name(topic, partition)}"
+        log = PartitionLog.open(
+            self.env, path, topic, partition, topic_id, self._config_of(topic) if config is None else config
+        )
+        self._add(log, parent)
+        return log
+
+    def _least_loaded(self) -> LogDirectory:
+        online = [directory for directory in self.directories if directory.online]
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is usable")
+        load = {directory.path: 0 for directory in online}
+        for parent in self._parents.values():
+            if parent.path in load:
+                load[parent.path] += 1
+        return min(online, key=lambda directory: load[directory.path])
+
+    async def delete(self, topic: str, partition: int) -> None:
+        """Take a log out of service now; its directory is renamed at once and removed after `file.delete.delay.ms`.
+
+        Nothing happens if there is no such log. KafkaError(KAFKA_STORAGE_ERROR)."""
+        log = self._logs.pop((topic, partition), None)
+        parent = self._parents.pop((topic, partition), None)
+        if log is None or parent is None:
+            return
+        self._put_aside(log, parent, names.DELETE_DIRECTORY_SUFFIX)
+        self.write_checkpoints(parent)
+
+    def set_aside_as_stray(self, topic: str, partition: int) -> None:
+        """A partition that the cluster does not know (any more): its directory is renamed to `-stray` and kept."""
+        log = self._logs.pop((topic, partition), None)
+        parent = self._parents.pop((topic, partition), None)
+        if log is not None and parent is not None:
+            self._put_aside(log, parent, names.STRAY_DIRECTORY_SUFFIX)
+
+    def _put_aside(self, log: PartitionLog, parent: LogDirectory, suffix: str) -> None:
+        log.release()
+        unique = self._doors.random.randbytes(16)
+        leaving = f"{parent.path}/{names.leaving_directory_name(log.topic, log.partition, unique, suffix)}"
+        try:
+            self._files.replace(log.directory, leaving)
+        except OSError as error:
+            self._on_failure(log.directory, error)
+            raise storage_error(log.directory, error) from error
+        if suffix == names.DELETE_DIRECTORY_SUFFIX:
+            self.env.remover.remove_directory(leaving, log.config.file_delete_delay_ms)
+
+    # Periodic work
+
+    def start(self) -> None:
+        """Begin the periodic work on the running loop."""
+        settings = self.settings
+        for file, interval_ms in (
+            (RECOVERY_POINT_FILE, settings.recovery_point_interval_ms),
+            (LOG_START_OFFSET_FILE, settings.log_start_interval_ms),
+            (HIGH_WATERMARK_FILE, settings.high_watermark_interval_ms),
+        ):
+            self._every(file, interval_ms, partial(self._checkpoint_all, file))
+        self._every("retention", settings.retention_check_interval_ms, self._retention_pass)
+        self._every("flush", settings.flush_scheduler_interval_ms, self._flush_pass)
+        self._every("producers", settings.producer_check_interval_ms, self._expire_producers)
+        self._every("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
+
+    def _every(self, name: str, interval_ms: int, action: Callable[[], object]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            self._timers[name] = loop.call_later(interval_ms / 1000, run)
+            try:
+                action()
+            except (OSError, KafkaError) as error:
+                logger.error("periodic work failed", what=name, error=str(error))
+
+        self._timers[name] = loop.call_later(interval_ms / 1000, run)
+
+    def _checkpoint_all(self, file: str) -> None:
+        for directory in self.directories:
+            if directory.online:
+                self._checkpoint(directory, file, self._collect(directory, CHECKPOINTED[file]))
+
+    def _collect(self, directory: LogDirectory, offset_of: Callable[[PartitionLog], int]) -> dict[tuple[str, int], int]:
+        parents = self._parents
+        found = {key: offset_of(log) for key, log in self._logs.items() if parents[key] is directory}
+        return {key: offset for key, offset in found.items() if offset != NOTHING_TO_SAY}
+
+    def _checkpoint(self, directory: LogDirectory, file: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Write in the background, and only if there is news."""
+        text = checkpoints.offsets_text(offsets)
+        path = f"{directory.path}/{file}"
+        if directory.checkpoint_texts.get(file) == text or path in self._jobs:
+            return
+        directory.checkpoint_texts[file] = text
+        self._jobs[path] = asyncio.ensure_future(self._write_checkpoint(directory, path, text))
+
+    async def _write_checkpoint(self, directory: LogDirectory, path: str, text: str) -> None:
+        try:
+            await self._doors.executor.run(checkpoints.write_text, self._files, path, text, sync=True)
+        except OSError as error:
+            self._on_failure(directory.path, error)
+        finally:
+            del self._jobs[path]
+
+    def write_checkpoints(self, directory: LogDirectory) -> None:
+        """Write all checkpoints of a directory now, unsynced: what they say of a deleted log must not outlive it."""
+        for file, offset_of in CHECKPOINTED.items():
+            path = f"{directory.path}/{file}"
+            if path in self._jobs:
+                directory.checkpoint_texts.pop(file, None)  # being written: the next round brings the news
+                continue
+            text = checkpoints.offsets_text(self._collect(directory, offset_of))
+            directory.checkpoint_texts[file] = text
+            checkpoints.write_text(self._files, path, text)
+
+    def _retention_pass(self) -> None:
+        for log in self:
+            log.delete_old_segments()
+
+    def _flush_pass(self) -> None:
+        now_ms = self._doors.clock.time_ms()
+        for log in self._logs.values():
+            if log.config.flush_ms <= now_ms - log.flusher.last_flush_ms:
+                log.flush()
+
+    def _expire_producers(self) -> None:
+        now_ms = self._doors.clock.time_ms()
+        for log in self._logs.values():
+            log.producer_state.remove_expired(now_ms)
+
+    def _on_failure(self, directory: str, error: OSError) -> None:
+        logger.error("log directory error", directory=directory, error=str(error))
+        if self._on_directory_failure is not None:
+            self._on_directory_failure(directory, error)
+
+    # Stop
+
+    async def close(self) -> None:
+        """Stop the periodic work, sync and close every log, write checkpoints and the clean-shutdown marker."""
+        if self._closed:
+            return
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._jobs:
+            await asyncio.wait(list(self._jobs.values()))
+        failed = await self._close_logs()
+        self.env.remover.close()
+        self.env.cache.close_all()
+        for directory in self.directories:
+            if directory.online and directory not in failed:
+                self._close_directory(directory)
+        self.unlock()
+
+    async def _close_logs(self) -> list[LogDirectory]:
+        """Close all; the directories in which a log could not be closed."""
+        failed = []
+        for key, log in self._logs.items():
+            try:
+                flushing = log.flush()
+                if flushing is not None:
+                    await flushing
+                log.close()
+            except (OSError, KafkaError) as error:
+                logger.error("log not closed", partition=log.name, error=str(error))
+                failed.append(self._parents[key])
+        return failed
+
+    def _close_directory(self, directory: LogDirectory) -> None:
+        try:
+            self.write_checkpoints(directory)
+            checkpoints.write_clean_shutdown(self._files, directory.path)
+        except OSError as error:
+            self._on_failure(directory.path, error)
+
+
+NOTHING_TO_SAY = -1
+"""A log start offset that its first segment's name tells is not checkpointed."""
+
+CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
+    RECOVERY_POINT_FILE: lambda log: log.recovery_point,
+    LOG_START_OFFSET_FILE: lambda log: (
+        log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else NOTHING_TO_SAY
+    ),
+    HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
+}
+"""The checkpoint files, and what each keeps of a log."""

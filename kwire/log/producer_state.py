@@ -1,0 +1,342 @@
+"""Who wrote what last: the table that makes producers idempotent and knows which transactions are open.
+
+One `ProducerStateManager` per log. A batch is checked before it is written (`check` changes nothing) and recorded after
+(`update`), live and at recovery with the same function. The table is kept across restarts by snapshots taken when a
+segment rolls and when the log closes, plus a replay of the batches after the newest one.
+
+What Kafka checks when the transaction coordinator verifies a partition (KIP-890) comes with transactions: it belongs
+into `check`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kwire.base.doors import Files
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.errors import CodecError
+from kwire.codec.records import BatchHeader, EndTransactionMarker, iter_records, parse_end_transaction_marker
+from kwire.log import names
+from kwire.log.append_info import Origin
+from kwire.log.checkpoints import write_bytes
+from kwire.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot, encode_snapshot
+
+BATCHES_RETAINED = 5
+"""How many batches of a producer are remembered: as many as a client may have in flight."""
+
+Data = bytes | bytearray | memoryview
+
+MAX_CONTROL_BYTES = 4096
+NONE = -1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that a producer has written."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """What is known of one producer id."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+
+    def __init__(self, epoch: int, coordinator_epoch: int = -1, last_timestamp: int = -1, txn_first_offset: int = NONE):
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.txn_first_offset = txn_first_offset
+        self.batches: list[BatchMetadata] = []  # oldest first
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NONE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NONE
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker was just met. ``last_offset`` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerStateManager:
+    """The producer table of one log. Times in milliseconds; offsets -1 mean none."""
+
+    def __init__(self, files: Files, directory: str, topic_partition: str, expiration_ms: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._name = topic_partition
+        self.expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        self.map_end_offset = 0  # the table reflects the log up to here
+        self._ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id; offsets rise
+        self._unreplicated: dict[int, int] = {}  # first offset of an ended one -> marker's offset
+        self._last_snapshot_offset = NONE
+
+    # Checking
+
+    def check(self, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
+        """Whether a batch of an idempotent producer may be appended. Returns the earlier one if it is a duplicate.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. An unknown producer
+        may start with any sequence: its records may have been deleted (KIP-360).
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None or origin is Origin.REPLICATION:
+            return None
+        first = header.base_sequence
+        if origin is Origin.CLIENT and header.producer_epoch == entry.epoch:
+            last = header.last_sequence
+            for batch in entry.batches:
+                if batch.first_sequence == first and batch.last_sequence == last:
+                    return batch
+        self._check_epoch(header, entry)
+        if origin is Origin.CLIENT:
+            self._check_sequence(header, entry)
+        if entry.txn_first_offset != NONE and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {header.producer_id} has a transaction open in {self._name}: the write must be part of it",
+            )
+        return None
+
+    def _check_epoch(self, header: BatchHeader, entry: ProducerEntry) -> None:
+        if header.producer_epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch {header.producer_epoch} of producer {header.producer_id} in {self._name} is smaller than the "
+                f"last seen epoch {entry.epoch}",
+            )
+
+    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry) -> None:
+        first = header.base_sequence
+        if header.producer_epoch != entry.epoch:
+            if first != 0:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Producer {header.producer_id} in {self._name} starts epoch {header.producer_epoch} with "
+                    f"sequence {first} (last seen epoch {entry.epoch})",
+                )
+            return
+        last = entry.last_sequence
+        if first != last + 1 and not (first == 0 and last == 0x7FFFFFFF):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id} in {self._name}: {first} (incoming), "
+                f"{last} (current end sequence number)",
+            )
+
+    def check_marker(self, header: BatchHeader, data: Data) -> None:
+        """Whether an end of a transaction may be appended. KafkaError: INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED."""
+        entry = self.producers.get(header.producer_id)
+        read = _read_marker(data)
+        if entry is None or read is None:
+            return
+        self._check_epoch(header, entry)
+        if entry.coordinator_epoch > read[0].coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Coordinator epoch {read[0].coordinator_epoch} for producer {header.producer_id} in {self._name} is "
+                f"older than the last seen {entry.coordinator_epoch}",
+            )
+
+    # Recording
+
+    def update(self, header: BatchHeader, base_offset: int, data: Data) -> CompletedTransaction | None:
+        """A batch with a producer id, its bytes ``data``, is in the log now at ``base_offset``. Returns the
+        transaction that it ends."""
+        if header.is_control:
+            return self._update_control(header, base_offset, data)
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(epoch)
+        elif entry.epoch != epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+        last_offset = base_offset + header.last_offset_delta
+        batches = entry.batches
+        batches.append(
+            BatchMetadata(
+                header.base_sequence, header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp
+            )
+        )
+        if len(batches) > BATCHES_RETAINED:
+            del batches[0]
+        entry.last_timestamp = header.max_timestamp
+        if header.is_transactional and entry.txn_first_offset == NONE:
+            entry.txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+        return None
+
+    def _update_control(self, header: BatchHeader, base_offset: int, data: Data) -> CompletedTransaction | None:
+        read = _read_marker(data)
+        if read is None:
+            return None
+        marker, timestamp = read
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            entry = self.producers[header.producer_id] = ProducerEntry(header.producer_epoch)
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = timestamp
+        first_offset, entry.txn_first_offset = entry.txn_first_offset, NONE
+        if first_offset == NONE:
+            return None
+        return CompletedTransaction(header.producer_id, first_offset, base_offset, not marker.commit)
+
+    # Transactions
+
+    def stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset there would be if a transaction ended now: the next open one's start, or what
+        follows the marker."""
+        for first_offset, producer_id in self._ongoing.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """The transaction is over; it still bounds what is stable until its marker is below the high watermark."""
+        if self._ongoing.pop(completed.first_offset, None) is not None:
+            self._unreplicated[completed.first_offset] = completed.last_offset
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Ended transactions whose marker is committed no longer hold back readers."""
+        if self._unreplicated:
+            committed = [first for first, last in self._unreplicated.items() if last < high_watermark]
+            for first in committed:
+                del self._unreplicated[first]
+
+    @property
+    def first_unstable_offset(self) -> int:
+        """Where the earliest transaction begins that is open or not yet committed; -1 without any."""
+        first = next(iter(self._ongoing), NONE)
+        if self._unreplicated:
+            ended = min(self._unreplicated)
+            return ended if first == NONE else min(first, ended)
+        return first
+
+    # Life
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forget producers that were silent for `producer.id.expiration.ms` and have no open transaction."""
+        expired = [pid for pid, entry in self.producers.items() if self._is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self.producers[producer_id]
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.txn_first_offset == NONE and now_ms - entry.last_timestamp >= self.expiration_ms
+
+    def clear(self) -> None:
+        """Forget everything in memory (snapshots stay)."""
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.map_end_offset = 0
+
+    def on_log_start_offset(self, log_start_offset: int) -> None:
+        """Records below this are gone."""
+        for first in [first for first, last in self._unreplicated.items() if last < log_start_offset]:
+            del self._unreplicated[first]
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+
+    # Snapshots
+
+    def snapshot_path(self, offset: int) -> str:
+        return f"{self._directory}/{names.file_name(offset, names.SNAPSHOT_SUFFIX)}"
+
+    def snapshot_entries(self) -> list[SnapshotEntry]:
+        entries = []
+        for producer_id, entry in self.producers.items():
+            last = entry.batches[-1] if entry.batches else BatchMetadata(NONE, NONE, NONE, 0, NONE)
+            entries.append(
+                SnapshotEntry(
+                    producer_id,
+                    entry.epoch,
+                    last.last_sequence,
+                    last.last_offset,
+                    last.offset_delta,
+                    entry.last_timestamp,
+                    entry.coordinator_epoch,
+                    entry.txn_first_offset,
+                )
+            )
+        return entries
+
+    def take_snapshot(self) -> str | None:
+        """Write the table as it is at `map_end_offset`, unless that was done. Returns the path written. OSError."""
+        offset = self.map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        path = self.snapshot_path(offset)
+        write_bytes(self._files, path, encode_snapshot(self.snapshot_entries()))
+        self._last_snapshot_offset = offset
+        return path
+
+    def load_snapshot(self, offset: int, now_ms: int) -> None:
+        """Take the table from a snapshot, expired producers left out. CorruptSnapshot, OSError."""
+        entries = decode_snapshot(self._files.read(self.snapshot_path(offset)))
+        self.clear()
+        for saved in entries:
+            entry = ProducerEntry(saved.epoch, saved.coordinator_epoch, saved.timestamp, saved.current_txn_first_offset)
+            if saved.last_offset >= 0:
+                first = (saved.last_sequence - saved.offset_delta) & 0x7FFFFFFF if saved.last_sequence >= 0 else NONE
+                entry.batches.append(
+                    BatchMetadata(first, saved.last_sequence, saved.last_offset, saved.offset_delta, saved.timestamp)
+                )
+            if not self._is_expired(entry, now_ms):
+                self.producers[saved.producer_id] = entry
+        opened = [(e.txn_first_offset, pid) for pid, e in self.producers.items() if e.txn_first_offset != NONE]
+        self._ongoing = dict(sorted(opened))
+        self.map_end_offset = offset
+        self._last_snapshot_offset = offset
+
+    def reload(self, log_start_offset: int, log_end_offset: int, snapshots: list[int], now_ms: int) -> list[str]:
+        """Forget what lies at or beyond the end, and start from the newest good snapshot at or below it.
+
+        Snapshots beyond the end, and damaged ones, are removed; returns a line on each of the latter.
+        """
+        complaints: list[str] = []
+        self.clear()
+        self._last_snapshot_offset = NONE
+        for offset in sorted(snapshots, reverse=True):
+            if offset > log_end_offset:
+                self._files.unlink(self.snapshot_path(offset))
+                continue
+            try:
+                self.load_snapshot(offset, now_ms)
+                return complaints
+            except CorruptSnapshot as error:
+                complaints.append(f"{self.snapshot_path(offset)}: {error}; an older snapshot is used")
+                self._files.unlink(self.snapshot_path(offset))
+        self.map_end_offset = log_start_offset
+        return complaints
+
+
+def _read_marker(data: Data) -> tuple[EndTransactionMarker, int] | None:
+    """The end of a transaction in a control batch, and its timestamp; a control record that is of another kind, or
+    that nobody here understands, ends no transaction."""
+    try:
+        record = next(iter_records(data, max_bytes=MAX_CONTROL_BYTES), None)
+        marker = None if record is None else parse_end_transaction_marker(record)
+    except CodecError:
+        return None
+    return None if marker is None or record is None else (marker, record.timestamp)

@@ -1,0 +1,383 @@
+"""Opening one log's directory: `LogRecovery` brings it from whatever a stop left behind to a consistent log.
+
+The passes, in order, each relying on the ones before:
+
+1. leftovers     files that were being deleted, cleaned or written when the process ended
+2. swaps         cleaned segments whose replacement was under way are put in place
+3. segments      the `.log` files with their sizes; an index without its segment goes
+4. epochs        the leader epoch file, rebuilt from the batches if it does not read
+5. indexes       a segment without its indexes gets them built anew (clean) or waits for pass 6
+6. tail          after an unclean stop: from the recovery point on, every batch is checked with its CRC, indexes are
+                 rebuilt, and the first bad batch ends the log there
+7. bounds        log end offset, log start offset
+8. producers     the newest snapshot that fits, plus a replay of what came after it
+
+After a clean stop nothing is scanned: the cost does not grow with the data. Reading is batch by batch with bounded
+memory. What is repaired is told in `complaints`, which the caller logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kwire.log import names
+from kwire.log.append_info import AbortedTransaction
+from kwire.log.batch_scan import CorruptLog, ScannedBatch, scan
+from kwire.log.checkpoints import CorruptCheckpoint
+from kwire.log.environment import LogEnvironment
+from kwire.log.indexes import CorruptIndex
+from kwire.log.leader_epoch_cache import LeaderEpochCache
+from kwire.log.log_config import LogConfig
+from kwire.log.producer_state import ProducerStateManager
+from kwire.log.segment import Segment
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes scanned since the last call."""
+
+
+def no_progress(_bytes: int) -> None:
+    """Nobody watches."""
+
+
+class LogRecovery:
+    """One run of all passes over one directory. After `run`: segments, epochs, producers and bounds."""
+
+    def __init__(
+        self,
+        env: LogEnvironment,
+        directory: str,
+        name: str,
+        config: LogConfig,
+        *,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        progress: Progress = no_progress,
+    ) -> None:
+        self._env = env
+        self._files = env.doors.files
+        self._directory = self.directory = directory
+        self._config = config
+        self._clean = clean
+        self._progress = progress
+        self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = 0
+        self.segments: list[Segment] = []
+        self.epochs = LeaderEpochCache(self._files, directory)
+        self.producers = ProducerStateManager(self._files, directory, name, env.producer_expiration_ms)
+        self.complaints: list[str] = []
+
+    def run(self) -> LogRecovery:
+        """All passes. OSError when the disk fails; damage in files is repaired, not raised."""
+        self._pass_1_leftovers()
+        self._pass_2_swaps()
+        self._pass_3_segments()
+        self._pass_4_epochs()
+        self._pass_5_indexes()
+        self._pass_6_tail()
+        self._pass_7_bounds()
+        self._pass_8_producers()
+        return self
+
+    # 1
+
+    def _pass_1_leftovers(self) -> None:
+        cleaned = []
+        for name in self._files.listdir(self._directory):
+            if name.endswith((names.DELETED_SUFFIX, names.TEMPORARY_SUFFIX, names.CLEANED_SUFFIX)):
+                if name.endswith(names.CLEANED_SUFFIX):
+                    cleaned.append(int(name[:20]) if name[:20].isdigit() else 0)
+                self._remove(name)
+        if not cleaned:
+            return
+        # A swap begins only when all of its segments are `.swap`: with one still `.cleaned`, it had not begun.
+        for name in self._files.listdir(self._directory):
+            if name.endswith(names.SWAP_SUFFIX) and name[:20].isdigit() and int(name[:20]) >= min(cleaned):
+                self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        self._files.unlink(f"{self._directory}/{name}")
+
+    # 2
+
+    def _pass_2_swaps(self) -> None:
+        listed = self._files.listdir(self._directory)
+        for name in listed:
+            if name.endswith(names.LOG_SUFFIX + names.SWAP_SUFFIX):
+                self._drop_replaced(name)
+        for name in listed:
+            if name.endswith(names.SWAP_SUFFIX):
+                path = f"{self._directory}/{name}"
+                self._files.replace(path, path.removesuffix(names.SWAP_SUFFIX))
+
+    def _drop_replaced(self, name: str) -> None:
+        """Remove the segments whose batches are all in a `.swap` segment."""
+        base_offset = int(name[:20])
+        last_offset = self._last_offset(f"{self._directory}/{name}", base_offset)
+        for other in self._files.listdir(self._directory):
+            parsed = names.parse_file_name(other)
+            if parsed and parsed[1] in names.SEGMENT_SUFFIXES and base_offset <= parsed[0] <= last_offset:
+                self._remove(other)
+
+    def _last_offset(self, path: str, base_offset: int) -> int:
+        last_offset = base_offset
+        fd = self._files.open(path, 0)
+        try:
+            for batch in scan(self._files, fd, path, 0, self._files.size(fd), check_crc=False):
+                last_offset = batch.header.last_offset
+        finally:
+            self._files.close(fd)
+        return last_offset
+
+    # 3
+
+    def _pass_3_segments(self) -> None:
+        listed = [(name, names.parse_file_name(name)) for name in self._files.listdir(self._directory)]
+        bases = {parsed[0] for _, parsed in listed if parsed and parsed[1] == names.LOG_SUFFIX}
+        for name, parsed in listed:
+            if parsed is None:
+                continue
+            base_offset, suffix = parsed
+            if suffix == names.LOG_SUFFIX:
+                self._add_segment(name, base_offset)
+            elif suffix != names.SNAPSHOT_SUFFIX and base_offset not in bases:
+                self.complaints.append(f"{self._directory}/{name}: an index without its segment is removed")
+                self._remove(name)
+        if not self.segments:
+            self.segments.append(self._new_segment(self.log_start_offset))
+
+    def _add_segment(self, name: str, base_offset: int) -> None:
+        stat = self._files.stat(f"{self._directory}/{name}")
+        created_ms = stat.st_mtime_ns // 1_000_000
+        segment = Segment(self._env.cache, self._directory, base_offset, stat.st_size, created_ms, new=False)
+        self.segments.append(segment)
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        now_ms = self._env.doors.clock.time_ms()
+        segment = Segment(self._env.cache, self._directory, base_offset, 0, now_ms, new=True)
+        segment.create_files()
+        return segment
+
+    # 4
+
+    def _pass_4_epochs(self) -> None:
+        try:
+            self.epochs = LeaderEpochCache.load(self._files, self._directory)
+        except CorruptCheckpoint as error:
+            self.complaints.append(f"{error}; the epochs are read from the batches")
+        if not self.epochs.entries and self._clean:
+            for segment in self.segments:
+                for batch in self._scan(segment):
+                    self.epochs.assign(batch.header.partition_leader_epoch, batch.header.base_offset)
+
+    # 5
+
+    def _pass_5_indexes(self) -> None:
+        for segment in self.segments:
+            if segment.size and (not self._is_dirty(segment)) and not self._has_indexes(segment):
+                self.complaints.append(f"{segment.file.path}: its indexes are built anew")
+                self._rebuild_indexes(segment)
+
+    def _has_indexes(self, segment: Segment) -> bool:
+        """Existence only: contents are checked when they are first loaded."""
+        return self._files.exists(segment.index.path) and self._files.exists(segment.time_index.path)
+
+    def _rebuild_indexes(self, segment: Segment) -> None:
+        end = segment.size
+        segment.reset_indexes()
+        try:
+            for batch in self._checked(segment, start=0, end=end, check_crc=False):
+                self._note(segment, batch)
+        except CorruptLog as error:
+            self.complaints.append(f"{error}; what follows in this segment has no index entries")
+        segment.size = end
+        segment.seal()
+
+    def _is_dirty(self, segment: Segment) -> bool:
+        """Whether an unclean stop may have hit a segment: the one of the recovery point and all after it."""
+        if self._clean:
+            return False
+        at = self.segments.index(segment)
+        following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else None
+        return following is None or following > self.recovery_point
+
+    # 6
+
+    def _pass_6_tail(self) -> None:
+        if self._clean:
+            return
+        dirty = [segment for segment in self.segments if self._is_dirty(segment)]
+        self._load_producers(dirty[0].base_offset)
+        for segment in dirty:
+            if not self._recover_segment(segment):
+                self._drop_after(segment)
+                break
+
+    def _recover_segment(self, segment: Segment) -> bool:
+        """Check every batch, rebuild indexes, epochs and producers. False if the log ends in this segment because
+        its rest was bad and is cut off."""
+        end = segment.size
+        segment.reset_indexes(transactions=True)
+        next_offset = segment.base_offset
+        try:
+            for batch in self._checked(segment, start=0, end=end, check_crc=True):
+                if batch.header.base_offset < next_offset:
+                    raise CorruptLog(segment.file.path, batch.position, "its offsets were there before")
+                next_offset = batch.header.next_offset
+                self._note(segment, batch)
+                self._replay(segment, batch)
+        except CorruptLog as error:
+            self.complaints.append(f"{error}; the log ends here now, {end - segment.size} bytes are cut off")
+        intact = segment.size == end
+        if not intact:
+            self._files.ftruncate(segment.file.descriptor(), segment.size)
+        segment.note_max_timestamp()
+        segment.flush_indexes()
+        self.producers.map_end_offset = next_offset
+        if segment is not self.segments[-1] and intact:
+            segment.seal()
+            following = self.segments[self.segments.index(segment) + 1]
+            self.producers.map_end_offset = following.base_offset
+            self.producers.take_snapshot()
+        return intact
+
+    def _note(self, segment: Segment, batch: ScannedBatch) -> None:
+        header = batch.header
+        segment.note_batch(
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            batch.position,
+            header.size,
+            self._config.index_interval_bytes,
+        )
+
+    def _replay(self, segment: Segment, batch: ScannedBatch) -> None:
+        """Bring epochs, producers and transaction index to what they were after this batch."""
+        header = batch.header
+        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.producer_id < 0:
+            return
+        completed = self.producers.update(header, header.base_offset, batch.data)
+        if completed is None:
+            return
+        if completed.aborted:
+            stable = self.producers.stable_offset_after(completed)
+            segment.note_aborted(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            )
+        self.producers.complete(completed)
+
+    def _drop_after(self, segment: Segment) -> None:
+        at = self.segments.index(segment)
+        for later in self.segments[at + 1 :]:
+            self.complaints.append(f"{later.file.path}: removed, since the log ends before it")
+            later.file.close()
+            self._env.remover.remove_files(later.paths(), self._config.file_delete_delay_ms)
+        del self.segments[at + 1 :]
+
+    # 7
+
+    def _pass_7_bounds(self) -> None:
+        if self.log_start_offset > self._end_of(self.segments[-1]):
+            self.complaints.append(f"{self._directory}: ends before its log start offset; it starts anew there")
+            self._start_anew()
+        active = self.segments[-1]
+        self.log_end_offset = self._end_of(active)
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        if self._clean:
+            self.recovery_point = self.log_end_offset
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+
+    def _start_anew(self) -> None:
+        for segment in self.segments:
+            segment.file.close()
+            self._env.remover.remove_files(segment.paths(), 0)
+        self.segments = [self._new_segment(self.log_start_offset)]
+        self.epochs.clear()
+        self.producers.clear()
+
+    def _end_of(self, segment: Segment) -> int:
+        """The offset after the last batch: the last index entry tells where to look."""
+        try:
+            segment.index.check(segment.size)
+            segment.time_index.check()
+            return segment.next_offset()
+        except (CorruptIndex, CorruptLog) as error:
+            self.complaints.append(f"{error}; the indexes are built anew")
+            self._recover_segment(segment)
+            return segment.next_offset()
+
+    # 8
+
+    def _pass_8_producers(self) -> None:
+        if self._clean:
+            self._load_producers(self.log_end_offset)
+        self.producers.map_end_offset = self.log_end_offset
+        self.producers.on_log_start_offset(self.log_start_offset)
+        self._remove_stray_snapshots()
+
+    def _load_producers(self, offset: int) -> None:
+        self.complaints += replay_producers(self._env, self._directory, self.segments, self.producers, offset)
+
+    def _remove_stray_snapshots(self) -> None:
+        """Keep the snapshots of segments, and the newest."""
+        bases = {segment.base_offset for segment in self.segments}
+        for offset in snapshot_offsets(self._env, self._directory)[:-1]:
+            if offset not in bases:
+                self._files.unlink(self.producers.snapshot_path(offset))
+
+    def _scan(self, segment: Segment, *, start: int = 0) -> Iterator[ScannedBatch]:
+        """The batches of a segment, unchecked; damage ends the walk with a complaint."""
+        try:
+            yield from self._checked(segment, start=start, end=segment.size, check_crc=False)
+        except CorruptLog as error:
+            self.complaints.append(f"{error}; what follows in this segment could not be looked at")
+
+    def _checked(self, segment: Segment, *, start: int, end: int, check_crc: bool) -> Iterator[ScannedBatch]:
+        file = segment.file
+        file.retain()
+        try:
+            for batch in scan(self._files, file.descriptor(), file.path, start, end, check_crc=check_crc):
+                yield batch
+                self._progress(batch.header.size)
+        finally:
+            file.release()
+
+
+def snapshot_offsets(env: LogEnvironment, directory: str) -> list[int]:
+    """The offsets of the producer snapshots in a directory, ascending."""
+    parsed = [names.parse_file_name(name) for name in env.doors.files.listdir(directory)]
+    return sorted(each[0] for each in parsed if each is not None and each[1] == names.SNAPSHOT_SUFFIX)
+
+
+def replay_producers(
+    env: LogEnvironment, directory: str, segments: list[Segment], producers: ProducerStateManager, offset: int
+) -> list[str]:
+    """Bring a producer table to what it was at an offset: the newest good snapshot at or below it, then the batches
+    from there. Returns complaints about damaged snapshots and batches. OSError."""
+    files = env.doors.files
+    snapshots = snapshot_offsets(env, directory)
+    complaints = producers.reload(segments[0].base_offset, offset, snapshots, env.doors.clock.time_ms())
+    start = producers.map_end_offset
+    ends = [segment.base_offset for segment in segments[1:]] + [offset]
+    for segment, end in zip(segments, ends, strict=True):
+        if segment.base_offset >= offset or end <= start or not segment.size:
+            continue
+        try:
+            found = segment.find(start)
+            position = found.position if found else segment.size
+            fd = segment.file.descriptor()
+            for batch in scan(files, fd, segment.file.path, position, segment.size, check_crc=False):
+                header = batch.header
+                if header.producer_id >= 0 and header.base_offset < offset:
+                    completed = producers.update(header, header.base_offset, batch.data)
+                    if completed is not None:
+                        producers.complete(completed)
+        except CorruptLog as error:
+            complaints.append(f"{error}; producers of what follows in this segment are not known")
+    producers.map_end_offset = offset
+    return complaints

@@ -1,0 +1,206 @@
+"""Whether a batch may be appended, and in which form: apart from appending, and without touching a file.
+
+A client's batch is judged by its 61 bytes of header and its checksum. Its records are walked only where the protocol
+needs it: keyless records on a compacted topic, timestamps with a lower bound, another compression than the producer's,
+or `kwire.validate.records=true`. Followers and coordinators are trusted further: they append what was checked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.errors import CodecError
+from kwire.codec.records import (
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    InvalidRecords,
+    Record,
+    RecordBatchBuilder,
+    UnsupportedMagic,
+    crc_is_valid,
+    iter_records,
+    parse_header,
+    validate_batch_structure,
+    with_log_append_time,
+)
+from kwire.log.append_info import RecordError, RecordsRefused
+from kwire.log.log_config import INT64_MAX, LogConfig
+
+MAX_DECOMPRESSED_BYTES = 256 << 20
+"""A batch that unpacks to more than this is refused wherever its records must be walked."""
+
+Records = bytes | bytearray | memoryview
+
+_TIMESTAMPS_REFUSED = "One or more records have been rejected due to invalid timestamp"
+_RECORDS_REFUSED = "One or more records have been rejected"
+
+
+def client_batch(records: Records, config: LogConfig, name: str) -> BatchHeader:
+    """The one batch of a Produce request, checked as far as its header and checksum go. KafkaError."""
+    header = _only_batch(records, name)
+    if header.base_offset != 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"The baseOffset of the record batch in the append to {name} should be 0, but it is {header.base_offset}",
+        )
+    check_size(header.size, config, name)
+    if not crc_is_valid(records, 0, header):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}) in {name}")
+    if header.is_control:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"Clients are not allowed to write control records in {name}")
+    try:
+        validate_batch_structure(header)
+    except CodecError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{error} in {name}") from None
+    return header
+
+
+def _only_batch(records: Records, name: str) -> BatchHeader:
+    try:
+        header = parse_header(records)
+    except UnsupportedMagic as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{error} (append to {name})") from None
+    except CodecError as error:
+        if len(records) < 17 or len(records) < 12 + int.from_bytes(records[8:12], "big"):
+            raise _no_batch(name) from None
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{error} (append to {name})") from None
+    rest = len(records) - header.length - 12
+    if rest > 0:
+        _check_rest(records, header.length + 12, rest, name)
+    elif rest < 0:
+        raise _no_batch(name)
+    return header
+
+
+def _check_rest(records: Records, position: int, rest: int, name: str) -> None:
+    """Bytes behind the first batch: another batch is refused, a cut-off one is ignored (Kafka does both)."""
+    if rest < 17:
+        return
+    length = int.from_bytes(records[position + 8 : position + 12], "big", signed=True)
+    if length < 14 or records[position + 16] > 2:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{rest} bytes behind the batch are none (append to {name})")
+    if rest >= length + 12:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests are only allowed to contain exactly one record batch per partition ({name})",
+        )
+
+
+def _no_batch(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"Produce requests must have at least one record batch ({name})")
+
+
+def trusted_batches(records: Records, config: LogConfig, name: str, *, check_sizes: bool) -> list[BatchHeader]:
+    """The batches that a coordinator or a leader sends; a cut-off last one is left out. KafkaError."""
+    headers: list[BatchHeader] = []
+    position = 0
+    try:
+        while len(records) - position >= HEADER_SIZE:
+            header = parse_header(records, position)
+            if position + header.size > len(records):
+                break
+            if check_sizes:
+                check_size(header.size, config, name)
+            if not crc_is_valid(records, position, header):
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch for {name} does not match its checksum")
+            headers.append(header)
+            position += header.size
+    except CodecError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{error} (append to {name})") from None
+    return headers
+
+
+def check_size(size: int, config: LogConfig, name: str) -> None:
+    """`max.message.bytes` and the segment's size bound a batch. KafkaError."""
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {name} is {size} bytes which exceeds the maximum configured "
+            f"value of {config.max_message_bytes}.",
+        )
+    if size > config.max_segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {size} bytes in append to partition {name}, which exceeds the maximum configured "
+            f"segment size of {config.max_segment_bytes}.",
+        )
+
+
+def needs_walk(header: BatchHeader, config: LogConfig) -> bool:
+    """Whether the records of a client's batch must be looked at."""
+    target = config.target_codec
+    return (
+        config.validate_records
+        or config.compacts
+        or config.message_timestamp_before_max_ms != INT64_MAX
+        or (target is not None and target != header.attributes & 7)
+    )
+
+
+def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int, records: Records) -> None:
+    """Refuse a batch of the producers' time that is too far ahead, by its header. KafkaError."""
+    if header.timestamp_type == LOG_APPEND_TIME:
+        raise RecordsRefused(
+            ErrorCode.INVALID_TIMESTAMP,
+            _TIMESTAMPS_REFUSED,
+            [RecordError(0, "Invalid timestamp type: producers must not set the type LogAppendTime")],
+        )
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        walk(records, config, now_ms, check_keys=False)
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, _TIMESTAMPS_REFUSED, [])  # the header alone is wrong
+
+
+def walk(records: Records, config: LogConfig, now_ms: int, *, check_keys: bool = True) -> list[Record]:
+    """Look at every record of a client's batch. Returns them. KafkaError, with the single records that are wrong."""
+    try:
+        walked = list(iter_records(records, max_bytes=MAX_DECOMPRESSED_BYTES))
+    except InvalidRecords as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+    except CodecError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    if check_keys and config.compacts:
+        keyless = [i for i, record in enumerate(walked) if record.key is None]
+        if keyless:
+            text = "Compacted topic cannot accept message without key"
+            raise RecordsRefused(ErrorCode.INVALID_RECORD, _RECORDS_REFUSED, [RecordError(i, text) for i in keyless])
+    if not config.uses_log_append_time:
+        out_of_range = list(_timestamp_errors(walked, config, now_ms))
+        if out_of_range:
+            raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, _TIMESTAMPS_REFUSED, out_of_range)
+    return walked
+
+
+def _timestamp_errors(records: list[Record], config: LogConfig, now_ms: int) -> Iterator[RecordError]:
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    for i, record in enumerate(records):
+        if record.timestamp != -1 and not earliest <= record.timestamp <= latest:
+            yield RecordError(
+                i,
+                f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. The timestamp "
+                f"should be within [{earliest}, {latest}]",
+            )
+
+
+def recompress(records: Records, header: BatchHeader, walked: list[Record], config: LogConfig) -> bytearray:
+    """The same batch with the topic's compression: a new batch of the same producer, timestamps and records."""
+    builder = RecordBatchBuilder(
+        base_offset=header.base_offset,
+        compression=config.target_codec or 0,
+        compression_level=config.target_level,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+    )
+    for record in walked:
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    return bytearray(builder.build())
+
+
+def stamp(records: bytearray | memoryview, now_ms: int) -> BatchHeader:
+    """Give all records of a batch the broker's time, in place."""
+    with_log_append_time(records, 0, now_ms)
+    return parse_header(records)
