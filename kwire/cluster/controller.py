@@ -5,17 +5,20 @@ controller's office, the topic's key, the shard. If a check fails, the image is 
 made again; if the office is lost, the answer is NOT_CONTROLLER. Operations wait for their turn in one line, so a
 broker does not get into its own way.
 
-What lives elsewhere: names and placement (`topics`), what properties mean (`kwire.base.config`, which hands its checks
-in as `validate_config`), claiming the office (`membership`), acting on what was decided (`replica_manager`).
+What lives elsewhere: names and placement (`topics`), what properties mean (`kwire.base.config`), claiming the office
+(`membership`), acting on what was decided (`replica_manager`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
+from kwire.base.config.errors import ConfigError
+from kwire.base.config.topic_config import validate_topic
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
 from kwire.cluster import keys
 from kwire.cluster.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
@@ -39,17 +42,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+_logger = get_logger("kwire.cluster.controller")
+
 ATTEMPTS_MAX: Final = 20
 PRODUCER_ID_BLOCK: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
-ValidateConfig = Callable[[ConfigResource, str, Mapping[str, str]], None]
-"""(type, name, properties) -> None, or KafkaError(INVALID_CONFIG): judges the properties a resource would have."""
-
 ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""From the properties that are set now to those that shall be; KafkaError refuses. May be called more than once."""
+"""From the properties that are set now to those that shall be; KafkaError refuses. May be called more than once.
+What it returns for a topic is validated here; properties of other resources are its own business to judge."""
 
 
 class NewTopic(NamedTuple):
@@ -60,11 +63,11 @@ class NewTopic(NamedTuple):
     partitions: int = -1
     replication_factor: int = -1
     assignments: Mapping[int, Sequence[int]] = {}
-    configs: Mapping[str, str] = {}
+    configs: Mapping[str, str | None] = {}
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was created, or (validate only) would have been: then its id is zero."""
+    """A topic that was created, or (validate only) would have been: then its id is one that nobody has."""
 
     name: str
     id: bytes
@@ -117,14 +120,12 @@ class Controller:
         store: MetadataStore,
         metadata: MetadataCache,
         broker_id: int,
-        validate_config: ValidateConfig = lambda resource, name, values: None,
     ) -> None:
         self._random = doors.random
         self._config = config
         self._store = store
         self._metadata = metadata
         self._broker_id = broker_id
-        self._validate_config = validate_config
         self._turn = asyncio.Lock()
 
     @property
@@ -137,22 +138,27 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create topics, each on its own merits; the outcome by name. Names must differ from each other."""
+        """Create topics, each on its own merits; the outcome by name. Names must differ from each other.
+
+        POLICY_VIOLATION for all if there are too many partitions in the request. REQUEST_TIMED_OUT is raised here as
+        everywhere in this class when ``timeout_ms`` is over (at once if it is not positive).
+        """
+        if sum(max(topic.partitions, len(topic.assignments)) for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
+            refusal = KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"More than {PARTITIONS_PER_REQUEST_MAX} partitions in one request."
+            )
+            return {topic.name: refusal for topic in topics}
 
         def decide(image: ClusterImage, plan: _Plan) -> dict[str, CreatedTopic | KafkaError]:
             existing = {collision_key(name): name for name in image.topics}
-            room = PARTITIONS_PER_REQUEST_MAX
             results: dict[str, CreatedTopic | KafkaError] = {}
             for topic in topics:
                 try:
-                    created, assignments = self._plan_topic(image, topic, existing, room)
+                    created, assignments = self._plan_topic(image, topic, existing)
                 except KafkaError as error:
                     results[topic.name] = error
                     continue
-                room -= created.partitions
-                existing[collision_key(topic.name)] = topic.name
                 if not validate_only:
-                    created = created._replace(id=random_uuid(self._random))
                     self._write_topic(plan, created, assignments)
                 results[topic.name] = created
             return results
@@ -160,11 +166,11 @@ class Controller:
         return await self._in_time(self._decide(decide), timeout_ms)
 
     def _plan_topic(
-        self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str], room: int
+        self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str]
     ) -> tuple[CreatedTopic, list[tuple[int, ...]]]:
-        check_name(topic.name)
         if topic.name == CLUSTER_METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} cannot be created: the name is reserved.")
+        check_name(topic.name)
         if topic.name in image.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
         other = existing.get(collision_key(topic.name))
@@ -172,12 +178,25 @@ class Controller:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with existing topic: {other}"
             )
-        self._validate_config(ConfigResource.TOPIC, topic.name, topic.configs)
-        assignments = self._plan_assignments(image, topic, room)
-        factor = len(assignments[0])
-        return CreatedTopic(topic.name, bytes(16), len(assignments), factor, topic.configs), assignments
+        configs = self._check_topic_config(topic.configs)
+        assignments = self._plan_assignments(image, topic)
+        topic_id = random_uuid(self._random)
+        return CreatedTopic(topic.name, topic_id, len(assignments), len(assignments[0]), configs), assignments
 
-    def _plan_assignments(self, image: ClusterImage, topic: NewTopic, room: int) -> list[tuple[int, ...]]:
+    def _check_topic_config(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """The properties as they are kept; INVALID_CONFIG for those that no topic can have."""
+        missing = [name for name, value in configs.items() if value is None]
+        if missing:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(missing)}"
+            )
+        try:
+            validate_topic(cast("Mapping[str, Any]", self._config), configs)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        return {name: value for name, value in configs.items() if value is not None}
+
+    def _plan_assignments(self, image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
         if topic.assignments:
             if topic.replication_factor != -1 or topic.partitions != -1:
                 raise KafkaError(
@@ -198,10 +217,6 @@ class Controller:
         factor = topic.replication_factor
         if factor == -1:
             factor = self._config.default_replication_factor
-        if count > room:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"More than {PARTITIONS_PER_REQUEST_MAX} partitions in one request."
-            )
         return place(image.sorted_brokers(), count, factor, self._random)
 
     def _write_topic(self, plan: _Plan, topic: CreatedTopic, assignments: Sequence[tuple[int, ...]]) -> None:
@@ -213,6 +228,30 @@ class Controller:
         if topic.configs:
             values = dict(topic.configs)
             plan.write(keys.config_key(ConfigResource.TOPIC, topic.name), keys.pack(values=values))
+
+    async def auto_create(self, names: Sequence[str]) -> None:
+        """Create topics that a client asked for, as `auto.create.topics.enable` promises: with the broker's defaults,
+        internal ones as they must be. A topic that cannot be created is left out: its client will be told that there
+        is none."""
+        topics = [internal_topic(self._config, name) or NewTopic(name) for name in names]
+        try:
+            await self.create_topics(topics)
+        except KafkaError as error:
+            _logger.warning("topics cannot be created", topics=list(names), error=str(error))
+
+    async def register_topics(self, topics: Mapping[str, tuple[bytes, int]]) -> list[str]:
+        """Make topics known whose logs are on this broker's disk already: (id, or zero for a new one, and number of
+        partitions) by name. The names of those that were not known yet."""
+
+        def decide(image: ClusterImage, plan: _Plan) -> list[str]:
+            new = [name for name in topics if name not in image.topics]
+            for name in new:
+                topic_id, count = topics[name]
+                created = CreatedTopic(name, topic_id if any(topic_id) else random_uuid(self._random), count, 1, {})
+                self._write_topic(plan, created, [(self._broker_id,)] * count)
+            return new
+
+        return await self._decide(decide)
 
     async def delete_topics(
         self, topic_ids: Sequence[bytes], *, timeout_ms: int | None = None
@@ -330,8 +369,7 @@ class Controller:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{update.name}' does not exist.")
             plan.check(keys.topic_key(update.name))
         values = dict(update.change(image.config(update.resource, update.name)))
-        self._validate_config(update.resource, update.name, values)
-        return values
+        return self._check_topic_config(values) if update.resource == ConfigResource.TOPIC else values
 
     # Leaders
 
@@ -413,16 +451,38 @@ class Controller:
         await self._metadata.wait_for(revision)
         return True
 
-    async def _in_time(self, operation: Awaitable[T], timeout_ms: int | None) -> T:
+    async def _in_time(self, operation: Coroutine[Any, Any, T], timeout_ms: int | None) -> T:
         """REQUEST_TIMED_OUT when the client no longer waits; what was begun is still done."""
         if timeout_ms is None:
             return await operation
+        if timeout_ms <= 0:
+            operation.close()
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         task = asyncio.ensure_future(operation)
-        done, _ = await asyncio.wait((task,), timeout=max(timeout_ms, 0) / 1000)
+        done, _ = await asyncio.wait((task,), timeout=timeout_ms / 1000)
         if not done:
             task.add_done_callback(_ignore_outcome)
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return task.result()
+
+
+def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:
+    """How an internal topic is created when it is first needed; None for the names of ordinary topics."""
+    if name == "__consumer_offsets":
+        partitions, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+        configs = {"compression.type": "producer", "segment.bytes": str(config.offsets_topic_segment_bytes)}
+    elif name == "__transaction_state":
+        partitions = config.transaction_state_log_num_partitions
+        factor = config.transaction_state_log_replication_factor
+        configs = {
+            "compression.type": "uncompressed",
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "unclean.leader.election.enable": "false",
+        }
+    else:
+        return None
+    return NewTopic(name, partitions, factor, configs={"cleanup.policy": "compact", **configs})
 
 
 def write_states(
@@ -450,7 +510,7 @@ def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> P
     if election_type == PREFERRED:
         preferred = state.replicas[0]
         if state.leader == preferred:
-            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already.")
         if preferred not in state.isr or preferred not in image.brokers:
             raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
         return led_by(state, preferred)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from kwire.base.config.listeners import Endpoint
 from kwire.base.uuids import uuid_from_text, uuid_to_text
 from kwire.cluster import keys
 from kwire.cluster.keys import SHARD_PARTITIONS, ConfigResource, PartitionState
@@ -25,17 +26,8 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Endpoint(NamedTuple):
-    """Where one listener of a broker is reached: the advertised address."""
-
-    listener: str
-    host: str
-    port: int
-    security_protocol: str
-
-
 class BrokerImage(NamedTuple):
-    """A registered broker. ``endpoints`` by listener name; ``epoch`` is the broker epoch."""
+    """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch`` is the broker epoch."""
 
     id: int
     epoch: int

@@ -47,6 +47,8 @@ class Membership:
         self._lease_ms = lease_ms
         self._features = dict(features or {})
         self._session: Session | None = None
+        self.founded = False
+        """Whether `join` made the cluster: the store had none."""
 
     @property
     def broker_epoch(self) -> int:
@@ -114,6 +116,7 @@ class Membership:
             return image.cluster_id
         cluster_id = cluster_id or uuid_to_text(random_uuid(self._random))
         self._write(checks, writes, keys.CLUSTER, keys.pack(id=cluster_id), None)
+        self.founded = True
         self._write(checks, writes, keys.FEATURES, keys.pack(levels=self._features), None)
         return cluster_id
 

@@ -173,12 +173,12 @@ class Partition:
             )
         try:
             info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
-        except OSError as error:
-            self.fail()
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        if info.flushed is not None and not info.flushed.done():
-            self._unflushed[info.flushed] = info.first_offset
-            info.flushed.add_done_callback(self._on_flushed)
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self.fail()
+            raise
+        if info.flushed is not None:
+            self._hold_back(info.first_offset, info.flushed)
         self._advance()
         self._announce()
         return info
@@ -192,9 +192,10 @@ class Partition:
         upto = log.last_stable_offset if committed_only else log.high_watermark
         try:
             return log.read(offset, max_bytes, upto=upto, min_one=min_one)
-        except OSError as error:
-            self.fail()
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self.fail()
+            raise
 
     def wait_committed(self, offset: int) -> asyncio.Future[None] | None:
         """A future that ends when the record at ``offset`` is committed; None if it is already.
@@ -228,6 +229,12 @@ class Partition:
             self._advance()
 
     # Inside
+
+    def _hold_back(self, first_offset: int, flushed: asyncio.Future[None]) -> None:
+        """Nothing from this offset on is committed before the sync ends. One sync can cover several appends."""
+        if not flushed.done() and flushed not in self._unflushed:
+            self._unflushed[flushed] = first_offset
+            flushed.add_done_callback(self._on_flushed)
 
     def _committable(self) -> Iterable[int]:
         """How far each in-sync replica has the data, this one first."""

@@ -2,8 +2,8 @@
 
 The image says what should be; `ReplicaManager` makes the logs follow: creates and deletes them, hands on topic
 properties and leadership. Look-ups raise the Kafka error that a client should get for a partition that is not here.
-At the start, a log that the cluster does not know is put aside as ``-stray``, or, where the store is new, registered
-(`adopt`), so that a data directory that Kafka wrote goes on being served.
+At the start, a log that the cluster does not know is put aside as ``-stray`` (where the cluster is new, `adoption`
+makes it known before).
 
 What lives elsewhere: one partition's rules (`partition`), decisions (`controller`), files (`kwire.log`).
 """
@@ -14,11 +14,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.logging import get_logger
+from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage
 from kwire.cluster.partition import Partition
+from kwire.log.checkpoints import write_topic_id
 from kwire.log.log_config import LogConfig
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ OnLeadership = Callable[[int, Partition | None], None]
 CREATED_AT_ONCE_MAX: Final = 64
 """More new logs than this are created in pieces, so that the loop is not held up."""
 
-_logger = structlog.get_logger("kwire.cluster.replicas")
+_logger = get_logger("kwire.cluster.replicas")
 
 
 class ReplicaManager:
@@ -166,13 +167,16 @@ class ReplicaManager:
 
     def _existing(self, topic: str, index: int, topic_id: bytes) -> PartitionLog | None:
         log = self._logs.get(topic, index)
-        return log if log is not None and log.topic_id == topic_id else None
+        return log if log is not None and log.topic_id in (topic_id, ZERO_UUID) else None
 
     def _open_log(self, image: ClusterImage, topic: TopicImage, index: int) -> PartitionLog | None:
         log = self._existing(topic.name, index, topic.id)
         config = LogConfig.from_values(self._topic_values(image, topic.name))
         try:
             if log is not None:
+                if log.topic_id == ZERO_UUID:
+                    log.topic_id = topic.id
+                    write_topic_id(log.files, log.directory, topic.id)
                 log.update_config(config)
                 return log
             return self._logs.create(topic.name, index, topic.id, config)
@@ -230,12 +234,14 @@ class ReplicaManager:
 
     def _put_strays_aside(self) -> None:
         image = self._metadata.image
-        for log in self._logs.all():
-            topic = image.topics_by_id.get(log.topic_id)
+        for log in self._logs:
+            topic = image.topics_by_id.get(log.topic_id) or (
+                image.topics.get(log.topic) if log.topic_id == ZERO_UUID else None  # a log older than topic ids
+            )
             state = None if topic is None else image.partition(log.topic, log.partition)
             if topic is None or topic.name != log.topic or state is None or self._broker_id not in state.replicas:
                 _logger.warning("stray log put aside", topic=log.topic, partition=log.partition)
-                self._spawn(self._logs.put_aside(log.topic, log.partition))
+                self._logs.set_aside_as_stray(log.topic, log.partition)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.ensure_future(work)

@@ -47,7 +47,8 @@ def check_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Topics whose names have the same key would share metric names, so they cannot both exist."""
+    """Topics whose names have the same key would share metric names, so a new one is refused. (As in Kafka, two that
+    come in one request are not compared with each other.)"""
     return name.replace(".", "_")
 
 

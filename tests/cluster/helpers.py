@@ -9,6 +9,7 @@ from typing import Any
 
 from kwire.base.config import KafkaConfig
 from kwire.base.doors import Doors
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller import Controller
 from kwire.cluster.image import Endpoint, MetadataCache
 from kwire.cluster.membership import Membership
@@ -31,7 +32,7 @@ class FakeLog:
 
     def append_as_leader(self, records, *, leader_epoch, origin):
         if self.failure:
-            raise self.failure
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failure))
         info = AppendInfo(self.log_end_offset, self.log_end_offset, 0, leader_epoch, len(records))
         if self.flushes:
             info.flushed = asyncio.get_running_loop().create_future()
@@ -44,7 +45,7 @@ class FakeLog:
 
     def read(self, offset, max_bytes, *, upto, min_one):
         if self.failure:
-            raise self.failure
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failure))
         return FetchedData(b"x" * (upto - offset), upto - offset)
 
     def update_config(self, config):
@@ -61,8 +62,8 @@ class FakeLogs:
         self.gate: asyncio.Event | None = None
         self.broken = False
 
-    def all(self):
-        return list(self.logs.values())
+    def __iter__(self):
+        return iter(list(self.logs.values()))
 
     def get(self, topic, partition):
         return self.logs.get((topic, partition))
@@ -80,7 +81,7 @@ class FakeLogs:
         del self.logs[topic, partition]
         self.deleted.append((topic, partition))
 
-    async def put_aside(self, topic, partition):
+    def set_aside_as_stray(self, topic, partition):
         del self.logs[topic, partition]
         self.aside.append((topic, partition))
 

@@ -83,12 +83,12 @@ async def test_what_cannot_be_created_is_refused_with_kafkas_code(topic, code):
     assert (topic.name in made.image.topics) == (code == ErrorCode.NONE or topic.name == "there")
 
 
-async def test_topics_of_one_request_stand_alone_but_may_not_collide():
+async def test_topics_of_one_request_stand_alone():
     made = await node()
     results = await create(made, "a.b", "a_b", NewTopic("bad", partitions=0), "good")
     assert [code_of(results[name]).name for name in ("a.b", "a_b", "bad", "good")] == [
         "NONE",
-        "INVALID_TOPIC_EXCEPTION",
+        "NONE",
         "INVALID_PARTITIONS",
         "NONE",
     ]
@@ -102,17 +102,21 @@ async def test_validate_only_creates_nothing():
     assert made.image.topics == {}
 
 
-async def test_topic_configs_are_judged_by_the_given_function_and_kept():
+@pytest.mark.parametrize(
+    "configs", [{"nonsense": "1"}, {"retention.ms": "abc"}, {"retention.ms": None}, {"segment.bytes": "5"}]
+)
+async def test_topic_properties_are_validated_before_the_numbers(configs):
     made = await node()
-
-    def judge(resource, name, values):
-        if "bad" in values:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, "no such thing")
-
-    made.controller._validate_config = judge
-    results = await create(made, NewTopic("a", configs={"bad": "1"}), NewTopic("b", configs={"retention.ms": "5"}))
+    results = await create(made, NewTopic("a", partitions=0, configs=configs), NewTopic("b"))
     assert code_of(results["a"]) == ErrorCode.INVALID_CONFIG
-    assert made.image.topic_config("b") == {"retention.ms": "5"}
+    update = ConfigUpdate(TOPIC, "b", lambda old: configs)
+    assert (await made.controller.alter_configs([update]))[TOPIC, "b"].code == ErrorCode.INVALID_CONFIG
+
+
+async def test_topic_properties_are_kept():
+    made = await node()
+    results = await create(made, NewTopic("b", configs={"retention.ms": "5"}))
+    assert results["b"].configs == made.image.topic_config("b") == {"retention.ms": "5"}
 
 
 async def test_deleting_takes_the_topic_its_shards_and_its_configuration():
@@ -160,14 +164,14 @@ async def test_partitions_can_only_be_added(grow, code):
 async def test_concurrent_config_changes_do_not_undo_each_other():
     made = await node()
     await create(made, "a")
-    names = [f"k{n}" for n in range(10)]
+    names = ["retention.ms", "segment.ms", "retention.bytes", "flush.ms", "index.interval.bytes", "segment.index.bytes"]
     await asyncio.gather(
         *(
-            made.controller.alter_configs([ConfigUpdate(TOPIC, "a", lambda old, name=name: {**old, name: "1"})])
+            made.controller.alter_configs([ConfigUpdate(TOPIC, "a", lambda old, name=name: {**old, name: "10"})])
             for name in names
         )
     )
-    assert dict(made.image.topic_config("a")) == dict.fromkeys(names, "1")
+    assert dict(made.image.topic_config("a")) == dict.fromkeys(names, "10")
 
 
 async def test_configs_of_any_resource_name_survive_the_store():
@@ -183,7 +187,7 @@ async def test_configs_of_any_resource_name_survive_the_store():
 
 async def test_configs_of_a_topic_that_does_not_exist_are_refused():
     made = await node()
-    results = await made.controller.alter_configs([ConfigUpdate(TOPIC, "none", lambda old: {"a": "b"})])
+    results = await made.controller.alter_configs([ConfigUpdate(TOPIC, "none", lambda old: {"retention.ms": "1"})])
     assert results[TOPIC, "none"].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -223,12 +227,12 @@ async def test_a_decision_that_another_change_spoilt_is_made_again():
 
     async def spoil(checks, writes):
         if not spoilt:
-            spoilt.append(await commit([], [Write(keys.config_key(TOPIC, "a"), keys.pack(values={"x": "1"}))]))
+            spoilt.append(await commit([], [Write(keys.config_key(TOPIC, "a"), keys.pack(values={"segment.ms": "1"}))]))
         return await commit(checks, writes)
 
     store.commit = spoil
-    await made.controller.alter_configs([ConfigUpdate(TOPIC, "a", lambda old: {**old, "y": "2"})])
-    assert made.image.topic_config("a") == {"x": "1", "y": "2"}
+    await made.controller.alter_configs([ConfigUpdate(TOPIC, "a", lambda old: {**old, "flush.ms": "2"})])
+    assert made.image.topic_config("a") == {"segment.ms": "1", "flush.ms": "2"}
 
 
 async def test_a_store_that_fails_is_a_timeout_for_the_client():
@@ -247,6 +251,26 @@ async def test_a_request_that_waits_longer_than_its_client_times_out():
     assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
     made.controller._turn.release()
     assert code_of((await create(made, "b", timeout_ms=5000))["b"]) == ErrorCode.NONE
+
+
+async def test_a_client_that_does_not_wait_at_all_gets_nothing_done():
+    made = await node()
+    with pytest.raises(KafkaError) as caught:
+        await create(made, "a", timeout_ms=0)
+    assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+    assert made.image.topics == {}
+
+
+async def test_auto_creation_gives_internal_topics_their_properties_and_skips_what_cannot_be():
+    made = await node(offsets_topic_num_partitions="5", transaction_state_log_replication_factor="3")
+    await made.controller.auto_create(["a", "__consumer_offsets", "__transaction_state", "b/d"])
+    assert sorted(made.image.topics) == ["__consumer_offsets", "a"]  # three brokers are wanted for the other
+    assert len(made.image.topics["__consumer_offsets"].partitions) == 5
+    assert made.image.topic_config("__consumer_offsets") == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
 
 
 async def test_electing_leaders_that_are_there_already_is_not_needed():

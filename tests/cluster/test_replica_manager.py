@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.adoption import adopt_logs
 from kwire.cluster.controller import ConfigUpdate, NewPartitions, NewTopic
 from kwire.cluster.image import ConfigResource
 from kwire.cluster.replica_manager import ReplicaManager
@@ -157,3 +158,18 @@ async def test_at_the_start_known_logs_are_taken_over_and_strays_put_aside():
     assert again.replicas.partition("a", 0).log is log
     assert again.replicas.partition("a", 0).leader_epoch == 1
     assert logs.aside == [("a", 2), ("b", 0)]
+
+
+async def test_logs_of_another_broker_are_adopted_under_their_ids():
+    made = await node()
+    assert made.membership.founded
+    logs = FakeLogs()
+    for topic, partition, topic_id in (("a", 0, b"a" * 16), ("a", 2, b"a" * 16), ("b", 0, b"b" * 16)):
+        logs.create(topic, partition, topic_id, None)
+    logs.create("two", 0, b"c" * 16, None)
+    logs.create("two", 1, b"d" * 16, None)
+    assert await adopt_logs(made.controller, logs) == ["a", "b"]
+    await running(made, logs)
+    assert made.replicas.partition_by_id(b"a" * 16, 2).leading
+    assert made.replicas.partition("a", 1).topic_id == b"a" * 16
+    assert logs.aside == [("two", 0), ("two", 1)]
