@@ -13,9 +13,9 @@ and written in `builder`, never here.
 
 What Apache Kafka 4.3.1 answers to Produce (v3 to v13), observed:
 
-- INVALID_RECORD: magic 0 or 1; no batch, or a whole second one; a batch cut off; base offset not 0; count 0 or less, or
-  not last offset delta + 1; a producer id without a sequence; records that do not fill their batch or whose offsets leave
-  a gap. Control batches of clients too.
+- INVALID_RECORD: magic 0 or 1; no batch, or a whole second one; a batch cut off; base offset not 0; count 0 or less,
+  or not last offset delta + 1; a producer id without a sequence; a control batch; records that do not fill their batch
+  or whose offsets leave a gap.
 - CORRUPT_MESSAGE: any other magic, a length that no batch can have, a wrong CRC.
 - UNKNOWN_SERVER_ERROR: compression 5 to 7, and data that its own compression cannot read.
 - UNSUPPORTED_COMPRESSION_TYPE: zstd before v7.
