@@ -15,7 +15,7 @@ from kwire.codec.messages.join_group_request import JoinGroupRequest
 from kwire.codec.messages.join_group_response import JoinGroupResponse
 from kwire.coordinator import group_records
 from kwire.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
-from kwire.coordinator.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer
+from kwire.coordinator.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer, refusal
 from kwire.coordinator.group import Groups, GroupSettings
 from kwire.coordinator.machine import Caller, Instant, Result, Waiter
 
@@ -47,7 +47,7 @@ class Arrival:
         return request.session_timeout_ms if self.caller.api_version == 0 else request.rebalance_timeout_ms
 
     def refuse(self, error: ErrorCode, member_id: str) -> None:
-        self.out.answer = JoinGroupResponse(error_code=error, member_id=member_id)
+        self.out.answer = refusal(error, member_id)
 
     def new_member(self, member_id: str) -> ClassicMember:
         return ClassicMember(
@@ -232,7 +232,7 @@ class JoinGroup:
         member_id = arrival.request.member_id
         if member_id in group.pending:
             if arrival.request.group_instance_id is not None:  # ids are given out to dynamic members only
-                arrival.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)
+                arrival.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")
             else:
                 self._admit(group, member_id, arrival, now)
             return

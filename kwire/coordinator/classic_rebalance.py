@@ -93,7 +93,7 @@ class Rebalancer:
     ) -> None:
         """Answer all that a member has parked with an error; ``told_id`` is the member id in the join answer."""
         for waiter in group.joining.pop(member_id, ()):
-            out.replies.append((waiter, JoinGroupResponse(member_id=told_id, error_code=error)))
+            out.replies.append((waiter, refusal(error, told_id)))
         for waiter in group.syncing.pop(member_id, ()):
             out.replies.append((waiter, SyncGroupResponse(error_code=error)))
 
@@ -265,3 +265,8 @@ class Rebalancer:
             self.fail_parked(group, member_id, out, "", ErrorCode.UNKNOWN_MEMBER_ID)
             group.remove(member_id)
         self.prepare(group, out, now)
+
+
+def refusal(error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    """A JoinGroup that failed, as version 7 and later tell it: without a protocol name."""
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)

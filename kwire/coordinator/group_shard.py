@@ -34,7 +34,7 @@ from kwire.coordinator import group_records
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_join import Arrival, JoinGroup, NewId
 from kwire.coordinator.classic_protocol import ClassicProtocol
-from kwire.coordinator.classic_rebalance import Rebalancer
+from kwire.coordinator.classic_rebalance import Rebalancer, refusal
 from kwire.coordinator.group import Groups, GroupSettings
 from kwire.coordinator.group_records import CommittedOffset
 from kwire.coordinator.machine import Caller, Instant, Result, Waiter
@@ -68,7 +68,7 @@ class GroupShard:
         settings = self._settings
         low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
-            out.answer = JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
+            out.answer = refusal(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         else:
             self._join(Arrival(request, caller, waiter, out), now)
         return out
