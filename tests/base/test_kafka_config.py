@@ -51,7 +51,7 @@ def test_every_property_has_an_attribute_of_its_own() -> None:
         ("log.cleaner.min.cleanable.ratio", "half", "number"),
         ("auto.create.topics.enable", "yes", "true or false"),
         ("log.cleanup.policy", "delete,shred", "delete"),
-        ("log.cleanup.policy", "delete,delete", "twice"),
+        ("log.cleanup.policy", "delete,,compact", "empty entries"),
         ("compression.type", "lzo", "zstd"),
         ("compression.gzip.level", "0", "between 1 and 9, or -1"),
         ("log.message.timestamp.type", "createtime", "CreateTime"),

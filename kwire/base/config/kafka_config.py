@@ -29,7 +29,8 @@ class KafkaConfig(BrokerProperties):
     """One broker's configuration.
 
     ``static``: the texts that were given (file, environment, command line), also unknown names. ``dynamic_default``
-    and ``dynamic_broker``: the texts of IncrementalAlterConfigs for all brokers and for this one. ``warnings`` and
+    and ``dynamic_broker``: the texts of IncrementalAlterConfigs for all brokers and for this one; the former always
+    has `min.insync.replicas`, as in a Kafka cluster with eligible leader replicas (KIP-966). ``warnings`` and
     ``notes`` are lines for the log, written by whoever starts the broker.
     """
 
@@ -38,7 +39,6 @@ class KafkaConfig(BrokerProperties):
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
         self.static: dict[str, str] = dict(properties or {})
-        self.dynamic_default: dict[str, str] = {}
         self.dynamic_broker: dict[str, str] = {}
         self.warnings: list[str] = []
         self.notes: list[str] = []
@@ -47,8 +47,9 @@ class KafkaConfig(BrokerProperties):
         self._check_support()
         self._values: dict[str, Any] = {name: default_of(name) for name in BROKER_ROWS}
         self._values.update(self._parse_all(self.static))
-        self._fill_synonyms()
+        _fill_broker_id(self._values, self.static)
         check_values(self._values)
+        self.dynamic_default = self.dynamic_default_minimum()
         for name, attribute in _ATTRIBUTES.items():
             setattr(self, attribute, self._values[name])
         self._check_roles()
@@ -118,6 +119,8 @@ class KafkaConfig(BrokerProperties):
         when they are set."""
         if self._topic_defaults is None:
             self._topic_defaults = topic_defaults(self._values)
+            # Not a topic property, but the log is given nothing else.
+            self._topic_defaults["kwire.validate.records"] = self.kwire_validate_records
         return topic_values(self._topic_defaults, overrides or {})
 
     # Dynamic values
@@ -130,13 +133,17 @@ class KafkaConfig(BrokerProperties):
         """Undo `on_change`."""
         self._callbacks.remove(callback)
 
+    def dynamic_default_minimum(self) -> dict[str, str]:
+        """What is always set for all brokers: its value is this broker's own until somebody changes it."""
+        return {"min.insync.replicas": self.static.get("min.insync.replicas", "1")}
+
     def apply_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> list[str]:
         """Run with these dynamic texts for all brokers and for this one; those given before are forgotten.
 
         Texts that cannot be taken are left out; the lines returned name them. Calls the change callbacks.
         """
         problems: list[str] = []
-        accepted_default = self._acceptable(default, problems)
+        accepted_default = {**self.dynamic_default_minimum(), **self._acceptable(default, problems)}
         accepted_broker = self._acceptable(broker, problems)
         values = self._effective_values(accepted_default, accepted_broker)
         self.dynamic_default, self.dynamic_broker = accepted_default, accepted_broker
@@ -197,9 +204,6 @@ class KafkaConfig(BrokerProperties):
         if kraft := by_state.get(Support.KRAFT_ONLY):
             self.notes.append("KRaft properties without a meaning here: " + ", ".join(sorted(kraft)))
 
-    def _fill_synonyms(self) -> None:
-        _fill_broker_id(self._values, self.static)
-
     def _check_roles(self) -> None:
         if "broker" not in self.process_roles:
             raise ConfigError("process.roles", ",".join(self.process_roles), "must have broker: kwire is one")
@@ -229,16 +233,18 @@ def _override(properties: dict[str, str], stronger: Mapping[str, str]) -> None:
     properties.update(stronger)
 
 
-def _fill_broker_id(values: dict[str, Any], given: Mapping[str, str]) -> None:
+def _fill_broker_id(values: dict[str, Any], given: dict[str, str]) -> None:
     """`node.id` and `broker.id` are one number under two names; -1 for `broker.id` means that it is not given."""
     if "node.id" in given:
         if "broker.id" in given and values["broker.id"] not in (-1, values["node.id"]):
             raise ConfigError("broker.id", str(values["broker.id"]), f"must equal node.id={values['node.id']}")
         values["broker.id"] = values["node.id"]
+        given["broker.id"] = given["node.id"]
     elif "broker.id" in given:
         if values["broker.id"] < 0:
             raise ConfigError("broker.id", str(values["broker.id"]), "must be at least 0")
         values["node.id"] = values["broker.id"]
+        given["node.id"] = given["broker.id"]
 
 
 def _refuse_unsupported(name: str, text: str, value: Any) -> None:

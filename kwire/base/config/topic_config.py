@@ -6,7 +6,7 @@ The result is a plain mapping from Kafka's topic property names to typed values;
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from kwire.base.config.definitions import TOPIC_ROWS
 from kwire.base.config.errors import ConfigError
@@ -14,12 +14,18 @@ from kwire.base.config.tables.topics import SYNONYMS
 from kwire.base.config.values import parse_value
 
 
-def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
+class BrokerValues(Protocol):
+    """Typed broker values by Kafka's name: a `KafkaConfig`, or the mapping inside one."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+def topic_defaults(broker: BrokerValues) -> dict[str, Any]:
     """The value of every topic property on a broker with these values, where the topic itself says nothing."""
     return {name: _default(name, row[2], broker) for name, row in TOPIC_ROWS.items()}
 
 
-def _default(name: str, definition: Any, broker: Mapping[str, Any]) -> Any:
+def _default(name: str, definition: Any, broker: BrokerValues) -> Any:
     for broker_name, factor in SYNONYMS.get(name, ()):
         value = broker[broker_name]
         if value is not None:
@@ -40,8 +46,8 @@ def topic_values(defaults: Mapping[str, Any], overrides: Mapping[str, str]) -> d
     return values
 
 
-def validate_topic(broker: Mapping[str, Any], overrides: Mapping[str, str | None]) -> None:
-    """Whether a topic may have these texts (`broker`: the broker's typed values by name, `KafkaConfig` itself).
+def validate_topic(broker: BrokerValues, overrides: Mapping[str, str | None]) -> None:
+    """Whether a topic may have these texts.
 
     Raises `ConfigError`, to be answered as INVALID_CONFIG, for unknown names, wrong values, tiered storage and a
     compaction lag whose minimum is above its maximum.

@@ -5,7 +5,7 @@ Validators are tuples whose first element says what they are:
 
 - ``("range", lo, hi)`` numbers, ``None`` for no bound; ``("range_or", lo, hi, other)`` also takes one more value
 - ``("in", choices)``, ``("in_any_case", choices)`` texts
-- ``("list", choices or None, empty allowed, null allowed)`` lists without duplicates
+- ``("list", choices or None, empty allowed, null allowed)`` lists; an entry given twice counts once
 - ``("non_empty",)``, ``("throttled_replicas",)``, ``("share_offset_reset",)``
 """
 
@@ -54,6 +54,8 @@ def parse_value(row: Row, text: str | None, name: str | None = None) -> Any:
     try:
         value = None if text is None else _PARSERS[row[1]](text.strip())
         if row[5] is not None:
+            if row[5][0] == "list" and value is not None:
+                value = tuple(dict.fromkeys(value))
             _VALIDATORS[row[5][0]](value, *row[5][1:])
     except ValueError as error:
         shown = HIDDEN if row[1] == "PASSWORD" and text is not None else text
@@ -166,8 +168,6 @@ def _check_list(value: tuple[str, ...] | None, choices: tuple[str, ...] | None, 
         raise ValueError("must not be empty")
     if any(not item for item in value):
         raise ValueError("must not have empty entries")
-    if len(dict.fromkeys(value)) < len(value):
-        raise ValueError("must not name an entry twice")
     if choices is not None and any(item not in choices for item in value):
         raise ValueError("must be a list of " + ", ".join(choices))
 

@@ -1,0 +1,131 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: checks of the resources, and the way to the controller.
+
+A resource that is refused does not keep the others from being changed; the answers come in the order of the request.
+Wrong values are judged by the controller's validator (`kwire.base.config.resources`), on the state at the moment of
+decision.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final
+
+from kwire.base.config.resources import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.controller import ConfigUpdate
+from kwire.cluster.keys import ConfigResource
+from kwire.cluster.topics import check_name
+from kwire.handlers.api import error_of
+from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+
+STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
+"""Resources whose properties the controller keeps."""
+
+Outcome = KafkaError | None
+Prepare = Callable[[Any], "ConfigUpdate | None"]
+"""A resource of the request -> the update it asks for, or None if it is done already; KafkaError refuses."""
+
+
+def operation_on(resource_type: int, name: str, operation: AclOperation) -> Operation:
+    """What must be allowed to describe or alter a resource's configuration."""
+    if resource_type == TOPIC:
+        return Operation(operation, ResourceType.TOPIC, name)
+    if resource_type == GROUP:
+        return Operation(operation, ResourceType.GROUP, name)
+    return Operation(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def prepare_all(resources: Sequence[Any], prepare: Prepare, context: RequestContext) -> list[ConfigUpdate | Outcome]:
+    """Check each resource and prepare its update."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    prepared: list[ConfigUpdate | Outcome] = []
+    for resource in resources:
+        try:
+            _check_resource(resource, counts, context)
+            prepared.append(prepare(resource))
+        except Exception as error:
+            prepared.append(_refused(error, context))
+    return prepared
+
+
+def _check_resource(resource: Any, counts: Counter[tuple[int, str]], context: RequestContext) -> None:
+    resource_type, name = resource.resource_type, resource.resource_name
+    if counts[resource_type, name] > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    authorizer = context.services.authorizer
+    if not authorizer.allows_all:
+        authorizer.require(context, operation_on(resource_type, name, AclOperation.ALTER_CONFIGS))
+    if len({config.name for config in resource.configs}) < len(resource.configs):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A property may be named only once.")
+
+
+def refuse_nulls(names: Iterable[str]) -> None:
+    """INVALID_REQUEST for properties that were to be set to null."""
+    nulls = list(names)
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A value is needed for: {', '.join(nulls)}")
+
+
+def check_stored(resource: Any, context: RequestContext) -> None:
+    """Whether the controller keeps properties for such a resource: raises KafkaError if not."""
+    resource_type, name = resource.resource_type, resource.resource_name
+    if resource_type not in STORED:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+    if resource_type == BROKER and name:
+        check_broker_id(name, context)
+    if resource_type == TOPIC and name:
+        check_name(name)
+
+
+def check_broker_id(name: str, context: RequestContext) -> None:
+    """A broker's own properties, and its loggers, are changed and described by itself: INVALID_REQUEST elsewhere."""
+    if not (name.isascii() and name.lstrip("-").isdigit()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, not by: {name}")
+    broker_id = context.services.broker_id
+    if int(name[:20]) != broker_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id: expected {broker_id}, received {name[:20]}")
+
+
+def update_of(resource: Any, change: Callable[[Any], dict[str, str]]) -> ConfigUpdate:
+    """The controller's update for a resource of the request."""
+    return ConfigUpdate(ConfigResource(resource.resource_type), resource.resource_name, change)
+
+
+def decide(
+    prepared: list[ConfigUpdate | Outcome], *, validate_only: bool, context: RequestContext
+) -> list[Outcome] | Awaitable[list[Outcome]]:
+    """Have the controller decide about the updates; an outcome for each resource, at once where it has none."""
+    if any(isinstance(each, ConfigUpdate) for each in prepared):
+        return _decide(prepared, validate_only, context)
+    return [each for each in prepared if not isinstance(each, ConfigUpdate)]
+
+
+async def _decide(
+    prepared: list[ConfigUpdate | Outcome], validate_only: bool, context: RequestContext
+) -> list[Outcome]:
+    updates = [each for each in prepared if isinstance(each, ConfigUpdate)]
+    outcomes: dict[tuple[ConfigResource, str], Outcome] = {}
+    failure: Outcome = None
+    try:
+        outcomes = await context.services.controller.alter_configs(updates, validate_only=validate_only)
+    except KafkaError as error:
+        failure = error
+    return [
+        outcomes.get((each.resource, each.name), failure) if isinstance(each, ConfigUpdate) else each
+        for each in prepared
+    ]
+
+
+def _refused(error: Exception, context: RequestContext) -> KafkaError:
+    if isinstance(error, KafkaError):
+        return error
+    context.services.log_failure("config_changes", error)
+    return KafkaError(*error_of(error))
+
+
+def fields_of(outcome: Outcome) -> dict[str, Any]:
+    """The error fields of a response for an outcome."""
+    if outcome is None:
+        return {"error_code": 0, "error_message": None}
+    return {"error_code": int(outcome.code), "error_message": outcome.message}
