@@ -1,0 +1,128 @@
+"""A network server whose requests are answered by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from kwire.base.config import Endpoint
+from kwire.base.doors import Doors
+from kwire.base.logging import get_logger
+from kwire.net.connection import Connection, Slot
+from kwire.net.server import NetServer
+from kwire.net.settings import NetSettings
+
+PIPELINED_KEY = 0
+OTHER_KEY = 1
+
+
+def frame(body: bytes) -> bytes:
+    """A body with its size before it."""
+    return struct.pack(">i", len(body)) + body
+
+
+def request(key: int, text: bytes = b"") -> bytes:
+    """A frame that begins with an API key."""
+    return frame(struct.pack(">h", key) + text)
+
+
+class Answers:
+    """A dispatcher that keeps what it gets. By default it echoes; with ``defer`` every request waits for the test."""
+
+    pipelined_keys = frozenset({PIPELINED_KEY})
+
+    def __init__(self) -> None:
+        self.frames: list[memoryview] = []
+        self.slots: list[Slot] = []
+        self.defer = False
+        self.answer: Callable[[Connection, memoryview], None] | None = None
+        self.arrived = asyncio.Event()
+
+    def dispatch(self, connection: Connection, body: memoryview) -> None:
+        self.frames.append(body)
+        self.arrived.set()
+        if self.answer is not None:
+            self.answer(connection, body)
+        elif self.defer:
+            self.slots.append(connection.defer(pipelined=body[1] in self.pipelined_keys))
+        else:
+            connection.send([frame(bytes(body))], len(body) + 4)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [bytes(body) for body in self.frames]
+
+    async def count(self, number: int) -> None:
+        """Wait until so many requests have been started."""
+        while len(self.frames) < number:
+            self.arrived.clear()
+            await asyncio.wait_for(self.arrived.wait(), 5)
+
+
+class Network:
+    """Servers on free ports, closed with the test."""
+
+    def __init__(self) -> None:
+        self.servers: list[NetServer] = []
+        self.clients: list[Client] = []
+        self.answers = Answers()
+
+    def serve(self, host: str = "127.0.0.1", doors: Doors | None = None, **settings: Any) -> NetServer:
+        server = NetServer(doors or Doors(), NetSettings(**settings), self.answers, get_logger("tests.net"))
+        server.open(Endpoint("PLAINTEXT", host, 0, "PLAINTEXT"))
+        server.start()
+        self.servers.append(server)
+        return server
+
+    async def connect(self, server: NetServer, host: str = "127.0.0.1") -> Client:
+        reader, writer = await asyncio.open_connection(host, server.listeners[0].address[1])
+        self.clients.append(Client(reader, writer))
+        return self.clients[-1]
+
+    async def close(self) -> None:
+        for server in self.servers:
+            server.close()
+        for client in self.clients:
+            client.close()
+            try:
+                await client.writer.wait_closed()
+            except ConnectionError:
+                pass
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def receive(self) -> bytes:
+        """The body of the next frame."""
+        async with asyncio.timeout(5):
+            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+            return await self.reader.readexactly(size)
+
+    async def at_end(self) -> bool:
+        """Whether the server closed the connection (waits for it)."""
+        async with asyncio.timeout(5):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionError:
+                return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[Network]:
+    network = Network()
+    yield network
+    await network.close()
