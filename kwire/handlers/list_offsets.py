@@ -13,9 +13,7 @@ Versions: 1 one offset each; 2 isolation level (KIP-98); 4 leader epochs (KIP-32
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -47,34 +45,27 @@ READ_COMMITTED: Final = 1
 _CONSUMER: Final = -1
 _NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
 
-Found = TimestampAndOffset | Awaitable[TimestampAndOffset | None] | None
 
-
-def handle(
-    request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Answer at once, or off the loop where files have to be searched."""
+def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Look every partition up; each succeeds or fails for itself."""
     seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
-    response = ListOffsetsResponse()
-    pending: list[tuple[Awaitable[TimestampAndOffset | None], ListOffsetsPartitionResponse]] = []
-    for topic in request.topics:
-        answer = ListOffsetsTopicResponse(name=topic.name)
-        response.topics.append(answer)
-        for asked in topic.partitions:
-            twice = seen[topic.name, asked.partition_index] > 1
-            answer.partitions.append(_answer(topic.name, asked, twice, request, context, pending))
-    return _finish(response, pending, context) if pending else response
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(topic.name, asked, seen[topic.name, asked.partition_index] > 1, request, context)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _answer(
-    topic: str,
-    asked: ListOffsetsPartition,
-    twice: bool,
-    request: ListOffsetsRequest,
-    context: RequestContext,
-    pending: list[tuple[Awaitable[TimestampAndOffset | None], ListOffsetsPartitionResponse]],
+    topic: str, asked: ListOffsetsPartition, twice: bool, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
-    """One partition's part; a search that goes on joins ``pending``."""
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
         if twice:
@@ -83,14 +74,12 @@ def _answer(
         partition = find_partition(
             context, topic, b"", asked.partition_index, by_id=False, operation=AclOperation.DESCRIBE
         )
-        found = _look_up(partition, asked, request)
+        found = _look_up(partition, asked, request) or _NOT_FOUND
+        answer.timestamp, answer.offset, answer.leader_epoch = found
     except Exception as error:
-        _fail(answer, error, context)
-        return answer
-    if inspect.isawaitable(found):
-        pending.append((found, answer))
-    else:
-        _fill(answer, found)
+        answer.error_code, _ = error_of(error)
+        if answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            context.services.log_failure("list_offsets", error)
     return answer
 
 
@@ -99,7 +88,9 @@ def _check_known(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest) -> Found:
+def _look_up(
+    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
+) -> TimestampAndOffset | None:
     partition.require_leader(asked.current_leader_epoch)
     log = partition.log
     consumer = request.replica_id == _CONSUMER
@@ -108,38 +99,14 @@ def _look_up(partition: Partition, asked: ListOffsetsPartition, request: ListOff
     else:
         upto = partition.high_watermark if consumer else log.log_end_offset
     if asked.timestamp == LATEST:
-        return TimestampAndOffset(-1, upto, partition.leader_epoch)
+        return log.latest(upto)
     if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return log.earliest_offset()
+        return log.earliest()
     if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return _NOT_FOUND  # nothing is ever uploaded
+        return None  # nothing is ever uploaded
     if asked.timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp_offset(upto=upto)
+        return log.max_timestamp()
     return log.offset_for_timestamp(asked.timestamp, upto=upto)
-
-
-async def _finish(
-    response: ListOffsetsResponse,
-    pending: Sequence[tuple[Awaitable[TimestampAndOffset | None], ListOffsetsPartitionResponse]],
-    context: RequestContext,
-) -> ListOffsetsResponse:
-    for found, answer in pending:
-        try:
-            _fill(answer, await found)
-        except Exception as error:
-            _fail(answer, error, context)
-    return response
-
-
-def _fill(answer: ListOffsetsPartitionResponse, found: TimestampAndOffset | None) -> None:
-    answer.timestamp, answer.offset, answer.leader_epoch = found or _NOT_FOUND
-
-
-def _fail(answer: ListOffsetsPartitionResponse, error: Exception, context: RequestContext) -> None:
-    code, _ = error_of(error)
-    if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        context.services.log_failure("list_offsets", error)
-    answer.error_code = code
 
 
 def refuse(request: ListOffsetsRequest, version: int, code: ErrorCode, message: str | None) -> ListOffsetsResponse:
