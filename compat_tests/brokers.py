@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from compat_tests.kafka_jars import java_command, kafka_classpath
@@ -43,6 +44,8 @@ COMMON_SETTINGS: dict[str, str] = {
     "auto.create.topics.enable": "true",
 }
 
+# The parent of all brokers is this one thread, not a test's: the death signal comes when the *thread* ends.
+_SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawn")
 _KAFKA_CLUSTER_ID = "a3dpcmUtY29tcGF0LXRlcw"  # 16 bytes in Kafka's base64
 
 
@@ -150,9 +153,12 @@ class Broker:
             command = ["setpriv", "--pdeathsig", "KILL", *command]
         with open(self.log_path, "ab") as log, open(stdout or self.log_path, "ab") as out:
             # Its own session: an interrupt of pytest must not reach it before the finalizers do.
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, cwd=self.home, start_new_session=True
-            )
+            def spawn() -> subprocess.Popen[bytes]:
+                return subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, cwd=self.home, start_new_session=True
+                )
+
+            return _SPAWNER.submit(spawn).result()
 
     def _await(self, condition: Callable[[], object], what: str) -> None:
         def ready() -> object:
@@ -221,6 +227,9 @@ class KafkaBroker(Broker):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.data_dir),
+            # A killed broker may register again only when its old session is over.
+            "broker.session.timeout.ms": "1500",
+            "broker.heartbeat.interval.ms": "300",
             **self.settings,
         }
 

@@ -142,7 +142,7 @@ def admin(broker: Broker) -> Iterator[Any]:
     """confluent-kafka's AdminClient on the broker under test."""
     from confluent_kafka.admin import AdminClient
 
-    yield AdminClient({"bootstrap.servers": broker.bootstrap, "log.connection.close": False})
+    yield AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
 
 
 @pytest.fixture

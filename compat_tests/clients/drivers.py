@@ -183,7 +183,7 @@ class Confluent(Driver):
         from confluent_kafka import Producer
 
         config = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5, **_dotted(options)}
-        producer = Producer(config)
+        producer = Producer({**config, "log_level": 0})
         placed: dict[int, tuple[int, int]] = {}
         errors: list[Any] = []
 

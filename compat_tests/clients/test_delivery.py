@@ -88,7 +88,7 @@ def test_too_old_and_too_new_times_are_refused(
 ) -> None:
     configs = {"message.timestamp.before.max.ms": "3600000", "message.timestamp.after.max.ms": "3600000"}
     topic = make_topic(configs=configs)
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     errors: list[str | None] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:

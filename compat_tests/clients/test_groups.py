@@ -49,7 +49,7 @@ def join(broker: Broker) -> Iterator[Join]:
 
 def fill(broker: Broker, topic: str, partitions: int, start: int = 0, count: int = 10) -> None:
     """Write "partition:number" to every partition."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for index in range(partitions):
         for number in range(start, start + count):
             producer.produce(topic, f"{index}:{number}".encode(), partition=index)
@@ -237,7 +237,7 @@ def test_commits_survive_the_broker(
     else:
         broker.kill()
         broker.start()
-    after = committed(AdminClient({"bootstrap.servers": broker.bootstrap}), group)
+    after = committed(AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}), group)
     observe("committed", after)
     assert after == before == {f"{topic}-0": 10, f"{topic}-1": 10}
     fill(broker, topic, 2, start=10, count=1)
