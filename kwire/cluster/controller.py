@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from kwire.base.config.errors import ConfigError
-from kwire.base.config.topic_config import validate_topic
+from kwire.base.config.resources import ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
@@ -50,9 +49,11 @@ PRODUCER_ID_MAX: Final = 2**63 - 1
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
+ValidateConfig = Callable[[int, str, Mapping[str, str]], None]
+"""(resource type, name, properties) -> None, or KafkaError: judges the properties that a resource would have."""
+
 ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""From the properties that are set now to those that shall be; KafkaError refuses. May be called more than once.
-What it returns for a topic is validated here; properties of other resources are its own business to judge."""
+"""From the properties that are set now to those that shall be; KafkaError refuses. May be called more than once."""
 
 
 class NewTopic(NamedTuple):
@@ -120,12 +121,14 @@ class Controller:
         store: MetadataStore,
         metadata: MetadataCache,
         broker_id: int,
+        validate_config: ValidateConfig | None = None,
     ) -> None:
         self._random = doors.random
         self._config = config
         self._store = store
         self._metadata = metadata
         self._broker_id = broker_id
+        self._validate_config = validate_config or ResourceValidator(config)
         self._turn = asyncio.Lock()
 
     @property
@@ -178,23 +181,11 @@ class Controller:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with existing topic: {other}"
             )
-        configs = self._check_topic_config(topic.configs)
+        configs = _without_nulls(topic.configs)
+        self._validate_config(ConfigResource.TOPIC, topic.name, configs)
         assignments = self._plan_assignments(image, topic)
         topic_id = random_uuid(self._random)
         return CreatedTopic(topic.name, topic_id, len(assignments), len(assignments[0]), configs), assignments
-
-    def _check_topic_config(self, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """The properties as they are kept; INVALID_CONFIG for those that no topic can have."""
-        missing = [name for name, value in configs.items() if value is None]
-        if missing:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(missing)}"
-            )
-        try:
-            validate_topic(cast("Mapping[str, Any]", self._config), configs)
-        except ConfigError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-        return {name: value for name, value in configs.items() if value is not None}
 
     def _plan_assignments(self, image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
         if topic.assignments:
@@ -369,7 +360,8 @@ class Controller:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{update.name}' does not exist.")
             plan.check(keys.topic_key(update.name))
         values = dict(update.change(image.config(update.resource, update.name)))
-        return self._check_topic_config(values) if update.resource == ConfigResource.TOPIC else values
+        self._validate_config(update.resource, update.name, values)
+        return values
 
     # Leaders
 
@@ -464,6 +456,14 @@ class Controller:
             task.add_done_callback(_ignore_outcome)
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return task.result()
+
+
+def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """A new topic's properties; INVALID_CONFIG if one has no value."""
+    nulls = [name for name, value in configs.items() if value is None]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"A value is needed for: {', '.join(nulls)}")
+    return {name: value for name, value in configs.items() if value is not None}
 
 
 def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:

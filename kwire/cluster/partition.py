@@ -93,6 +93,8 @@ class Partition:
             return changed
         if self._failure != ErrorCode.KAFKA_STORAGE_ERROR:
             self._failure = None
+        if changed and not self._begin_epoch():
+            return changed
         start = self.log.high_watermark
         self._followers = {
             replica: start if changed else self._followers.get(replica, start)
@@ -101,6 +103,14 @@ class Partition:
         }
         self._advance()
         return changed
+
+    def _begin_epoch(self) -> bool:
+        try:
+            self.log.begin_leader_epoch(self.leader_epoch)
+        except (OSError, KafkaError):
+            self.fail()
+            return False
+        return True
 
     def set_min_isr(self, replicas: int) -> None:
         """`min.insync.replicas` of the topic: what acks=all needs at the moment of the append."""

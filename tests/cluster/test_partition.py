@@ -34,7 +34,7 @@ async def test_alone_what_is_appended_is_committed_at_once():
 async def test_the_leader_epoch_goes_into_the_log():
     partition = partition_of(epoch=5)
     append(partition)
-    assert partition.log.epochs == [5]
+    assert partition.log.epochs == [5, 5]
 
 
 async def test_acks_all_waits_until_every_in_sync_replica_has_it():

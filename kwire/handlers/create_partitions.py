@@ -1,0 +1,73 @@
+"""CreatePartitions (API key 37): add partitions to topics.
+
+Behaviour:
+
+- each topic succeeds or fails for itself; a name that comes twice is INVALID_REQUEST, once.
+- UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless the total grows; INVALID_REPLICA_ASSIGNMENT if assignments are
+  given that do not fit the number of new partitions, the topic's replication factor or the brokers.
+- validate only: nothing is written. ``timeout_ms`` that is over, or not positive: REQUEST_TIMED_OUT.
+
+Versions: 2 flexible; 3 quota (KIP-599).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.controller import NewPartitions
+from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kwire.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import AclOperation, RequestContext, ResourceType
+
+
+async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    names = Counter(topic.name for topic in request.topics)
+    allowed = _alterable(context, list(names))
+    outcomes: dict[str, KafkaError | None] = {}
+    for name, count in names.items():
+        if count > 1:
+            outcomes[name] = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif name not in allowed:
+            outcomes[name] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    wanted = [_new_partitions(topic) for topic in request.topics if topic.name not in outcomes]
+    try:
+        outcomes.update(
+            await context.services.controller.create_partitions(
+                wanted, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+            )
+        )
+    except KafkaError as error:
+        outcomes.update({topic.name: error for topic in wanted})
+    return CreatePartitionsResponse(results=[_result(name, outcomes[name]) for name in names])
+
+
+def _alterable(context: RequestContext, names: list[str]) -> frozenset[str]:
+    authorizer = context.services.authorizer
+    if authorizer.allows_all:
+        return frozenset(names)
+    return frozenset(authorizer.allowed_names(context, AclOperation.ALTER, ResourceType.TOPIC, names))
+
+
+def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignments = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
+    return NewPartitions(topic.name, topic.count, assignments)
+
+
+def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
+    if error is None:
+        return CreatePartitionsTopicResult(name=name, error_message=None)
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def refuse(
+    request: CreatePartitionsRequest, version: int, code: ErrorCode, message: str | None
+) -> CreatePartitionsResponse:
+    """The same error for every topic."""
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(results=[_result(name, KafkaError(code, message)) for name in names])
+
+
+API = Api(ApiKey.CREATE_PARTITIONS, served=(0, 3), handle=handle, error_response=refuse)

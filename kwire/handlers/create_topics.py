@@ -1,0 +1,142 @@
+"""CreateTopics (API key 19): make topics, or (validate only) say whether they could be made.
+
+Behaviour:
+
+- each topic succeeds or fails for itself; a name that comes twice is INVALID_REQUEST, once.
+- -1 partitions or replicas: `num.partitions`, `default.replication.factor`; with assignments both must be -1.
+- INVALID_TOPIC_EXCEPTION (name, or collision of "." and "_"), TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_PARTITIONS,
+  INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION (too many partitions in one
+  request), in the order in which Kafka finds them.
+- ``timeout_ms`` that is over, or not positive: REQUEST_TIMED_OUT.
+- when the answer comes, the topic is in this broker's image and can be written to.
+
+Versions: 4 defaults by -1 (KIP-464); 5 flexible, answer tells numbers and properties (KIP-525); 6 quota (KIP-599); 7
+topic id (KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.controller import CreatedTopic, NewTopic
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    names = Counter(topic.name for topic in request.topics)
+    allowed = _creatable(context, list(names))
+    wanted = [topic for topic in request.topics if names[topic.name] == 1 and topic.name in allowed]
+    outcomes: Mapping[str, CreatedTopic | KafkaError] = await _create(request, context, wanted)
+    results = []
+    for name, count in names.items():
+        if count > 1:
+            results.append(_failed(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        elif name not in allowed:
+            results.append(_failed(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")))
+        else:
+            outcome = outcomes[name]
+            results.append(_failed(name, outcome) if isinstance(outcome, KafkaError) else _created(context, outcome))
+    return CreateTopicsResponse(topics=results)
+
+
+def _creatable(context: RequestContext, names: list[str]) -> frozenset[str]:
+    authorizer = context.services.authorizer
+    if authorizer.allows_all or authorizer.authorize(
+        context, Operation(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    ):
+        return frozenset(names)
+    return frozenset(authorizer.allowed_names(context, AclOperation.CREATE, ResourceType.TOPIC, names))
+
+
+async def _create(
+    request: CreateTopicsRequest, context: RequestContext, wanted: list[CreatableTopic]
+) -> Mapping[str, CreatedTopic | KafkaError]:
+    outcomes: dict[str, CreatedTopic | KafkaError] = {}
+    topics = []
+    for topic in wanted:
+        try:
+            topics.append(_new_topic(topic))
+        except KafkaError as error:
+            outcomes[topic.name] = error
+    try:
+        outcomes.update(
+            await context.services.controller.create_topics(
+                topics, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+            )
+        )
+    except KafkaError as error:
+        outcomes.update({topic.name: error for topic in topics})
+    return outcomes
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    assignments: dict[int, list[int]] = {}
+    for assignment in topic.assignments:
+        if assignment.partition_index in assignments:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {assignment.partition_index} is assigned twice."
+            )
+        assignments[assignment.partition_index] = assignment.broker_ids
+    configs = {config.name: config.value for config in topic.configs}
+    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments, configs)
+
+
+def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=[])
+
+
+def _created(context: RequestContext, topic: CreatedTopic) -> CreatableTopicResult:
+    result = CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.id,
+        error_message=None,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+    )
+    if context.api_version >= 5:
+        _tell_configs(context, topic, result)
+    return result
+
+
+def _tell_configs(context: RequestContext, topic: CreatedTopic, result: CreatableTopicResult) -> None:
+    authorizer = context.services.authorizer
+    operation = Operation(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
+    if not authorizer.allows_all and not authorizer.authorize(context, operation):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        result.num_partitions = result.replication_factor = -1
+        result.configs = []
+        return
+    from kwire.base.config.describe import describe_topic
+
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in describe_topic(context.services.config, topic.configs)
+    ]
+
+
+def refuse(request: CreateTopicsRequest, version: int, code: ErrorCode, message: str | None) -> CreateTopicsResponse:
+    """The same error for every topic."""
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(topics=[_failed(name, KafkaError(code, message)) for name in names])
+
+
+API = Api(ApiKey.CREATE_TOPICS, served=(2, 7), handle=handle, error_response=refuse)

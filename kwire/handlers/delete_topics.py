@@ -1,0 +1,125 @@
+"""DeleteTopics (API key 20): remove topics with their data and properties.
+
+Behaviour:
+
+- by name, or (version 6) by name or id; each topic succeeds or fails for itself.
+- INVALID_REQUEST: neither or both given, the same name or id twice, or a name and an id that are the same topic.
+- UNKNOWN_TOPIC_OR_PARTITION for a name, UNKNOWN_TOPIC_ID for an id that is not there.
+- `delete.topic.enable=false`: TOPIC_DELETION_DISABLED for all (before version 3 INVALID_REQUEST).
+- a topic that the client may not describe is told as unknown; TOPIC_AUTHORIZATION_FAILED if it may not delete it.
+- partitions stop serving before the answer comes; their files go after `file.delete.delay.ms`.
+
+Versions: 3 TOPIC_DELETION_DISABLED (KIP-322); 4 flexible; 5 error message and quota (KIP-599); 6 topic ids (KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.uuids import ZERO_UUID
+from kwire.cluster.image import TopicImage
+from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+
+UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+UNKNOWN_ID = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+
+
+async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    if not context.services.config.delete_topic_enable:
+        disabled = context.api_version >= 3
+        code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
+        return refuse(request, context.api_version, code, "Topic deletion is disabled.")
+    results, topics = _sort_out(_asked(request, context.api_version), context)
+    outcomes: dict[bytes, KafkaError | None]
+    try:
+        outcomes = await context.services.controller.delete_topics(list(topics), timeout_ms=request.timeout_ms)
+    except KafkaError as error:
+        outcomes = dict.fromkeys(topics, error)
+    for topic_id, (asked, topic) in topics.items():
+        failure = outcomes[topic_id]
+        if failure is not None and failure.code == ErrorCode.UNKNOWN_TOPIC_ID:  # gone meanwhile
+            results.append(_result(asked.name, asked.topic_id, UNKNOWN_NAME if asked.name is not None else UNKNOWN_ID))
+        elif failure is not None:
+            results.append(_result(asked.name, asked.topic_id, failure))
+        else:
+            results.append(_result(topic.name, topic_id, None))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _asked(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+    if version >= 6:
+        return request.topics
+    return [DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def _sort_out(
+    asked: list[DeleteTopicState], context: RequestContext
+) -> tuple[list[DeletableTopicResult], dict[bytes, tuple[DeleteTopicState, TopicImage]]]:
+    """Results for what cannot be deleted, and the topics to delete by id."""
+    image = context.services.image
+    names = Counter(topic.name for topic in asked if topic.name is not None and topic.topic_id == ZERO_UUID)
+    ids = Counter(topic.topic_id for topic in asked if topic.name is None and topic.topic_id != ZERO_UUID)
+    results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
+    topics: dict[bytes, tuple[DeleteTopicState, TopicImage]] = {}
+    for state in asked:
+        name, topic_id = state.name, state.topic_id
+        known = image.topics.get(name) if name is not None else image.topics_by_id.get(topic_id)
+        try:
+            topic = _judge(state, known, names, ids, context)
+        except KafkaError as error:
+            results[name, topic_id] = _result(name, topic_id, error)
+            continue
+        if topic.id in ids and name is not None:
+            text = "The topic's name and its id were both given."
+            results[None, topic.id] = _result(name, topic.id, KafkaError(ErrorCode.INVALID_REQUEST, text))
+            topics.pop(topic.id, None)
+        elif (None, topic.id) not in results:
+            topics[topic.id] = (state, topic)
+    return list(results.values()), topics
+
+
+def _judge(
+    state: DeleteTopicState,
+    known: TopicImage | None,
+    names: Counter[str],
+    ids: Counter[bytes],
+    context: RequestContext,
+) -> TopicImage:
+    if state.name is None and state.topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if state.name is not None and state.topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Both topic name and topic id were specified.")
+    if state.name is not None and names[state.name] > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    if ids[state.topic_id] > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+    absent = UNKNOWN_NAME if state.name is not None else UNKNOWN_ID
+    if known is None:
+        raise absent
+    authorizer = context.services.authorizer
+    if not authorizer.allows_all:
+        if not authorizer.authorize(context, Operation(AclOperation.DESCRIBE, ResourceType.TOPIC, known.name)):
+            raise absent
+        authorizer.require(context, Operation(AclOperation.DELETE, ResourceType.TOPIC, known.name))
+    return known
+
+
+def _result(name: str | None, topic_id: bytes, error: KafkaError | None) -> DeletableTopicResult:
+    if error is None:
+        return DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
+
+
+def refuse(request: DeleteTopicsRequest, version: int, code: ErrorCode, message: str | None) -> DeleteTopicsResponse:
+    """The same error for every topic."""
+    error = KafkaError(code, message)
+    states = {(state.name, state.topic_id): None for state in _asked(request, version)}
+    return DeleteTopicsResponse(responses=[_result(name, topic_id, error) for name, topic_id in states])
+
+
+API = Api(ApiKey.DELETE_TOPICS, served=(1, 6), handle=handle, error_response=refuse)

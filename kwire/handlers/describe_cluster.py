@@ -1,0 +1,55 @@
+"""DescribeCluster (API key 60): the brokers, the controller and the id of the cluster.
+
+Behaviour:
+
+- endpoint type 1 (brokers) is what is served; 2 (controllers): MISMATCHED_ENDPOINT_TYPE, there are no controller
+  listeners; any other: UNSUPPORTED_ENDPOINT_TYPE.
+- a broker is in the cluster as long as it is registered, so there are no fenced ones to be included.
+
+Versions: 1 endpoint type (KIP-919); 2 fenced brokers (KIP-1073).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kwire.base.errors import ErrorCode
+from kwire.codec.messages.describe_cluster_request import DescribeClusterRequest
+from kwire.codec.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import RequestContext
+from kwire.handlers.topic_metadata import NOT_ASKED, cluster_operations, controller_id, reachable_brokers
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        return _refuse_endpoint_type(request.endpoint_type)
+    image = context.services.image
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=controller_id(image),
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.id, host=host, port=port, rack=broker.rack)
+            for broker, host, port in reachable_brokers(image, context)
+        ],
+        cluster_authorized_operations=(
+            cluster_operations(context) if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _refuse_endpoint_type(endpoint_type: int) -> DescribeClusterResponse:
+    if endpoint_type == CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message="This is a listener of brokers."
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=f"Unsupported endpoint type {endpoint_type}"
+    )
+
+
+API = Api(ApiKey.DESCRIBE_CLUSTER, served=(0, 2), handle=handle)

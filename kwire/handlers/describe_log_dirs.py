@@ -1,0 +1,82 @@
+"""DescribeLogDirs (API key 35): the data directories, and how much of which partitions lies in them.
+
+Behaviour:
+
+- null asks for all partitions; otherwise only those named that are here: what is not here is left out silently.
+- every directory is told, also an empty one, by its absolute path; KAFKA_STORAGE_ERROR for one that failed.
+- total and usable bytes are those of the volume; a partition that is being moved into a directory is told there with
+  the future flag and its lag.
+
+Versions: 2 flexible; 3 top-level error; 4 bytes of the volume (KIP-827); 5 cordoned directories (none: kwire cannot
+cordon).
+"""
+
+from __future__ import annotations
+
+import os.path
+
+from kwire.base.errors import ErrorCode
+from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kwire.codec.messages.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.log.log_dirs import LogDirectory
+
+ALLOWED = (Operation(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME),)
+
+
+def operations(request: DescribeLogDirsRequest, context: RequestContext) -> tuple[Operation, ...]:
+    return ALLOWED
+
+
+def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    asked = None
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(results=[_told(context, each, asked) for each in context.services.logs.directories])
+
+
+def _told(
+    context: RequestContext, directory: LogDirectory, asked: set[tuple[str, int]] | None
+) -> DescribeLogDirsResult:
+    files = context.services.doors.files
+    path = os.path.abspath(directory.path)  # pure text but for the working directory
+    if not directory.online:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+    try:
+        total, usable = files.disk_usage(directory.path)
+    except OSError:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+    return DescribeLogDirsResult(
+        log_dir=path, topics=_topics(context, directory, asked), total_bytes=total, usable_bytes=usable
+    )
+
+
+def _topics(
+    context: RequestContext, directory: LogDirectory, asked: set[tuple[str, int]] | None
+) -> list[DescribeLogDirsTopic]:
+    logs = context.services.logs
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for log in logs:
+        if logs.directory_of(log.topic, log.partition) is not directory:
+            continue
+        if asked is not None and (log.topic, log.partition) not in asked:
+            continue
+        topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=log.partition,
+                partition_size=log.size,
+                offset_lag=max(log.high_watermark - log.log_end_offset, 0),
+            )
+        )
+    return list(topics.values())
+
+
+API = Api(ApiKey.DESCRIBE_LOG_DIRS, served=(1, 5), handle=handle, operations=operations)

@@ -1,0 +1,113 @@
+"""DescribeTopicPartitions (API key 75): topics with their partitions, in pages (KIP-966).
+
+Behaviour:
+
+- topics come in order of their names: those asked for, or all if none is.
+- a page ends after ``response_partition_limit`` partitions (at least 1, at most `max.request.partition.size.limit`);
+  its cursor names the topic and partition to go on with. Topics that do not exist cost nothing of the limit.
+- with a cursor, topics before it are left out, and so are earlier partitions of its own topic.
+- INVALID_REQUEST for all topics if the cursor's topic is not among those asked for, or its partition is negative.
+- UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION and TOPIC_AUTHORIZATION_FAILED as in Metadata; nothing is created.
+- eligible leader replicas are told as empty: a single broker has none besides its ISR.
+"""
+
+from __future__ import annotations
+
+from kwire.base.errors import ErrorCode
+from kwire.cluster.image import ClusterImage, TopicImage
+from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from kwire.codec.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import AclOperation, RequestContext, ResourceType
+from kwire.handlers.topic_metadata import absence_error, leader_error, offline_replicas, topic_operations
+
+
+def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
+    image = context.services.image
+    asked = {topic.name for topic in request.topics}
+    cursor = request.cursor
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+        return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
+    first_name = cursor.topic_name if cursor is not None else ""
+    names = sorted(name for name in asked or image.topics if name >= first_name)
+    room = max(1, min(request.response_partition_limit, context.services.config.max_request_partition_size_limit))
+    response = DescribeTopicPartitionsResponse(next_cursor=None)
+    allowed = _describable(context, names)
+    for name in names:
+        if name not in allowed:
+            if asked:
+                response.topics.append(_absent(context, name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
+        topic = image.topics.get(name)
+        if topic is None:
+            response.topics.append(_absent(context, name, absence_error(name)))
+            continue
+        start = cursor.partition_index if cursor is not None and name == first_name else 0
+        if room == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=start)
+            break
+        end = min(start + room, len(topic.partitions))
+        response.topics.append(_told(context, image, topic, range(start, end)))
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+        room -= max(end - start, 0)
+    return response
+
+
+def _describable(context: RequestContext, names: list[str]) -> frozenset[str]:
+    authorizer = context.services.authorizer
+    if authorizer.allows_all:
+        return frozenset(names)
+    return frozenset(authorizer.allowed_names(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names))
+
+
+def _absent(context: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=topic_operations(context, name)
+    )
+
+
+def _told(
+    context: RequestContext, image: ClusterImage, topic: TopicImage, indexes: range
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = []
+    for index in indexes:
+        state = topic.partitions[index]
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=leader_error(state, image.brokers),
+                partition_index=index,
+                leader_id=state.leader if state.leader in image.brokers else -1,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=list(state.replicas),
+                isr_nodes=list(state.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=offline_replicas(state, image.brokers),
+            )
+        )
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=partitions,
+        topic_authorized_operations=topic_operations(context, topic.name),
+    )
+
+
+def refuse(
+    request: DescribeTopicPartitionsRequest, version: int, code: ErrorCode, message: str | None
+) -> DescribeTopicPartitionsResponse:
+    """The same error for every topic."""
+    topics = [DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name) for topic in request.topics]
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
+
+
+API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, served=(0, 0), handle=handle, error_response=refuse)

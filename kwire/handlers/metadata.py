@@ -1,0 +1,194 @@
+"""Metadata (API key 3): brokers, controller, and topics with their partitions' leaders.
+
+Behaviour:
+
+- topics: null asks for all, an empty list for none (version 0: empty asks for all), else by name or by id. If one
+  entry has an id, entries without are ignored; each topic is told once.
+- a topic that does not exist is created with the broker's defaults if both the client and `auto.create.topics.enable`
+  allow it. Kafka creates it behind the answer UNKNOWN_TOPIC_OR_PARTITION and the client asks again; here it is in the
+  answer at once. UNKNOWN_TOPIC_OR_PARTITION if it cannot be created.
+- INVALID_TOPIC_EXCEPTION for a name no topic can have; UNKNOWN_TOPIC_ID; TOPIC_AUTHORIZATION_FAILED where the topic may
+  not be described (among all topics it is left out).
+- an id before version 12, or neither name nor id: INVALID_REQUEST for every topic, and no brokers.
+- brokers are told by the address of the listener that the client is connected to.
+
+Versions: 1 controller, racks, internal flag; 2 cluster id; 4 client may forbid auto-creation; 5 offline replicas; 7
+leader epochs (KIP-320); 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in the answer (KIP-516); 11 no
+cluster operations any more (KIP-700); 12 topic ids in the request; 13 top-level error (KIP-1102).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from kwire.base.errors import ErrorCode
+from kwire.base.uuids import ZERO_UUID
+from kwire.cluster.image import ClusterImage, TopicImage
+from kwire.codec.messages.metadata_request import MetadataRequest
+from kwire.codec.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.topic_metadata import (
+    NOT_ASKED,
+    absence_error,
+    cluster_operations,
+    controller_id,
+    leader_error,
+    offline_replicas,
+    reachable_brokers,
+    topic_operations,
+)
+
+IDS_SINCE: Final = 12
+
+
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Answer from the image; wait only for topics that must be created first."""
+    topics = request.topics
+    if topics is None or (not topics and context.api_version == 0):
+        return _respond(request, context, None, [])
+    if any(topic.topic_id != ZERO_UUID for topic in topics):
+        if context.api_version < IDS_SINCE:
+            return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
+        return _respond(request, context, [], [topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID])
+    names = [topic.name for topic in topics if topic.name is not None]
+    if len(names) < len(topics):
+        return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
+    if request.allow_auto_topic_creation and context.services.config.auto_create_topics_enable:
+        missing = _creatable(context, names)
+        if missing:
+            return _respond_after_creation(request, context, names, missing)
+    return _respond(request, context, names, [])
+
+
+def _creatable(context: RequestContext, names: list[str]) -> list[str]:
+    """The topics that do not exist but may be created, each once."""
+    known = context.services.image.topics
+    missing = [
+        name
+        for name in dict.fromkeys(names)
+        if name not in known and absence_error(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
+    authorizer = context.services.authorizer
+    if not missing or authorizer.allows_all:
+        return missing
+    allowed = authorizer.allowed_names(context, AclOperation.DESCRIBE, ResourceType.TOPIC, missing)
+    return authorizer.allowed_names(context, AclOperation.CREATE, ResourceType.TOPIC, allowed)
+
+
+async def _respond_after_creation(
+    request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str]
+) -> MetadataResponse:
+    await context.services.controller.auto_create(missing)
+    return _respond(request, context, names, [])
+
+
+def _respond(
+    request: MetadataRequest, context: RequestContext, names: list[str] | None, ids: list[bytes]
+) -> MetadataResponse:
+    image = context.services.image
+    cluster_wanted = request.include_cluster_authorized_operations and context.api_version < 11
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack)
+            for broker, host, port in reachable_brokers(image, context)
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=controller_id(image),
+        topics=_topics(request, context, image, names, ids),
+        cluster_authorized_operations=cluster_operations(context) if cluster_wanted else NOT_ASKED,
+    )
+
+
+def _topics(
+    request: MetadataRequest, context: RequestContext, image: ClusterImage, names: list[str] | None, ids: list[bytes]
+) -> list[MetadataResponseTopic]:
+    if names is None:
+        told = [_told(image, topic) for topic in image.topics.values() if _may_describe(context, topic.name)]
+    else:
+        told = [_by_name(context, image, name) for name in dict.fromkeys(names)]
+    told += [_by_id(context, image, topic_id) for topic_id in dict.fromkeys(ids)]
+    if request.include_topic_authorized_operations:
+        told = [_with_operations(context, topic) for topic in told]
+    return told
+
+
+def _by_name(context: RequestContext, image: ClusterImage, name: str) -> MetadataResponseTopic:
+    if not _may_describe(context, name):
+        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+    topic = image.topics.get(name)
+    if topic is None:
+        return MetadataResponseTopic(error_code=absence_error(name), name=name)
+    return _told(image, topic)
+
+
+def _by_id(context: RequestContext, image: ClusterImage, topic_id: bytes) -> MetadataResponseTopic:
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    if not _may_describe(context, topic.name):
+        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
+    return _told(image, topic)
+
+
+def _may_describe(context: RequestContext, name: str) -> bool:
+    authorizer = context.services.authorizer
+    return authorizer.allows_all or authorizer.authorize(
+        context, Operation(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+    )
+
+
+def _told(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
+    """A topic as it is told to everybody, made once per image. Not to be changed."""
+    key = (_told, topic.name)
+    told: MetadataResponseTopic | None = image.notes.get(key)
+    if told is None:
+        told = image.notes[key] = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.internal,
+            partitions=[
+                MetadataResponsePartition(
+                    error_code=leader_error(state, image.brokers),
+                    partition_index=index,
+                    leader_id=state.leader if state.leader in image.brokers else -1,
+                    leader_epoch=state.leader_epoch,
+                    replica_nodes=list(state.replicas),
+                    isr_nodes=list(state.isr),
+                    offline_replicas=offline_replicas(state, image.brokers),
+                )
+                for index, state in enumerate(topic.partitions)
+            ],
+        )
+    return told
+
+
+def _with_operations(context: RequestContext, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    if topic.error_code or topic.name is None:
+        return topic
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=topic.partitions,
+        topic_authorized_operations=topic_operations(context, topic.name),
+    )
+
+
+def refuse(request: MetadataRequest, version: int, code: ErrorCode, message: str | None) -> MetadataResponse:
+    """The same error for every topic, and nothing else; without topics (or among all) the top-level one."""
+    topics = [
+        MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(error_code=ErrorCode.NONE if topics else code, topics=topics)
+
+
+API = Api(ApiKey.METADATA, served=(0, 13), handle=handle, error_response=refuse)
