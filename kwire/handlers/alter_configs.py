@@ -34,7 +34,7 @@ def handle(
         def replace(current: Mapping[str, str]) -> dict[str, str]:
             return values
 
-        return config_changes.update_of(resource, replace)
+        return config_changes.update_of(resource, replace, context)
 
     prepared = config_changes.prepare_all(request.resources, prepare, context)
     outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)

@@ -1,17 +1,16 @@
 """What AlterConfigs and IncrementalAlterConfigs have in common: checks of the resources, and the way to the controller.
 
 A resource that is refused does not keep the others from being changed; the answers come in the order of the request.
-Wrong values are judged by the controller's validator (`kwire.base.config.resources`), on the state at the moment of
-decision.
+Wrong values are judged by `kwire.base.config.resources`, on the state at the moment of the controller's decision.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kwire.base.config.resources import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from kwire.base.config.resources import BROKER, CLIENT_METRICS, GROUP, TOPIC, ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller import ConfigUpdate
 from kwire.cluster.keys import ConfigResource
@@ -87,9 +86,19 @@ def check_broker_id(name: str, context: RequestContext) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id: expected {broker_id}, received {name[:20]}")
 
 
-def update_of(resource: Any, change: Callable[[Any], dict[str, str]]) -> ConfigUpdate:
-    """The controller's update for a resource of the request."""
-    return ConfigUpdate(ConfigResource(resource.resource_type), resource.resource_name, change)
+def update_of(
+    resource: Any, change: Callable[[Mapping[str, str]], dict[str, str]], context: RequestContext
+) -> ConfigUpdate:
+    """The controller's update for a resource of the request; it refuses properties that may not be."""
+    kind, name = ConfigResource(resource.resource_type), resource.resource_name
+    judge = ResourceValidator(context.services.config)
+
+    def judged(current: Mapping[str, str]) -> dict[str, str]:
+        values = change(current)
+        judge(kind, name, values)
+        return values
+
+    return ConfigUpdate(kind, name, judged)
 
 
 def decide(

@@ -70,21 +70,21 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iter
         check_name(name)
         if name not in services.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe.topic_entries(services.config, services.image.topic_config(name))
+        return describe.describe_topic(services.config, services.image.topic_config(name))
     if kind == BROKER and not name:
-        return describe.broker_default_entries(services.config)
+        return describe.describe_broker_defaults(services.config)
     if kind in (BROKER, BROKER_LOGGER):
         check_broker_id(name, context)
         if kind == BROKER:
-            return describe.broker_entries(services.config)
-        return describe.logger_entries(logging.levels())
+            return describe.describe_broker(services.config)
+        return describe.describe_loggers(logging.levels())
     if kind not in (GROUP, CLIENT_METRICS) or not name:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Resources of type {kind} with the name {name!r} have no properties."
         )
     if kind == GROUP:
-        return describe.group_entries(services.config, services.image.config(ConfigResource.GROUP, name))
-    return describe.client_metrics_entries(services.image.config(ConfigResource.CLIENT_METRICS, name))
+        return describe.describe_group(services.config, services.image.config(ConfigResource.GROUP, name))
+    return describe.describe_client_metrics(services.image.config(ConfigResource.CLIENT_METRICS, name))
 
 
 def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -93,7 +93,7 @@ def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeC
         value=entry.value,
         read_only=entry.read_only,
         config_source=int(entry.source),
-        is_sensitive=entry.sensitive,
+        is_sensitive=entry.is_sensitive,
         config_type=entry.type_code,
     )
     if request.include_synonyms:

@@ -85,7 +85,7 @@ def _prepare(resource: AlterConfigsResource, validate_only: bool, context: Reque
         _change_levels(resource.configs, validate_only)
         return None
     config_changes.check_stored(resource, context)
-    return config_changes.update_of(resource, _change_of(resource, context.services))
+    return config_changes.update_of(resource, _change_of(resource, context.services), context)
 
 
 def _change_of(resource: AlterConfigsResource, services: Services) -> Callable[[Mapping[str, str]], dict[str, str]]:

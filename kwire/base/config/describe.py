@@ -58,7 +58,7 @@ class ConfigEntry(NamedTuple):
     value: str | None
     read_only: bool
     source: ConfigSource
-    sensitive: bool
+    is_sensitive: bool
     synonyms: list[Synonym]
     type_code: int
 
@@ -68,7 +68,7 @@ _GROUP_ROWS: dict[str, Row] = {row[0]: row for row in GROUP_ROWS}
 _CLIENT_METRICS_ROWS: dict[str, Row] = {row[0]: row for row in CLIENT_METRICS_ROWS}
 
 
-def topic_entries(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+def describe_topic(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """The properties of a topic with these texts of its own."""
     values = config.topic_config(overrides)
     for name, row in TOPIC_ROWS.items():
@@ -80,7 +80,7 @@ def topic_entries(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterator
         yield _entry(name, row, values[name], synonyms)
 
 
-def broker_entries(config: KafkaConfig) -> Iterator[ConfigEntry]:
+def describe_broker(config: KafkaConfig) -> Iterator[ConfigEntry]:
     """The properties of this broker, those of Kafka that are internal only if somebody set them."""
     given = [*config.static, *config.dynamic_default, *config.dynamic_broker]
     hidden = (INTERNAL | _QUOTA_NAMES).difference(given)
@@ -88,7 +88,7 @@ def broker_entries(config: KafkaConfig) -> Iterator[ConfigEntry]:
         yield _broker_entry(config, name, _broker_values(config, name))
 
 
-def broker_default_entries(config: KafkaConfig) -> Iterator[ConfigEntry]:
+def describe_broker_defaults(config: KafkaConfig) -> Iterator[ConfigEntry]:
     """The properties set for all brokers by request."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     for name, text in config.dynamic_default.items():
@@ -96,7 +96,7 @@ def broker_default_entries(config: KafkaConfig) -> Iterator[ConfigEntry]:
         yield _broker_entry(config, name, synonyms)._replace(value=None if is_sensitive(name) else text)
 
 
-def group_entries(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+def describe_group(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """The properties of a consumer, share or streams group with these texts of its own."""
     for name, row in _GROUP_ROWS.items():
         synonyms = _own(name, overrides, ConfigSource.DYNAMIC_GROUP_CONFIG)
@@ -110,14 +110,14 @@ def group_entries(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterator
         yield _entry(name, row, _parsed(row, overrides.get(name), default), synonyms)
 
 
-def client_metrics_entries(overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+def describe_client_metrics(overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """The properties of a client metrics subscription with these texts of its own."""
     for name, row in _CLIENT_METRICS_ROWS.items():
         synonyms = _own(name, overrides, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
         yield _entry(name, row, _parsed(row, overrides.get(name), row[2]), synonyms)
 
 
-def logger_entries(levels: Mapping[str, str]) -> Iterator[ConfigEntry]:
+def describe_loggers(levels: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """Loggers and their levels."""
     for name, level in levels.items():
         yield ConfigEntry(name, level, False, ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG, False, [], 0)
