@@ -1,37 +1,43 @@
 """`Broker`: a whole broker in one object, built from a configuration and the doors.
 
-Start, in this order: data directories (lock, identity), metadata store, logs (recovered), listeners bound, cluster
-joined, replicas and groups taken over, listeners accepting. Stop is the reverse. What lives elsewhere: the process
-around it, with its signals and lines (`kwire.cli`).
+Start, in this order: data directories locked, metadata store, logs (recovered), listeners bound, cluster joined,
+replicas and groups taken over, listeners accepting. Stop is the reverse. What lives elsewhere: the process around it,
+with its signals and lines (`kwire.cli`).
 """
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kwire.base.config import KafkaConfig
 from kwire.base.doors import Doors
 from kwire.base.errors import KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.metrics import MetricsRegistry
-from kwire.cluster.image import Endpoint, MetadataCache
+from kwire.cluster.adoption import adopt_logs
+from kwire.cluster.controller import Controller
+from kwire.cluster.image import ClusterImage, ConfigResource, Delta, Endpoint, MetadataCache
+from kwire.cluster.membership import Membership
+from kwire.cluster.replica_manager import ReplicaManager
+from kwire.cluster.store import StoreError
+from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.handlers.api_versions import NEW_CLUSTER_FEATURES
 from kwire.handlers.context import Services
+from kwire.handlers.registry import Registry
+from kwire.log.log_config import LogConfig
+from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
+from kwire.log.log_manager import LogManager
 from kwire.net.addresses import address_text
 from kwire.net.server import NetServer
-from kwire.server.data_dirs import DataDirs
 from kwire.server.dispatch import Dispatcher
 from kwire.server.errors import StartError
-from kwire.server.settings import net_settings
+from kwire.server.gauges import add_gauges
+from kwire.server.settings import log_settings, net_settings
 
 if TYPE_CHECKING:
-    from kwire.cluster.controller import Controller
-    from kwire.cluster.membership import Membership
-    from kwire.cluster.replica_manager import ReplicaManager
     from kwire.cluster.store import MetadataStore
-    from kwire.log.log_manager import LogManager
     from kwire.net.listener import Listener
 
 DRAIN_S: Final = 5.0
@@ -43,8 +49,9 @@ _log = get_logger("kwire.server")
 class Broker:
     """``async with Broker(log_dir="/tmp/data", listeners="PLAINTEXT://localhost:0") as broker:``
 
-    Takes a `KafkaConfig`, or properties as keywords with ``_`` for ``.``. ``cluster_id``: for a new cluster. ``doors``
-    and ``store`` are for tests and the simulation. The constructor raises `ConfigError`, `start` raises `StartError`.
+    Takes a `KafkaConfig`, or properties as keywords with ``_`` for ``.``. ``cluster_id``: for a new cluster.
+    ``adopt``: take in all logs that the cluster does not know (a new cluster always does). ``doors`` and ``store`` are
+    for tests and the simulation. The constructor raises `ConfigError`, `start` raises `StartError`.
     """
 
     def __init__(
@@ -54,6 +61,7 @@ class Broker:
         doors: Doors | None = None,
         store: MetadataStore | None = None,
         cluster_id: str | None = None,
+        adopt: bool = False,
         **properties: object,
     ) -> None:
         if config is None:
@@ -64,22 +72,22 @@ class Broker:
         self.config = config
         self.doors = doors or Doors()
         self.metrics = MetricsRegistry(self.doors.clock.monotonic)
-        self.services = Services(
-            doors=self.doors, config=config, metrics=self.metrics, broker_id=config.node_id, cluster_id=""
-        )
-        self._given_store = store
-        self._parts = AsyncExitStack()
-        self._wanted_cluster_id = cluster_id
-        self.cluster_id = ""
+        self.cluster_id = cluster_id or ""
         self.bootstrap_servers = ""
-        self.started = False
+        self.adopted_topics: list[str] = []
+        self.services: Services
         self.net: NetServer
         self.dispatcher: Dispatcher
         self.metadata: MetadataCache
         self.membership: Membership
-        self.replicas: ReplicaManager
+        self.controller: Controller
         self.logs: LogManager
-        self.groups: Any = None
+        self.replicas: ReplicaManager
+        self.groups: GroupCoordinator
+        self._given_store = store
+        self._store: MetadataStore
+        self._adopt = adopt
+        self._parts = AsyncExitStack()
 
     async def __aenter__(self) -> Broker:
         await self.start()
@@ -100,62 +108,91 @@ class Broker:
             _log.info(line)
         try:
             await self._start_parts()
-        except KafkaError as error:
+        except (KafkaError, LogDirectoryError, StoreError) as error:
             await self.stop()
-            raise StartError(error.message or str(error)) from error
+            raise StartError(getattr(error, "message", None) or str(error)) from error
         except BaseException:
             await self.stop()
             raise
-        self.started = True
 
     async def _start_parts(self) -> None:
         self._parts.callback(self.doors.executor.close)
-        directories = DataDirs(self.doors, self.config.data_dirs)
-        self._parts.callback(directories.close)
-        cluster_id = directories.open(self.config.node_id)
-        wanted = self._wanted_cluster_id
-        if wanted is not None and cluster_id not in (None, wanted):
-            raise StartError(f"cluster id {wanted}: the data belongs to cluster {cluster_id}")
-        store = await self._open_store(directories)
-        self.metadata = MetadataCache(store)
-        await self.metadata.start()
-        self._parts.callback(self.metadata.close)
-        await self._load_logs(directories)
-        self._open_listeners()
-        await self._join(store, cluster_id or wanted)
-        directories.mark(self.cluster_id, self.config.node_id)
-        await self._take_over(store)
+        self._lock_directories()
+        await self._open_store()
+        await self._load_logs()
+        self._bind()
+        await self._join()
+        await self._take_over()
         self._accept()
 
-    async def _open_store(self, directories: DataDirs) -> MetadataStore:
-        store = self._given_store
-        if store is None:
+    def _lock_directories(self) -> None:
+        """Take the data directories, and from them who this broker is, where nobody says otherwise."""
+        config = self.config
+        self.logs = LogManager(self.doors, config.data_dirs, self._log_config, log_settings(config))
+        self._parts.callback(self.logs.unlock)
+        for directory in self.logs.directories:
+            try:
+                directory.lock()
+                meta = read_meta_properties(self.doors.files, directory.path)
+            except OSError as error:
+                raise StartError(f"log.dirs: {directory.path} cannot be used: {error.strerror or error}") from None
+            if meta is None:
+                continue
+            if meta.cluster_id is not None:
+                if self.cluster_id not in ("", meta.cluster_id):
+                    raise StartError(f"{directory.path} belongs to cluster {meta.cluster_id}, not to {self.cluster_id}")
+                self.cluster_id = meta.cluster_id
+            if meta.node_id is not None and not config.static.keys() & {"node.id", "broker.id"}:
+                config = self.config = KafkaConfig({**config.static, "node.id": str(meta.node_id)})
+            if meta.node_id not in (None, config.node_id):
+                raise StartError(f"node.id={config.node_id}: {directory.path} belongs to node {meta.node_id}")
+
+    async def _open_store(self) -> None:
+        if self._given_store is not None:
+            self._store = self._given_store
+        else:
             from kwire.cluster.embedded import EmbeddedStore
 
-            store = EmbeddedStore(directories.directories[0], self.doors)
-        await store.open()
-        self._parts.push_async_callback(store.close)
-        return store
+            self._store = EmbeddedStore(self.config.data_dirs[0], self.doors)
+        await self._store.open()
+        self._parts.push_async_callback(self._store.close)
+        self.metadata = MetadataCache(self._store)
+        self.metadata.add_listener(self._on_image)
+        await self.metadata.start()
+        self._parts.callback(self.metadata.close)
 
-    async def _load_logs(self, directories: DataDirs) -> None:
-        try:
-            from kwire.log.log_manager import LogManager
-        except ModuleNotFoundError:
-            return
-        self.logs = LogManager(self.doors, directories.directories, self.config)
-        await self.logs.load_all()
+    def _on_image(self, image: ClusterImage, delta: Delta) -> None:
+        """Follow what was set for all brokers and for this one."""
+        mine = str(self.config.node_id)
+        if any(resource == ConfigResource.BROKER and name in ("", mine) for resource, name in delta.configs):
+            default, own = image.config(ConfigResource.BROKER, ""), image.config(ConfigResource.BROKER, mine)
+            for problem in self.config.apply_dynamic(default, own):
+                _log.warning(problem)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        return LogConfig.from_values(self.config.topic_config(self.metadata.image.topic_config(topic)))
+
+    async def _load_logs(self) -> None:
+        await self.logs.load_all(self._log_progress)
         self._parts.push_async_callback(self.logs.close)
 
-    def _open_listeners(self) -> None:
-        """Bind all listeners, so that their ports are known, without accepting."""
-        from kwire.handlers.registry import Registry
+    def _log_progress(self, done: int, total: int, scanned_bytes: int) -> None:
+        if done == total or not done % 1000:
+            _log.info("logs loaded", done=done, total=total, scanned_bytes=scanned_bytes)
 
-        registry = Registry.load()
-        self.services.registry = registry
-        advertised = {
-            endpoint.listener: (endpoint.host, endpoint.port) for endpoint in self.config.advertised_endpoints()
-        }
-        self.dispatcher = Dispatcher(self.services, registry, advertised)
+    def _bind(self) -> None:
+        """Bind all listeners, so that their ports are known, without accepting."""
+        self.services = Services(
+            doors=self.doors,
+            config=self.config,
+            metrics=self.metrics,
+            broker_id=self.config.node_id,
+            logs=self.logs,
+            registry=Registry.load(),
+            image_source=lambda: self.metadata.image,
+        )
+        advertised = {each.listener: (each.host, each.port) for each in self.config.advertised_endpoints()}
+        self.dispatcher = Dispatcher(self.services, self.services.registry, advertised)
         self.net = NetServer(self.doors, net_settings(self.config), self.dispatcher, get_logger("kwire.net"))
         self._parts.callback(self.net.close)
         for endpoint in self.config.endpoints():
@@ -163,8 +200,9 @@ class Broker:
                 self.net.open(endpoint)
             except OSError as error:
                 raise StartError(f"listeners={endpoint}: cannot listen: {error.strerror or error}") from None
-        first = self.net.listeners[0]
-        self.bootstrap_servers = address_text(*(advertised.get(first.name) or _reachable(first)))
+        first = self.registered_endpoints()[0]
+        self.bootstrap_servers = address_text(first.host, first.port)
+        add_gauges(self)
 
     def registered_endpoints(self) -> list[Endpoint]:
         """What the cluster is told of this broker's listeners: the advertised address, or the one bound to."""
@@ -176,45 +214,46 @@ class Broker:
             endpoints.append(Endpoint(endpoint.listener, host, port, endpoint.security_protocol))
         return endpoints
 
-    async def _join(self, store: MetadataStore, cluster_id: str | None) -> None:
-        from kwire.cluster.membership import Membership
-        from kwire.handlers.api_versions import NEW_CLUSTER_FEATURES
-
+    async def _join(self) -> None:
+        founding = not self.metadata.image.cluster_id
         self.membership = Membership(
-            self.doors, store, self.metadata, self.config.node_id, features=NEW_CLUSTER_FEATURES
-        )
-        self.cluster_id = await self.membership.join(
-            self.registered_endpoints(), cluster_id=cluster_id, rack=self.config.broker_rack
+            self.doors, self._store, self.metadata, self.config.node_id, features=NEW_CLUSTER_FEATURES
         )
         self._parts.push_async_callback(self.membership.leave)
+        self.cluster_id = await self.membership.join(
+            self.registered_endpoints(), cluster_id=self.cluster_id or None, rack=self.config.broker_rack
+        )
+        for directory in self.logs.directories:
+            directory.claim(self.cluster_id, self.config.node_id)
+        self.controller = Controller(self.doors, self.config, self._store, self.metadata, self.config.node_id)
+        if (founding or self._adopt) and len(self.logs):
+            self.adopted_topics = await adopt_logs(self.controller, self.logs)
 
-    async def _take_over(self, store: MetadataStore) -> None:
+    async def _take_over(self) -> None:
         """Become what the cluster's image says this broker is."""
-        from kwire.cluster.controller import Controller
-        from kwire.cluster.replica_manager import ReplicaManager
-
-        services = self.services
-        services.cluster_id = self.cluster_id
-        services.image_source = lambda: self.metadata.image
-        controller: Controller = Controller(self.doors, self.config, store, self.metadata, self.config.node_id)
-        services.controller = controller
-        if not hasattr(self, "logs"):
-            return
-        services.logs = self.logs
-        self.replicas = services.replicas = ReplicaManager(self.config, self.logs, self.metadata, self.config.node_id)
+        self.replicas = ReplicaManager(self.config, self.logs, self.metadata, self.config.node_id)
         self.replicas.start()
         self._parts.push_async_callback(self.replicas.close)
+        self.logs.start()
+        self.groups = GroupCoordinator(self.doors, self.config, self.replicas, self.metadata)
+        services = self.services
+        services.cluster_id = self.cluster_id
+        services.controller = self.controller
+        services.replicas = self.replicas
+        services.groups = self.groups
+        await self.groups.start()
 
     def _accept(self) -> None:
         self.net.start()
         self._parts.push_async_callback(self.net.drain, DRAIN_S)
+        self._parts.push_async_callback(self.groups.close)
         self._parts.callback(self.net.stop_accepting)
 
     # -- stop -------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Answer what was asked, close the logs clean, leave the cluster. Harmless when nothing runs."""
-        self.started = False
+        """Answer what was asked, tell the groups' members, close the logs clean, leave the cluster. Harmless when
+        nothing runs."""
         await self._parts.aclose()
 
 
@@ -230,9 +269,3 @@ def _reachable(listener: Listener) -> tuple[str, int]:
     """The address by which a client on this host reaches a listener."""
     host, port = listener.address
     return ("localhost" if host in ("", "0.0.0.0", "::") else host), port
-
-
-async def run_until(broker: Broker, stop: asyncio.Event) -> None:
-    """Serve until told to stop."""
-    async with broker:
-        await stop.wait()

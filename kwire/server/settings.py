@@ -1,9 +1,10 @@
-"""The network layer's numbers out of the configuration."""
+"""What the network layer and the logs need to know of the configuration."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kwire.log.log_manager import ManagerSettings
 from kwire.net.settings import NetSettings
 
 if TYPE_CHECKING:
@@ -30,3 +31,15 @@ def net_settings(config: KafkaConfig) -> NetSettings:
 
     config.on_change(follow)
     return settings
+
+
+def log_settings(config: KafkaConfig) -> ManagerSettings:
+    """The settings of all logs together."""
+    return ManagerSettings(
+        recovery_point_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        log_start_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        high_watermark_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        producer_expiration_ms=config.producer_id_expiration_ms,
+        producer_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+    )
