@@ -51,7 +51,8 @@ class Topic:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             topic = self.client.call(request, 12).topics[0]
-            if not topic.error_code and topic.partitions and not topic.partitions[0].error_code:
+            indexes = range(len(topic.partitions))
+            if indexes and not any(self.offset_at(-1, index=index)["error_code"] for index in indexes):
                 return bytes(topic.topic_id)
             time.sleep(0.02)
         raise TimeoutError(self.name)

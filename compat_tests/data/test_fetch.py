@@ -68,7 +68,7 @@ def test_leader_epochs(wire_topic: Make, observe: Observations) -> None:
         observe(f"last fetched {epoch} at {offset}", topic.fetch(offset, last_fetched_epoch=epoch))
 
 
-def test_partitions_that_are_not_there(wire_topic: Make, observe: Observations) -> None:
+def test_reading_partitions_that_are_not_there(wire_topic: Make, observe: Observations) -> None:
     topic = filled(wire_topic)
     observe("unknown partition", topic.fetch(0, index=4))
     observe("unknown id", topic.fetch(0, topic_id=bytes(range(16))))

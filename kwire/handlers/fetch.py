@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
 
 READ_COMMITTED: Final = 1
-_UNRESOLVED: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_NOT_FOUND: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
@@ -157,7 +157,10 @@ class _Fetch:
         code, _ = error_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._context.services.log_failure("fetch", error)
-        return PartitionData(partition_index=asked.index, error_code=code, high_watermark=-1, records=b"")
+        aborted = [] if code in _NOT_FOUND else None  # Kafka's answer has them where it did not get to the partition
+        return PartitionData(
+            partition_index=asked.index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=b""
+        )
 
     def is_enough(self) -> bool:
         """Whether the answer may leave."""

@@ -54,8 +54,8 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsR
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(topic.name, asked, seen[topic.name, asked.partition_index] > 1, request, context)
-                    for asked in topic.partitions
+                    _answer(topic.name, asked, seen[topic.name, index] > 1, request, context)
+                    for index, asked in {asked.partition_index: asked for asked in topic.partitions}.items()
                 ],
             )
             for topic in request.topics
@@ -75,7 +75,9 @@ def _answer(
             context, topic, b"", asked.partition_index, by_id=False, operation=AclOperation.DESCRIBE
         )
         found = _look_up(partition, asked, request) or _NOT_FOUND
-        answer.timestamp, answer.offset, answer.leader_epoch = found
+        answer.timestamp, answer.offset = found.timestamp, found.offset
+        if context.api_version >= 4:
+            answer.leader_epoch = found.leader_epoch
     except Exception as error:
         answer.error_code, _ = error_of(error)
         if answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:

@@ -33,7 +33,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, CloseConnection, error_of
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 from kwire.handlers.partitions import find_partition
-from kwire.log.append_info import AppendInfo, RecordsRefused
+from kwire.log.append_info import AppendInfo, NotOneBatch, RecordsRefused
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
@@ -41,8 +41,22 @@ if TYPE_CHECKING:
 ALL: Final = -1
 _ZSTD: Final = 4
 _COMPRESSION_MASK: Final = 7
-_ATTRIBUTES_LOW_BYTE: Final = 22
-"""Where a batch's compression type stands: the low byte of its attributes."""
+_TRANSACTIONAL: Final = 16
+_ATTRIBUTES: Final = 22
+"""Where in a batch the low byte of its attributes stands."""
+
+_WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Awaitable[ProduceResponse] | None:
@@ -50,6 +64,8 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
     acks = request.acks
     if acks not in (ALL, 0, 1):
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUIRED_ACKS, None)
+    if request.transactional_id is None and _has_transactional(request):
+        return refuse(request, context.api_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
     response = ProduceResponse()
     pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]] = []
     for topic in request.topic_data:
@@ -72,11 +88,12 @@ def _produce(
     pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]],
 ) -> PartitionProduceResponse:
     """One partition's part; what has yet to be committed or flushed joins ``pending``."""
+    partition: Partition | None = None
     try:
         partition = find_partition(context, topic.name, topic.topic_id, data.index, by_id=context.api_version >= 13)
         info = _append(partition, data, acks, context)
     except Exception as error:
-        return _failure(data.index, error, context)
+        return _failure(data.index, partition, error, context)
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
@@ -95,22 +112,34 @@ def _produce(
 def _append(partition: Partition, data: PartitionProduceData, acks: int, context: RequestContext) -> AppendInfo:
     records = cast("memoryview | None", data.records)  # what was decoded is a view of the frame
     if not records:
-        # Kafka's own words for this are "Record batch size 0": a produce request carries exactly one batch a partition.
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a partition's records must be exactly one batch, there is none")
-    if context.api_version < 7 and len(records) > _ATTRIBUTES_LOW_BYTE and _compression(records) == _ZSTD:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+        raise NotOneBatch(ErrorCode.INVALID_RECORD)
+    if context.api_version < 7 and len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _COMPRESSION_MASK == _ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     return partition.append(records, required_acks=acks)
 
 
-def _compression(records: memoryview) -> int:
-    return records[_ATTRIBUTES_LOW_BYTE] & _COMPRESSION_MASK
+def _has_transactional(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = cast("memoryview | None", data.records)
+            if records and len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL:
+                return True
+    return False
 
 
-def _failure(index: int, error: Exception, context: RequestContext) -> PartitionProduceResponse:
+def _failure(
+    index: int, partition: Partition | None, error: Exception, context: RequestContext
+) -> PartitionProduceResponse:
+    """A partition's failure, told with what Kafka tells of it: the log's start unless the request was at fault or the
+    batch never got as far as the records, words only for records refused one by one."""
     code, message = error_of(error)
     if code is ErrorCode.UNKNOWN_SERVER_ERROR:
         context.services.log_failure("produce", error)
-    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message)
+    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
+    if partition is not None and code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
+        answer.log_start_offset = partition.log_start_offset
+    if isinstance(error, RecordsRefused | NotOneBatch):
+        answer.error_message = message
     if isinstance(error, RecordsRefused):
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)

@@ -104,6 +104,11 @@ class RecordError(NamedTuple):
     message: str | None
 
 
+class NotOneBatch(KafkaError):
+    """What a producer sent for a partition is not exactly one batch: a fault of the request, not of the records.
+    It has words only where Kafka tells them (what cannot be a batch at all)."""
+
+
 class RecordsRefused(KafkaError):
     """A batch refused because of single records: ``record_errors`` names them."""
 

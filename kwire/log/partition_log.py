@@ -17,7 +17,7 @@ from collections.abc import Callable
 from kwire.base.doors import Files
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.errors import CodecError
-from kwire.codec.records import BatchHeader, parse_header, patch_offsets
+from kwire.codec.records import LOG_APPEND_TIME, BatchHeader, parse_header, patch_offsets, patch_timestamps
 from kwire.log import names, retention, timestamps, validator
 from kwire.log.append_info import (
     NO_DATA,
@@ -186,6 +186,12 @@ class PartitionLog:
             info.flushed = self.flusher.flush()
         return info
 
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """This broker leads the partition from now on: what is appended next belongs to ``epoch``."""
+        if epoch > self._latest_epoch:
+            self.epochs.assign(epoch, self.log_end_offset)
+            self._latest_epoch = epoch
+
     def _judge(self, records: Records) -> tuple[BatchHeader, bytearray | memoryview, int]:
         """Validate a client's batch and bring it into the topic's form: its header, its writable bytes, and the
         broker's time if that was stamped on it (else -1)."""
@@ -202,6 +208,9 @@ class PartitionLog:
         if config.uses_log_append_time:
             return validator.stamp(data, now_ms), data, now_ms
         validator.check_timestamps(header, config, now_ms, records)
+        if header.timestamp_type == LOG_APPEND_TIME:  # a client may not claim the broker's time
+            patch_timestamps(data, 0, max_timestamp=header.max_timestamp)
+            header = parse_header(data)
         return header, data, -1
 
     def _duplicate(self, batch: BatchMetadata, leader_epoch: int) -> AppendInfo:

@@ -13,7 +13,6 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.errors import CodecError
 from kwire.codec.records import (
     HEADER_SIZE,
-    LOG_APPEND_TIME,
     BatchHeader,
     InvalidRecords,
     Record,
@@ -25,7 +24,7 @@ from kwire.codec.records import (
     validate_batch_structure,
     with_log_append_time,
 )
-from kwire.log.append_info import RecordError, RecordsRefused
+from kwire.log.append_info import NotOneBatch, RecordError, RecordsRefused
 from kwire.log.log_config import INT64_MAX, LogConfig
 
 MAX_DECOMPRESSED_BYTES = 256 << 20
@@ -61,16 +60,16 @@ def _only_batch(records: Records, name: str) -> BatchHeader:
     try:
         header = parse_header(records)
     except UnsupportedMagic as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{error} (append to {name})") from None
+        raise NotOneBatch(ErrorCode.INVALID_RECORD, f"{error} (append to {name})") from None
     except CodecError as error:
-        if len(records) < 17 or len(records) < 12 + int.from_bytes(records[8:12], "big"):
-            raise _no_batch(name) from None
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{error} (append to {name})") from None
+        if len(records) < 17 or len(records) < 12 + int.from_bytes(records[8:12], "big", signed=True):
+            raise NotOneBatch(ErrorCode.INVALID_RECORD) from None
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"{error} (append to {name})") from None
     rest = len(records) - header.length - 12
     if rest > 0:
         _check_rest(records, header.length + 12, rest, name)
     elif rest < 0:
-        raise _no_batch(name)
+        raise NotOneBatch(ErrorCode.INVALID_RECORD)
     return header
 
 
@@ -82,14 +81,7 @@ def _check_rest(records: Records, position: int, rest: int, name: str) -> None:
     if length < 14 or records[position + 16] > 2:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{rest} bytes behind the batch are none (append to {name})")
     if rest >= length + 12:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests are only allowed to contain exactly one record batch per partition ({name})",
-        )
-
-
-def _no_batch(name: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"Produce requests must have at least one record batch ({name})")
+        raise NotOneBatch(ErrorCode.INVALID_RECORD)
 
 
 def trusted_batches(records: Records, config: LogConfig, name: str, *, check_sizes: bool) -> list[BatchHeader]:
@@ -141,12 +133,6 @@ def needs_walk(header: BatchHeader, config: LogConfig) -> bool:
 
 def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int, records: Records) -> None:
     """Refuse a batch of the producers' time that is too far ahead, by its header. KafkaError."""
-    if header.timestamp_type == LOG_APPEND_TIME:
-        raise RecordsRefused(
-            ErrorCode.INVALID_TIMESTAMP,
-            _TIMESTAMPS_REFUSED,
-            [RecordError(0, "Invalid timestamp type: producers must not set the type LogAppendTime")],
-        )
     if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
         walk(records, config, now_ms, check_keys=False)
         raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, _TIMESTAMPS_REFUSED, [])  # the header alone is wrong
