@@ -2,7 +2,7 @@
 
     python scripts/generate_messages.py [--jars FOLDER] [--output FOLDER]
 
-The result depends on nothing but the jars; `tests/codec/test_messages_generated.py` regenerates and compares.
+The result depends on nothing but the jars; `compat_tests/codec/test_messages_generated.py` regenerates and compares.
 """
 
 from __future__ import annotations
