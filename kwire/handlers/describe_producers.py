@@ -1,0 +1,77 @@
+"""DescribeProducers (API key 61): the producers whose sequence numbers a partition keeps (KIP-664).
+
+Behaviour: asked of the leader, partition by partition; errors are those of finding it, and INVALID_TOPIC_EXCEPTION for
+a name that no topic can have. ``current_txn_start_offset`` is -1 for a producer without an open transaction.
+
+Versions: 0.
+"""
+
+from __future__ import annotations
+
+from kwire.base.errors import ErrorCode
+from kwire.cluster.topics import check_name
+from kwire.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from kwire.codec.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api, error_of
+from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.partitions import find_partition
+
+
+def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    """Answer for every partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    try:
+        check_name(topic)
+        partition = find_partition(context, topic, b"", index, by_id=False, operation=AclOperation.READ)
+        partition.require_leader()
+    except Exception as error:
+        code, message = error_of(error)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            context.services.log_failure("describe_producers", error)
+        return PartitionResponse(partition_index=index, error_code=int(code), error_message=message)
+    producers = partition.log.producer_state.producers
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.txn_first_offset,
+            )
+            for producer_id, entry in producers.items()
+        ],
+    )
+
+
+def refuse(
+    request: DescribeProducersRequest, version: int, code: ErrorCode, message: str | None
+) -> DescribeProducersResponse:
+    """Every partition fails with the same error."""
+
+    def failed(topic: TopicRequest) -> TopicResponse:
+        partitions = [PartitionResponse(partition_index=each, error_code=int(code)) for each in topic.partition_indexes]
+        return TopicResponse(name=topic.name, partitions=partitions)
+
+    return DescribeProducersResponse(topics=[failed(topic) for topic in request.topics])
+
+
+API = Api(ApiKey.DESCRIBE_PRODUCERS, served=(0, 0), handle=handle, error_response=refuse)

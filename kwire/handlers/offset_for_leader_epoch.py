@@ -1,0 +1,69 @@
+"""OffsetForLeaderEpoch (API key 23): where a leader epoch ended, for whoever must find out if its log was cut.
+
+Behaviour: the largest epoch not above ``leader_epoch`` that the log knows, and the offset at which the next one began
+(the end of the log for the newest); (-1, -1) for an epoch newer than all. ``current_leader_epoch`` is checked as in
+Fetch: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320). An unknown partition: UNKNOWN_TOPIC_OR_PARTITION.
+
+Versions: 2 current leader epoch (KIP-320); 3 replica id, which brokers fill in and which changes nothing here;
+4 flexible.
+"""
+
+from __future__ import annotations
+
+from kwire.base.errors import ErrorCode
+from kwire.codec.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+from kwire.codec.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api, error_of
+from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.partitions import find_partition
+
+
+def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+    """Answer for every partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_look_up(topic.topic, asked, context) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _look_up(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition)
+    try:
+        partition = find_partition(context, topic, b"", asked.partition, by_id=False, operation=AclOperation.DESCRIBE)
+        partition.require_leader(asked.current_leader_epoch)
+        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    except Exception as error:
+        code, _ = error_of(error)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            context.services.log_failure("offset_for_leader_epoch", error)
+        answer.error_code = int(code)
+    return answer
+
+
+def refuse(
+    request: OffsetForLeaderEpochRequest, version: int, code: ErrorCode, message: str | None
+) -> OffsetForLeaderEpochResponse:
+    """Every partition fails with the same error."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=asked.partition, error_code=int(code)) for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, served=(2, 4), handle=handle, error_response=refuse)
