@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.metrics import TopicMetrics
 from kwire.cluster.keys import PartitionState
 from kwire.log.append_info import AppendInfo, FetchedData, Origin
 
@@ -50,14 +51,16 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "metrics",
         "partition_epoch",
         "replicas",
         "topic",
         "topic_id",
     )
 
-    def __init__(self, broker_id: int, log: PartitionLog) -> None:
+    def __init__(self, broker_id: int, log: PartitionLog, metrics: TopicMetrics | None = None) -> None:
         self._broker_id = broker_id
+        self.metrics = metrics or TopicMetrics()
         self.log = log
         self.topic: str = log.topic
         self.index: int = log.partition
@@ -189,6 +192,9 @@ class Partition:
             raise
         if info.flushed is not None:
             self._hold_back(info.first_offset, info.flushed)
+        if not info.duplicate:
+            self.metrics.bytes_in += info.size
+            self.metrics.messages_in += info.last_offset - info.first_offset + 1
         self._advance()
         self._announce()
         return info

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
+from kwire.base.metrics import MetricsRegistry
 from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage
 from kwire.cluster.partition import Partition
@@ -39,11 +40,19 @@ _logger = get_logger("kwire.cluster.replicas")
 class ReplicaManager:
     """The partitions of this broker. All methods belong to the event loop."""
 
-    def __init__(self, config: KafkaConfig, logs: LogManager, metadata: MetadataCache, broker_id: int) -> None:
+    def __init__(
+        self,
+        config: KafkaConfig,
+        logs: LogManager,
+        metadata: MetadataCache,
+        broker_id: int,
+        metrics: MetricsRegistry | None = None,
+    ) -> None:
         self._config = config
         self._logs = logs
         self._metadata = metadata
         self._broker_id = broker_id
+        self._metrics = metrics or MetricsRegistry()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._failed: dict[tuple[str, int], str] = {}
         self._leadership: dict[str, list[OnLeadership]] = {}
@@ -146,7 +155,7 @@ class ReplicaManager:
             log = self._open_log(image, topic, index)
             if log is None:
                 return
-            partition = self._partitions[key] = Partition(self._broker_id, log)
+            partition = self._partitions[key] = Partition(self._broker_id, log, self._metrics.topic(topic.name))
             partition.set_min_isr(self._topic_values(image, topic.name)["min.insync.replicas"])
         was_leading = partition.leading
         if partition.update(topic.partitions[index]) and (partition.leading or was_leading):
@@ -186,6 +195,7 @@ class ReplicaManager:
             return None
 
     def _drop_topic(self, topic: TopicImage) -> None:
+        self._metrics.remove_topic(topic.name)
         for index in range(len(topic.partitions)):
             key = (topic.name, index)
             self._failed.pop(key, None)

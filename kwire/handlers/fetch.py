@@ -35,7 +35,7 @@ from kwire.codec.messages.fetch_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of, top_level_error
 from kwire.handlers.context import AclOperation, RequestContext
-from kwire.handlers.fetch_sessions import FetchContext, FetchedPartition, FetchSessions
+from kwire.handlers.fetch_sessions import FetchContext, FetchedPartition, FetchSessions, records_size
 from kwire.handlers.partitions import find_partition
 
 if TYPE_CHECKING:
@@ -157,7 +157,9 @@ class _Fetch:
         code, _ = error_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._context.services.log_failure("fetch", error)
-        aborted = [] if code in _NOT_FOUND else None  # Kafka's answer has them where it did not get to the partition
+        aborted: list[AbortedTransaction] | None = (
+            [] if code in _NOT_FOUND else None
+        )  # Kafka's answer has them where it did not get to the partition
         return PartitionData(
             partition_index=asked.index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=b""
         )
@@ -174,7 +176,11 @@ class _Fetch:
         """The answer: the partitions grouped by topic, in the order in which they were read."""
         response = FetchResponse(session_id=self._fetch_context.session_id)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
-        for asked, _, data in self._read:
+        for asked, partition, data in self._read:
+            if partition is not None:
+                partition.metrics.total_fetch_requests += 1
+                partition.metrics.failed_fetch_requests += data.error_code != 0
+                partition.metrics.bytes_out += records_size(data.records)
             if not self._fetch_context.must_tell(asked, data):
                 continue
             topic = topics.get(asked.topic)

@@ -20,8 +20,10 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.file_range import FileRange
 
 if TYPE_CHECKING:
+    from kwire.codec.message import Records
     from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest
     from kwire.codec.messages.fetch_response import PartitionData
     from kwire.handlers.context import Services
@@ -34,6 +36,13 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 TopicKey = str | bytes
 """A topic's name, or from version 13 on its id."""
+
+
+def records_size(records: Records | None) -> int:
+    """Bytes of what a partition gives, wherever they are."""
+    if isinstance(records, FileRange):
+        return records.size
+    return len(records) if isinstance(records, bytes) else 0
 
 
 class FetchedPartition:
@@ -50,9 +59,8 @@ class FetchedPartition:
 
     def has_news(self, data: PartitionData) -> bool:
         """Whether an incremental answer must contain the partition; remembers what it tells."""
-        records = data.records
         news = (
-            (records is not None and (records.size if hasattr(records, "size") else len(records)) > 0)
+            records_size(data.records) > 0
             or data.high_watermark != self.told_high_watermark
             or data.log_start_offset != self.log_start_offset
             or data.preferred_read_replica != -1

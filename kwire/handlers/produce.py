@@ -91,9 +91,10 @@ def _produce(
     partition: Partition | None = None
     try:
         partition = find_partition(context, topic.name, topic.topic_id, data.index, by_id=context.api_version >= 13)
+        partition.metrics.total_produce_requests += 1
         info = _append(partition, data, acks, context)
     except Exception as error:
-        return _failure(data.index, partition, error, context)
+        return _failure(data, partition, error, context)
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
@@ -128,16 +129,19 @@ def _has_transactional(request: ProduceRequest) -> bool:
 
 
 def _failure(
-    index: int, partition: Partition | None, error: Exception, context: RequestContext
+    data: PartitionProduceData, partition: Partition | None, error: Exception, context: RequestContext
 ) -> PartitionProduceResponse:
     """A partition's failure, told with what Kafka tells of it: the log's start unless the request was at fault or the
     batch never got as far as the records, words only for records refused one by one."""
     code, message = error_of(error)
     if code is ErrorCode.UNKNOWN_SERVER_ERROR:
         context.services.log_failure("produce", error)
-    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
-    if partition is not None and code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
-        answer.log_start_offset = partition.log_start_offset
+    answer = PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+    if partition is not None:
+        partition.metrics.failed_produce_requests += 1
+        partition.metrics.bytes_rejected += len(cast("memoryview", data.records or b""))
+        if code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
+            answer.log_start_offset = partition.log_start_offset
     if isinstance(error, RecordsRefused | NotOneBatch):
         answer.error_message = message
     if isinstance(error, RecordsRefused):

@@ -231,7 +231,7 @@ class Broker:
 
     async def _take_over(self) -> None:
         """Become what the cluster's image says this broker is."""
-        self.replicas = ReplicaManager(self.config, self.logs, self.metadata, self.config.node_id)
+        self.replicas = ReplicaManager(self.config, self.logs, self.metadata, self.config.node_id, self.metrics)
         self.replicas.start()
         self._parts.push_async_callback(self.replicas.close)
         self.logs.start()
