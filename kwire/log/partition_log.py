@@ -17,7 +17,7 @@ from collections.abc import Callable
 from kwire.base.doors import Files
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.errors import CodecError
-from kwire.codec.records import LOG_APPEND_TIME, BatchHeader, parse_header, patch_offsets, patch_timestamps
+from kwire.codec.records import BatchHeader, parse_header, patch_offsets
 from kwire.log import names, retention, timestamps, validator
 from kwire.log.append_info import (
     NO_DATA,
@@ -142,6 +142,7 @@ class PartitionLog:
         self._index_interval = config.index_interval_bytes
         self._segment_bytes = config.max_segment_bytes
         self._index_entries = config.segment_index_bytes // 8
+        self._plain = not validator.looks_at_records(config)
         self._draw_roll_age()
         self._flush_messages = config.flush_messages
 
@@ -199,19 +200,26 @@ class PartitionLog:
         header = validator.client_batch(records, config, self.name)
         now_ms = self._clock_ms()
         data = _writable(records)
-        if validator.needs_walk(header, config):
-            walked = validator.walk(records, config, now_ms)
-            if config.target_codec not in (None, header.compression):
-                data = validator.recompress(records, header, walked, config)
-                header = parse_header(data)
-                validator.check_size(header.size, config, self.name)
+        if not self._plain or validator.has_doubtful_time(header, config, now_ms):
+            header, data = self._judge_records(header, data, now_ms)
         if config.uses_log_append_time:
             return validator.stamp(data, now_ms), data, now_ms
-        validator.check_timestamps(header, config, now_ms, records)
-        if header.timestamp_type == LOG_APPEND_TIME:  # a client may not claim the broker's time
-            patch_timestamps(data, 0, max_timestamp=header.max_timestamp)
-            header = parse_header(data)
         return header, data, -1
+
+    def _judge_records(
+        self, header: BatchHeader, data: bytearray | memoryview, now_ms: int
+    ) -> tuple[BatchHeader, bytearray | memoryview]:
+        """The slow way, through the records, where the header does not tell enough."""
+        config = self.config
+        doubtful = validator.has_doubtful_time(header, config, now_ms)
+        if not doubtful and not validator.needs_walk(header, config):
+            return header, data
+        walked = validator.walk(data, config, now_ms, self.name)
+        if config.target_codec not in (None, header.compression):
+            data = validator.recompress(data, header, walked, config)
+            validator.check_size(len(data), config, self.name)
+            return parse_header(data), data
+        return validator.set_right(data, header, walked), data
 
     def _duplicate(self, batch: BatchMetadata, leader_epoch: int) -> AppendInfo:
         return AppendInfo(

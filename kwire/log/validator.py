@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.errors import CodecError
 from kwire.codec.records import (
+    CREATE_TIME,
     HEADER_SIZE,
     BatchHeader,
     InvalidRecords,
@@ -21,9 +22,11 @@ from kwire.codec.records import (
     crc_is_valid,
     iter_records,
     parse_header,
+    patch_timestamps,
     validate_batch_structure,
     with_log_append_time,
 )
+from kwire.codec.records.header import LOG_APPEND_TIME_FLAG
 from kwire.log.append_info import NotOneBatch, RecordError, RecordsRefused
 from kwire.log.log_config import INT64_MAX, LogConfig
 
@@ -120,25 +123,45 @@ def check_size(size: int, config: LogConfig, name: str) -> None:
         )
 
 
-def needs_walk(header: BatchHeader, config: LogConfig) -> bool:
-    """Whether the records of a client's batch must be looked at."""
-    target = config.target_codec
+def looks_at_records(config: LogConfig) -> bool:
+    """Whether a topic's settings may ask for the records of a batch."""
     return (
         config.validate_records
         or config.compacts
         or config.message_timestamp_before_max_ms != INT64_MAX
-        or (target is not None and target != header.attributes & 7)
+        or config.target_codec is not None
     )
 
 
-def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int, records: Records) -> None:
-    """Refuse a batch of the producers' time that is too far ahead, by its header. KafkaError."""
-    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        walk(records, config, now_ms, check_keys=False)
-        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, _TIMESTAMPS_REFUSED, [])  # the header alone is wrong
+def needs_walk(header: BatchHeader, config: LogConfig) -> bool:
+    """Whether these settings ask for the records of this batch."""
+    return (
+        config.validate_records
+        or config.compacts
+        or (config.message_timestamp_before_max_ms != INT64_MAX and not config.uses_log_append_time)
+        or config.target_codec not in (None, header.compression)
+    )
 
 
-def walk(records: Records, config: LogConfig, now_ms: int, *, check_keys: bool = True) -> list[Record]:
+def has_doubtful_time(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether the header's timestamp type or maximum is one that a producer should not have sent: then the records
+    decide, and the header is set right after them."""
+    return (
+        header.attributes & LOG_APPEND_TIME_FLAG != 0
+        or header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+    )
+
+
+def set_right(data: bytearray | memoryview, header: BatchHeader, walked: list[Record]) -> BatchHeader:
+    """Make the header say the producers' time, and the highest timestamp that the records really have, in place."""
+    latest = max((record.timestamp for record in walked), default=header.max_timestamp)
+    if latest == header.max_timestamp and not header.attributes & LOG_APPEND_TIME_FLAG:
+        return header
+    patch_timestamps(data, 0, max_timestamp=latest, timestamp_type=CREATE_TIME)
+    return parse_header(data)
+
+
+def walk(records: Records, config: LogConfig, now_ms: int, name: str) -> list[Record]:
     """Look at every record of a client's batch. Returns them. KafkaError, with the single records that are wrong."""
     try:
         walked = list(iter_records(records, max_bytes=MAX_DECOMPRESSED_BYTES))
@@ -146,16 +169,25 @@ def walk(records: Records, config: LogConfig, now_ms: int, *, check_keys: bool =
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
     except CodecError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    if check_keys and config.compacts:
+    if config.compacts:
         keyless = [i for i, record in enumerate(walked) if record.key is None]
         if keyless:
-            text = "Compacted topic cannot accept message without key"
+            text = f"Compacted topic cannot accept message without key in topic partition {name}"
             raise RecordsRefused(ErrorCode.INVALID_RECORD, _RECORDS_REFUSED, [RecordError(i, text) for i in keyless])
-    if not config.uses_log_append_time:
+    if config.uses_log_append_time:
+        _refuse_own_append_time(parse_header(records), walked)
+    else:
         out_of_range = list(_timestamp_errors(walked, config, now_ms))
         if out_of_range:
             raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, _TIMESTAMPS_REFUSED, out_of_range)
     return walked
+
+
+def _refuse_own_append_time(header: BatchHeader, walked: list[Record]) -> None:
+    if header.attributes & LOG_APPEND_TIME_FLAG:
+        text = "Invalid timestamp type in message: the producer should not set the timestamp type to LogAppendTime."
+        errors = [RecordError(i, text) for i in range(len(walked))]
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, _TIMESTAMPS_REFUSED, errors)
 
 
 def _timestamp_errors(records: list[Record], config: LogConfig, now_ms: int) -> Iterator[RecordError]:
