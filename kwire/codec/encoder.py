@@ -19,7 +19,7 @@ from kwire.codec.source import Source
 
 _HEAD = "def generated(o, out, parts):\n  try:"
 _TAIL = (
-    "  except (struct_error, AttributeError, TypeError, UnicodeEncodeError) as error:",
+    "  except (struct_error, AttributeError, TypeError, ValueError, OverflowError) as error:",
     "    raise CodecError(f'{cannot}: {error}') from error",
 )
 

@@ -3,7 +3,7 @@
 Message classes are imported, and their encode and decode functions compiled, when they are first used. Bytes can
 cause no exception but `CodecError`. Bytes after a message are left to the caller: decoding returns where it ended
 (Kafka ignores what follows a request). Deliberately stricter than Kafka: tagged fields that are not in ascending
-order (KIP-482) or do not fill their size, and strings that are not UTF-8, are refused.
+order (KIP-482) or do not fill their size, and strings that are not UTF-8, are refused (Kafka puts replacement characters).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ __all__ = [
     "response_header_version",
 ]
 
-#: Elements of arrays, and what they hold, that one message may have (tagged fields count double).
+#: What one message may hold: an element of an array costs 1, and 1 for each object and each four numbers in it
+#: (`schema.weight`); a tagged field costs 2.
 ELEMENT_BUDGET = 1_000_000
 _HEADER_TAGS = 1_000
 

@@ -39,21 +39,18 @@ def versions_of(cls: type[Message]) -> range:
     return range(cls.VALID_VERSIONS[0], cls.VALID_VERSIONS[1] + 1)
 
 
-def random_message(
-    cls: type[Message], version: int, rng: random.Random, *, unknown_tags: bool = True, records: bool = True
-) -> Any:
-    """An instance that the version can carry; without unknown tags, or with null or empty records, if told so."""
+def random_message(cls: type[Message], version: int, rng: random.Random, *, unknown_tags: bool = True) -> Any:
+    """An instance that the version can carry; without unknown tags if told so."""
     flexible = cls.FLEXIBLE_VERSIONS[0] <= version <= cls.FLEXIBLE_VERSIONS[1]
-    return _Maker(rng, version, flexible, unknown_tags, records).struct(cls, 0)
+    return _Maker(rng, version, flexible, unknown_tags).struct(cls, 0)
 
 
 class _Maker:
-    def __init__(self, rng: random.Random, version: int, flexible: bool, unknown_tags: bool, records: bool) -> None:
+    def __init__(self, rng: random.Random, version: int, flexible: bool, unknown_tags: bool) -> None:
         self._rng = rng
         self._version = version
         self._flexible = flexible
         self._unknown_tags = unknown_tags
-        self._records = records
 
     def struct(self, cls: type[Struct], depth: int) -> Struct:
         instance = cls()
@@ -102,7 +99,7 @@ class _Maker:
             return rng.choice((0.0, -1.5, 1e300, 5e-324, rng.uniform(-1e6, 1e6)))
         if kind == "uuid":
             return rng.randbytes(16)
-        return self._text() if kind == "string" else self._bytes(kind)
+        return self._text() if kind == "string" else self._bytes()
 
     def _text(self) -> str:
         size = (
@@ -112,7 +109,5 @@ class _Maker:
         )
         return "".join(self._rng.choices(_ALPHABET, k=size))
 
-    def _bytes(self, kind: str) -> bytes:
-        if kind == "records" and not self._records:
-            return b""
+    def _bytes(self) -> bytes:
         return self._rng.randbytes(self._rng.choice((0, 1, 16, 16, 61, 126, 127, 300)))
