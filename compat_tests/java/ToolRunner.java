@@ -20,10 +20,19 @@ import org.apache.kafka.common.utils.Exit;
 public final class ToolRunner {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** Thrown in place of ending the JVM. */
+    /** Thrown in place of ending the JVM. A tool that catches it and prints it prints nothing. */
     private static final class Exited extends Error {
         Exited() {
-            super("exit", null, false, false);
+            super(null, null, false, false);
+        }
+
+        @Override
+        public void printStackTrace(PrintStream stream) {
+        }
+
+        @Override
+        public String toString() {
+            return "";
         }
     }
 
