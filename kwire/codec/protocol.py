@@ -3,7 +3,8 @@
 Message classes are imported, and their encode and decode functions compiled, when they are first used. Bytes can
 cause no exception but `CodecError`. Bytes after a message are left to the caller: decoding returns where it ended
 (Kafka ignores what follows a request). Deliberately stricter than Kafka: tagged fields that are not in ascending
-order (KIP-482) or do not fill their size, and strings that are not UTF-8, are refused (Kafka puts replacement characters).
+order (KIP-482) or do not fill their size, and strings that are not UTF-8 (where Kafka puts replacement characters),
+are refused.
 """
 
 from __future__ import annotations
