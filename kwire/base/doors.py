@@ -163,6 +163,25 @@ class Sockets:
                 found.reverse()
         return found[0]
 
+    async def connect(self, host: str, port: int) -> Any:
+        """A non-blocking socket connected to the first address that answers. OSError when none does."""
+        loop = asyncio.get_running_loop()
+        failure: OSError = OSError(errno.EADDRNOTAVAIL, f"no address for {host}")
+        for family, _, _, _, address in await loop.getaddrinfo(host, port, type=_socket.SOCK_STREAM):
+            sock = self.socket(family, _socket.SOCK_STREAM)
+            try:
+                self.prepare(sock, -1)
+                await loop.sock_connect(sock, address)
+            except OSError as error:
+                sock.close()
+                failure = error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+        raise failure
+
     def prepare(self, sock: Any, send_buffer_bytes: int) -> None:
         """Make an accepted or connected socket non-blocking and quick; a buffer size of -1 is the system's choice."""
         sock.setblocking(False)

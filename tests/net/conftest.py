@@ -83,6 +83,12 @@ class Network:
         self.clients.append(Client(reader, writer))
         return self.clients[-1]
 
+    async def until_left(self, server: NetServer, number: int = 0) -> None:
+        """Wait until a server has at most so many connections."""
+        async with asyncio.timeout(5):
+            while len(server.connections) > number:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
     async def close(self) -> None:
         for server in self.servers:
             server.close()

@@ -39,7 +39,9 @@ async def test_a_stream_byte_by_byte_gives_the_same_frames(network: Network) -> 
         assert await client.receive() == body
 
 
-@pytest.mark.parametrize("size", [RECEIVE_BYTES - 4, RECEIVE_BYTES, RECEIVE_BYTES + 1, 3 * RECEIVE_BYTES + 17, 2_000_000])
+@pytest.mark.parametrize(
+    "size", [RECEIVE_BYTES - 4, RECEIVE_BYTES, RECEIVE_BYTES + 1, 3 * RECEIVE_BYTES + 17, 2_000_000]
+)
 async def test_frames_larger_than_one_receive_arrive_whole(network: Network, size: int) -> None:
     server = network.serve()
     client = await network.connect(server)

@@ -1,0 +1,118 @@
+"""Ranges of files are sent as they are, and given back exactly once, whatever becomes of the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwire.base.doors import Doors, Sockets
+from kwire.base.file_range import FileRange
+from kwire.net.connection import Connection
+from kwire.net.settings import SMALL_RANGE
+from tests.net.conftest import OTHER_KEY, Network, request
+
+CONTENT = bytes(range(256)) * 20_000
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.users = 0
+        self.releases = 0
+
+    def retain(self) -> None:
+        self.users += 1
+
+    def release(self) -> None:
+        self.users -= 1
+        self.releases += 1
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[int]:
+    path = tmp_path / "segment"
+    path.write_bytes(CONTENT)
+    fd = os.open(path, os.O_RDONLY)
+    yield fd
+    os.close(fd)
+
+
+def answer_with(*parts: bytes | FileRange) -> Any:
+    def answer(connection: Connection, body: memoryview) -> None:
+        size = sum(part.size if isinstance(part, FileRange) else len(part) for part in parts)
+        connection.send([struct.pack(">i", size), *parts], size + 4)
+
+    return answer
+
+
+def sockets(sendfile: Any) -> Doors:
+    doors = Sockets()
+    doors.sendfile = sendfile
+    return Doors(sockets=doors)
+
+
+def refusing(*_: int) -> int:
+    raise OSError(errno.EINVAL, "this file system cannot")
+
+
+def in_pieces(socket_fd: int, fd: int, position: int, count: int) -> int:
+    return os.sendfile(socket_fd, fd, position, min(count, 10_007))
+
+
+@pytest.mark.parametrize("sendfile", [os.sendfile, None, refusing, in_pieces])
+async def test_ranges_and_buffers_arrive_in_order(network: Network, file: int, sendfile: Any) -> None:
+    owner = Owner()
+    ranges = [FileRange(file, position, size, owner) for position, size in ((5, 100), (1000, 3_000_000), (7, 50_000))]
+    network.answers.answer = answer_with(b"head", ranges[0], b"middle", ranges[1], ranges[2], b"tail")
+    server = network.serve(doors=sockets(sendfile), send_buffer_bytes=50_000)
+    client = await network.connect(server)
+    await client.send(request(OTHER_KEY))
+    expected = CONTENT[5:105] + b"middle" + CONTENT[1000:3_001_000] + CONTENT[7:50_007]
+    assert await client.receive() == b"head" + expected + b"tail"
+    assert (owner.users, owner.releases) == (0, 3)
+
+
+@pytest.mark.parametrize("size", [SMALL_RANGE, SMALL_RANGE + 1])
+async def test_a_range_that_ends_early_closes_the_connection(network: Network, file: int, size: int) -> None:
+    owner = Owner()
+    network.answers.answer = answer_with(FileRange(file, len(CONTENT) - 10, size, owner))
+    server = network.serve()
+    client = await network.connect(server)
+    await client.send(request(OTHER_KEY))
+    with pytest.raises(asyncio.IncompleteReadError):
+        await client.receive()
+    assert (owner.users, owner.releases) == (0, 1)
+
+
+async def test_ranges_of_a_closed_connection_are_given_back_once(network: Network, file: int) -> None:
+    owner = Owner()
+    ranges = [FileRange(file, 0, 4_000_000, owner) for _ in range(4)]
+    network.answers.answer = answer_with(*ranges)
+    server = network.serve(send_buffer_bytes=50_000)
+    client = await network.connect(server)
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    await client.send(request(OTHER_KEY))
+    await network.answers.count(1)
+    assert owner.users
+    client.writer.transport.abort()
+    await network.until_left(server)
+    assert (owner.users, owner.releases) == (0, 4)
+
+
+async def test_ranges_of_an_answer_that_comes_too_late_are_given_back(network: Network, file: int) -> None:
+    owner = Owner()
+    network.answers.defer = True
+    server = network.serve()
+    client = await network.connect(server)
+    await client.send(request(OTHER_KEY))
+    await network.answers.count(1)
+    client.close()
+    await network.until_left(server)
+    network.answers.slots[0].answer([FileRange(file, 0, 100_000, owner)], 100_000)
+    assert (owner.users, owner.releases) == (0, 1)

@@ -1,0 +1,151 @@
+"""Who may connect, for how long, and over which address."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import Any
+
+import pytest
+
+from kwire.net import listener as listener_module
+from tests.net.conftest import OTHER_KEY, Network, frame, request
+
+
+async def test_port_0_is_a_free_port_that_answers(network: Network) -> None:
+    server = network.serve()
+    assert server.listeners[0].address[1] > 0
+    client = await network.connect(server)
+    await client.send(request(OTHER_KEY, b"hello"))
+    assert await client.receive() == b"\0\x01hello"
+
+
+async def test_ipv6(network: Network) -> None:
+    server = network.serve("::1")
+    client = await network.connect(server, "::1")
+    await client.send(request(OTHER_KEY))
+    await client.receive()
+    connection = next(iter(server.connections))
+    assert connection.local == ("::1", server.listeners[0].address[1])
+
+
+async def test_any_address_takes_both_families_and_knows_them_apart(network: Network) -> None:
+    server = network.serve("")
+    for host in ("127.0.0.1", "::1"):
+        client = await network.connect(server, host)
+        await client.send(request(OTHER_KEY))
+        await client.receive()
+    assert [connection.peer[0] for connection in server.connections] == ["127.0.0.1", "::1"]
+    assert [connection.local[0] for connection in server.connections] == ["127.0.0.1", "::1"]
+
+
+async def test_an_address_with_too_many_connections_is_turned_away(network: Network) -> None:
+    server = network.serve("", max_connections_per_ip=100, max_connections_per_ip_overrides={"127.0.0.1": 2})
+    clients = [await network.connect(server) for _ in range(2)]
+    for client in clients:
+        await client.send(request(OTHER_KEY))
+        await client.receive()
+    assert await (await network.connect(server)).at_end()
+    other = await network.connect(server, "::1")
+    await other.send(request(OTHER_KEY))
+    await other.receive()
+    clients[0].close()
+    await network.until_left(server, 2)
+    again = await network.connect(server)
+    await again.send(request(OTHER_KEY))
+    await again.receive()
+
+
+async def test_at_max_connections_the_next_one_waits_until_there_is_room(network: Network) -> None:
+    server = network.serve(max_connections=2)
+    clients = [await network.connect(server) for _ in range(2)]
+    for client in clients:
+        await client.send(request(OTHER_KEY))
+        await client.receive()
+    waiting = await network.connect(server)
+    await waiting.send(request(OTHER_KEY, b"waiting"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await waiting.reader.readexactly(1)
+    clients[0].close()
+    assert await waiting.receive() == b"\0\x01waiting"
+
+
+async def test_accepting_pauses_instead_of_spinning_without_descriptors(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, "PAUSE_S", 0.05)
+    server = network.serve()
+    listener = server.listeners[0]
+    real: Any = listener._socket
+    calls = 0
+
+    class Exhausted:
+        def accept(self) -> Any:
+            nonlocal calls
+            calls += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        def close(self) -> None:
+            real.close()
+
+    listener._socket = Exhausted()
+    client = await network.connect(server)
+    await asyncio.sleep(0.02)
+    assert calls == 1
+    listener._socket = real
+    await client.send(request(OTHER_KEY, b"late"))
+    assert await client.receive() == b"\0\x01late"
+
+
+async def test_idle_connections_are_closed_and_busy_ones_are_not(network: Network) -> None:
+    server = network.serve(connections_max_idle_ms=200)
+    idle, busy = await network.connect(server), await network.connect(server)
+    closing = asyncio.ensure_future(idle.at_end())
+    while not closing.done():
+        await busy.send(request(OTHER_KEY))
+        await busy.receive()
+        await asyncio.sleep(0.02)
+    assert closing.result()
+    assert len(server.connections) == 1
+
+
+async def test_garbage_on_the_port_does_no_harm(network: Network) -> None:
+    server = network.serve()
+    garbage = await network.connect(server)
+    await garbage.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert await garbage.at_end()
+    client = await network.connect(server)
+    await client.send(request(OTHER_KEY))
+    await client.receive()
+
+
+async def test_draining_answers_what_was_started_and_starts_nothing_more(network: Network) -> None:
+    network.answers.defer = True
+    server = network.serve()
+    client, unused = await network.connect(server), await network.connect(server)
+    await client.send(request(OTHER_KEY, b"started") + request(OTHER_KEY, b"not started"))
+    await network.answers.count(1)
+    server.stop_accepting()
+    draining = asyncio.ensure_future(server.drain(5))
+    assert await unused.at_end()
+    network.answers.slots[0].answer([frame(b"done")], 8)
+    assert await client.receive() == b"done"
+    assert await client.at_end()
+    await draining
+    assert len(network.answers.frames) == 1
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(server.listeners[0].address)
+
+
+async def test_draining_gives_up_on_clients_that_do_not_read(network: Network) -> None:
+    network.answers.answer = lambda connection, _: connection.send([frame(b"z" * 10_000_000)], 10_000_004)
+    server = network.serve()
+    client = await network.connect(server)
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    await client.send(request(OTHER_KEY))
+    await network.answers.count(1)
+    await asyncio.wait_for(server.drain(0.05), 5)
+    server.close()
+    assert not server.connections
