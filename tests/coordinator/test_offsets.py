@@ -1,0 +1,319 @@
+"""Committing, reading, deleting and forgetting offsets."""
+
+from __future__ import annotations
+
+import pytest
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kwire.coordinator.group_records import CommittedOffset, offset_commit
+from tests.coordinator.bench import Bench
+
+DAY_MS = 24 * 3600 * 1000
+WEEK_MS = 7 * DAY_MS
+TT = {"range": b"\0\0\0\0\0\1\0\2tt\xff\xff\xff\xff"}
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def delete_offsets(bench: Bench, *partitions: tuple[str, int]) -> list[ErrorCode]:
+    request = OffsetDeleteRequest(
+        group_id=bench.group,
+        topics=[
+            OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index)])
+            for topic, index in partitions
+        ],
+    )
+    answer = bench.run(bench.shard.delete_offsets(request)).answer
+    return [ErrorCode(partition.error_code) for topic in answer.topics for partition in topic.partitions]
+
+
+def delete_group(bench: Bench) -> ErrorCode:
+    answer = bench.run(bench.shard.delete_group(bench.group)).answer
+    assert isinstance(answer, ErrorCode)
+    return answer
+
+
+def expire(bench: Bench, after_ms: int = 0) -> None:
+    bench.advance(after_ms)
+    bench.run(bench.shard.expire(bench.now))
+
+
+# --- OffsetCommit --------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_that_assigns_itself_commits_without_a_group(bench: Bench) -> None:
+    assert bench.commit({("t", 0): 5, ("t", 1): 6}) is ErrorCode.NONE
+    assert bench.committed() == {("t", 0): 5, ("t", 1): 6}
+    assert bench.state == "Empty" and bench.classic.listed_protocol_type == ""
+
+
+def test_a_member_of_a_missing_group_is_refused_as_its_version_knows_it(bench: Bench) -> None:
+    assert bench.commit({("t", 0): 5}, "m", 1, version=8) is ErrorCode.ILLEGAL_GENERATION
+    assert bench.commit({("t", 0): 5}, "m", 1, version=9) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_only_members_of_the_generation_commit_to_a_group_with_members(bench: Bench) -> None:
+    leader, _ = bench.stable_group(2)
+    assert bench.commit({("t", 0): 5}, leader.member_id, 1) is ErrorCode.NONE
+    assert bench.commit({("t", 0): 5}, leader.member_id, 2) is ErrorCode.ILLEGAL_GENERATION
+    assert bench.commit({("t", 0): 5}, leader.member_id, -1) is ErrorCode.ILLEGAL_GENERATION
+    assert bench.commit({("t", 0): 5}, "stranger", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.commit({("t", 0): 5}, "", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.commit({("t", 0): 5}) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.commit({("t", 0): 5}, leader.member_id, 1, instance="i") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_fenced_static_member_cannot_commit(bench: Bench) -> None:
+    old = bench.stable(bench.join(instance="i"))[0]
+    new = bench.join(instance="i").answer
+    assert bench.commit({("t", 0): 5}, old.member_id, 1, instance="i") is ErrorCode.FENCED_INSTANCE_ID
+    assert bench.commit({("t", 0): 5}, new.member_id, 1, instance="i") is ErrorCode.NONE
+
+
+def test_members_commit_while_others_join_but_not_while_the_leader_assigns(bench: Bench) -> None:
+    leader, follower = bench.stable_group(2)
+    bench.join(leader.member_id)
+    assert bench.commit({("t", 0): 5}, follower.member_id, 1) is ErrorCode.NONE
+    bench.join(follower.member_id)
+    assert bench.state == "CompletingRebalance"
+    assert bench.commit({("t", 0): 5}, follower.member_id, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_is_as_good_as_a_heartbeat(bench: Bench) -> None:
+    [leader] = bench.stable_group(session_ms=10_000)
+    for _ in range(5):
+        bench.advance(9_000)
+        assert bench.commit({("t", 0): 5}, leader.member_id, 1) is ErrorCode.NONE
+
+
+def test_metadata_has_a_limit_in_java_characters(bench: Bench) -> None:
+    assert bench.commit({("t", 0): 5}, metadata="x" * 4096) is ErrorCode.NONE
+    assert bench.commit({("t", 0): 6}, metadata="x" * 4097) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert bench.commit({("t", 0): 6}, metadata="\U0001f600" * 2048 + "x") is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert bench.committed() == {("t", 0): 5}
+
+
+def test_missing_metadata_is_empty_metadata(bench: Bench) -> None:
+    bench.commit({("t", 0): 5}, metadata=None)
+    assert bench.fetch("t", 0).metadata == ""
+
+
+def test_a_commit_that_cannot_be_written_changes_nothing(bench: Bench) -> None:
+    bench.commit({("t", 0): 5})
+    bench.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(KafkaError):
+        bench.commit({("t", 0): 6})
+    assert bench.committed() == {("t", 0): 5}
+
+
+# --- OffsetFetch ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_committed_is_minus_one_and_no_error(bench: Bench) -> None:
+    position = bench.fetch("t", 0)
+    assert (position.committed_offset, position.error_code) == (-1, ErrorCode.NONE)
+    bench.commit({("t", 0): 5})
+    assert bench.fetch("t", 1).committed_offset == -1
+    assert bench.fetch("t", 0).committed_offset == 5
+
+
+def test_a_position_on_an_earlier_topic_of_the_same_name_counts_as_none(bench: Bench) -> None:
+    one, two = b"1" * 16, b"2" * 16
+    bench.commit({("t", 0): 5}, topic_id=one)
+    assert bench.fetch("t", 0, topic_id=one).committed_offset == 5
+    assert bench.fetch("t", 0, topic_id=two).committed_offset == -1
+    assert bench.fetch("t", 0).committed_offset == 5
+
+
+def pending_commit(bench: Bench, offset: int, producer_id: int = 7) -> None:
+    key, value = offset_commit(bench.group, "t", 0, CommittedOffset(offset, commit_ms=bench.now.wall_ms))
+    bench.shard.apply(key, value, len(bench.log), wall_ms=0, producer_id=producer_id)
+    bench.log.append((key, value))  # type: ignore[arg-type]
+
+
+def test_a_transaction_counts_once_it_is_committed(bench: Bench) -> None:
+    bench.commit({("t", 0): 5})
+    pending_commit(bench, 9)
+    assert bench.committed() == {("t", 0): 5}
+    assert bench.fetch("t", 0, require_stable=True).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert bench.committed(require_stable=True) == {("t", 0): -1}
+    bench.shard.end_transaction(7, committed=True)
+    assert bench.committed(require_stable=True) == {("t", 0): 9}
+
+
+def test_an_aborted_transaction_leaves_no_trace(bench: Bench) -> None:
+    pending_commit(bench, 9)
+    bench.shard.end_transaction(7, committed=False)
+    assert bench.committed() == {}
+
+
+def test_a_later_commit_outside_outlives_a_transaction(bench: Bench) -> None:
+    pending_commit(bench, 9)
+    bench.commit({("t", 0): 11})
+    bench.shard.end_transaction(7, committed=True)
+    assert bench.committed() == {("t", 0): 11}
+
+
+# --- OffsetDelete --------------------------------------------------------------------------------------------------
+
+
+def test_offsets_of_a_simple_group_are_deleted(bench: Bench) -> None:
+    bench.commit({("t", 0): 5, ("t", 1): 6})
+    assert delete_offsets(bench, ("t", 0), ("t", 7)) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert bench.committed() == {("t", 1): 6}
+
+
+def test_offsets_of_a_subscribed_topic_are_kept(bench: Bench) -> None:
+    [leader] = bench.stable_group(protocols=TT)
+    bench.commit({("tt", 0): 5, ("other", 0): 6}, leader.member_id, 1)
+    assert delete_offsets(bench, ("tt", 0), ("other", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
+    assert bench.committed() == {("tt", 0): 5}
+    bench.leave(leader.member_id)
+    assert delete_offsets(bench, ("tt", 0)) == [ErrorCode.NONE]
+
+
+def test_consumers_whose_subscription_cannot_be_read_are_subscribed_to_everything(bench: Bench) -> None:
+    bench.stable_group(protocols={"range": b"?"})
+    assert delete_offsets(bench, ("any", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def test_offsets_of_a_group_of_others_than_consumers_need_an_empty_group(bench: Bench) -> None:
+    bench.stable_group(protocol_type="connect")
+    with pytest.raises(KafkaError) as refused:
+        delete_offsets(bench, ("t", 0))
+    assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_offsets_of_a_missing_group_cannot_be_deleted(bench: Bench) -> None:
+    with pytest.raises(KafkaError) as refused:
+        delete_offsets(bench, ("t", 0))
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+# --- DeleteGroups --------------------------------------------------------------------------------------------------
+
+
+def test_only_an_empty_group_is_deleted(bench: Bench) -> None:
+    assert delete_group(bench) is ErrorCode.GROUP_ID_NOT_FOUND
+    [leader] = bench.stable_group()
+    bench.commit({("t", 0): 5}, leader.member_id, 1)
+    assert delete_group(bench) is ErrorCode.NON_EMPTY_GROUP
+    bench.leave(leader.member_id)
+    assert delete_group(bench) is ErrorCode.NONE
+    assert bench.state == "Dead" and bench.committed() == {}
+    bench.reload()
+    assert bench.state == "Dead" and bench.committed() == {}
+
+
+def test_a_deleted_group_leaves_no_timers(bench: Bench) -> None:
+    bench.join()
+    assert delete_group(bench) is ErrorCode.NONE
+    assert len(bench.shard.timers) == 0
+
+
+def test_the_offsets_of_deleted_topics_are_deleted(bench: Bench) -> None:
+    bench.commit({("t", 0): 5, ("t", 1): 6, ("u", 0): 7})
+    bench.run(bench.shard.forget_partitions({"t": frozenset({0, 1}), "x": frozenset({0})}))
+    assert bench.committed() == {("u", 0): 7}
+
+
+# --- retention -----------------------------------------------------------------------------------------------------
+
+
+def test_offsets_of_a_simple_group_expire_by_their_age(bench: Bench) -> None:
+    bench.commit({("t", 0): 5})
+    bench.advance(DAY_MS)
+    bench.commit({("t", 1): 6})
+    expire(bench, 6 * DAY_MS - 1)
+    assert len(bench.committed()) == 2
+    expire(bench, 1)
+    assert bench.committed() == {("t", 1): 6}
+    expire(bench, DAY_MS)
+    assert bench.state == "Dead"
+
+
+def test_offsets_of_a_group_expire_by_the_time_it_is_empty(bench: Bench) -> None:
+    [leader] = bench.stable_group(protocols=TT, session_ms=1_000_000)
+    bench.commit({("tt", 0): 5}, leader.member_id, 1)
+    bench.leave(leader.member_id)
+    expire(bench, WEEK_MS - 1)
+    assert bench.committed() == {("tt", 0): 5}
+    bench.reload()
+    expire(bench, 1)
+    assert bench.state == "Dead"
+
+
+def test_in_a_group_with_members_only_topics_without_subscription_expire() -> None:
+    bench = Bench()
+    [leader] = bench.stable_group(protocols=TT, session_ms=1_800_000)
+    bench.commit({("tt", 0): 5, ("other", 0): 6}, leader.member_id, 1)
+    for _ in range(7 * 48):
+        bench.advance(1_799_999)
+        bench.heartbeat(leader.member_id, 1)
+    expire(bench, 7 * 48)
+    assert bench.committed() == {("tt", 0): 5}
+
+
+def test_in_a_group_that_rebalances_nothing_expires(bench: Bench) -> None:
+    leader, follower = bench.stable_group(2, protocols=TT, session_ms=1_800_000, rebalance_ms=2**31 - 1)
+    bench.commit({("other", 0): 6}, leader.member_id, 1)
+    bench.join(leader.member_id, protocols=TT, session_ms=1_800_000, rebalance_ms=2**31 - 1)
+    for _ in range(8 * 48):
+        bench.advance(1_799_999)
+        bench.heartbeat(follower.member_id, 1)
+    assert bench.state == "PreparingRebalance"
+    expire(bench)
+    assert bench.committed() == {("other", 0): 6}
+
+
+def test_a_retention_of_its_own_beats_the_brokers(bench: Bench) -> None:
+    bench.commit({("t", 0): 5}, version=3, retention_ms=1_000)
+    bench.commit({("t", 1): 5}, version=3, retention_ms=30 * DAY_MS)
+    expire(bench, 999)
+    assert len(bench.committed()) == 2
+    expire(bench, 1)
+    assert list(bench.committed()) == [("t", 1)]
+    expire(bench, 29 * DAY_MS)
+    assert list(bench.committed()) == [("t", 1)]
+
+
+def test_an_empty_group_without_offsets_is_forgotten_at_once(bench: Bench) -> None:
+    [leader] = bench.stable_group()
+    expire(bench)
+    assert bench.state == "Stable"
+    bench.leave(leader.member_id)
+    expire(bench)
+    assert bench.state == "Dead"
+
+
+def test_a_position_in_an_open_transaction_does_not_expire(bench: Bench) -> None:
+    bench.commit({("t", 0): 5})
+    pending_commit(bench, 9)
+    expire(bench, WEEK_MS)
+    assert bench.committed() == {("t", 0): 5}
+
+
+# --- reload --------------------------------------------------------------------------------------------------------
+
+
+def test_after_a_reload_everything_is_as_it_was(bench: Bench) -> None:
+    members = bench.stable_group(3, protocols=TT)
+    bench.commit({("tt", 0): 5, ("u", 3): 8}, members[0].member_id, 1)
+    bench.group = "static"
+    bench.stable(bench.join(instance="i", protocols=TT))
+    bench.join(instance="i", protocols=TT)
+    bench.group = "simple"
+    bench.commit({("x", 0): 1}, metadata="m", topic_id=b"7" * 16)
+    bench.group = "left"
+    bench.leave(bench.stable_group()[0].member_id)
+    before = bench.picture()
+    bench.reload()
+    assert bench.picture() == before
