@@ -222,9 +222,9 @@ class Controller:
 
     async def auto_create(self, names: Sequence[str]) -> None:
         """Create topics that a client asked for, as `auto.create.topics.enable` promises: with the broker's defaults,
-        internal ones as they must be. A topic that cannot be created is left out: its client will be told that there
-        is none."""
-        topics = [internal_topic(self._config, name) or NewTopic(name) for name in names]
+        internal ones as they must be (not that of share groups, which there are none of). A topic that cannot be
+        created is left out: its client will be told that there is none."""
+        topics = [_automatic(self._config, name) for name in names if name != "__share_group_state"]
         try:
             await self.create_topics(topics)
         except KafkaError as error:
@@ -295,11 +295,11 @@ class Controller:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         present = len(topic.partitions)
         if grow.total == present:
-            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic '{grow.name}' has {present} partition(s) already.")
         if grow.total < present:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"The topic {grow.name} currently has {present} partition(s); {grow.total} would not be an increase.",
+                f"Topic '{grow.name}' has {present} partition(s); {grow.total} is not more than that.",
             )
         more = grow.total - present
         if more > PARTITIONS_PER_REQUEST_MAX:
@@ -466,6 +466,10 @@ def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in configs.items() if value is not None}
 
 
+def _automatic(config: KafkaConfig, name: str) -> NewTopic:
+    return internal_topic(config, name) or NewTopic(name)
+
+
 def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:
     """How an internal topic is created when it is first needed; None for the names of ordinary topics."""
     if name == "__consumer_offsets":
@@ -503,10 +507,10 @@ def write_states(
 def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> PartitionState:
     """The partition's state with the leader that an ElectLeaders request asks for."""
     if topic not in image.topics:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
     state = image.partition(topic, index)
     if state is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index}.")
     if election_type == PREFERRED:
         preferred = state.replicas[0]
         if state.leader == preferred:
@@ -515,7 +519,7 @@ def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> P
             raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
         return led_by(state, preferred)
     if state.leader != -1:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a leader.")
     living = [broker for broker in state.replicas if broker in image.brokers]
     in_sync = [broker for broker in living if broker in state.isr]
     if not living:

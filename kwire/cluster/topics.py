@@ -33,7 +33,7 @@ def name_problem(name: str) -> str | None:
     if name in (".", ".."):
         return f"'{name}' is not allowed"
     if len(name) > NAME_CHARACTERS_MAX:
-        return f"the length of '{name}' is {len(name)}, the limit is {NAME_CHARACTERS_MAX}"
+        return f"it has {len(name)} characters, more than {NAME_CHARACTERS_MAX}"
     if not _LEGAL_NAME.fullmatch(name):
         return f"'{name}' contains other characters than ASCII letters and digits, '.', '_' and '-'"
     return None

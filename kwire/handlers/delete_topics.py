@@ -25,8 +25,8 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 
-UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-UNKNOWN_ID = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
+UNKNOWN_ID = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id.")
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -91,13 +91,13 @@ def _judge(
     context: RequestContext,
 ) -> TopicImage:
     if state.name is None and state.topic_id == ZERO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic needs a name or an id.")
     if state.name is not None and state.topic_id != ZERO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Both topic name and topic id were specified.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic is given by its name or its id, not by both.")
     if state.name is not None and names[state.name] > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The name is given more than once.")
     if ids[state.topic_id] > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The id is given more than once.")
     absent = UNKNOWN_NAME if state.name is not None else UNKNOWN_ID
     if known is None:
         raise absent

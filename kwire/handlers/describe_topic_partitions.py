@@ -44,14 +44,14 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
             if asked:
                 response.topics.append(_absent(context, name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
+        if room == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
         topic = image.topics.get(name)
         if topic is None:
             response.topics.append(_absent(context, name, absence_error(name)))
             continue
         start = cursor.partition_index if cursor is not None and name == first_name else 0
-        if room == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=start)
-            break
         end = min(start + room, len(topic.partitions))
         response.topics.append(_told(context, image, topic, range(start, end)))
         if end < len(topic.partitions):

@@ -171,9 +171,10 @@ def _told(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
 
 
 def _with_operations(context: RequestContext, topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    if topic.error_code or topic.name is None:
+    if topic.name is None:
         return topic
     return MetadataResponseTopic(
+        error_code=topic.error_code,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
