@@ -1,0 +1,1 @@
+"""For tests: a raw protocol client, and the deterministic simulation of a whole cluster in one process."""
