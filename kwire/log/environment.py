@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import structlog
-
 from kwire.base.doors import Doors
+from kwire.base.logging import get_logger
 from kwire.log.file_cache import FileCache
 from kwire.log.names import DELETED_SUFFIX
 
-logger = structlog.get_logger(__name__)
+logger = get_logger("kwire.log")
 
 
 def _report_nothing(directory: str, error: OSError) -> None:
