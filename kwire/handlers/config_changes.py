@@ -73,7 +73,9 @@ def check_stored(resource: Any, context: RequestContext) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     if resource_type == BROKER and name:
         check_broker_id(name, context)
-    if resource_type == TOPIC and name:
+    if resource_type == TOPIC:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic's configuration needs the topic's name.")
         check_name(name)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 from kwire.base import logging
 from kwire.base.config import describe
-from kwire.base.config.describe import ConfigEntry
+from kwire.base.config.describe import ConfigEntry, ConfigSource
 from kwire.base.config.resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.keys import ConfigResource
@@ -95,11 +95,13 @@ def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeC
         config_source=int(entry.source),
         is_sensitive=entry.is_sensitive,
         config_type=entry.type_code,
+        # Kafka leaves its default, the empty text, only where a property is a logger.
+        documentation="" if entry.source is ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG else None,
     )
     if request.include_synonyms:
         result.synonyms = [DescribeConfigsSynonym(name=each.name, value=each.value, source=int(each.source))
                            for each in entry.synonyms]  # fmt: skip
-    if request.include_documentation:
+    if request.include_documentation and result.documentation is None:
         result.documentation = describe.documentation_of(entry)
     return result
 

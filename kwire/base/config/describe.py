@@ -74,7 +74,7 @@ def describe_topic(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterato
     for name, row in TOPIC_ROWS.items():
         if name in TOPIC_INTERNAL and name not in overrides:
             continue
-        synonyms = _own(name, overrides, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        synonyms = _own(name, row, values[name], overrides, ConfigSource.DYNAMIC_TOPIC_CONFIG)
         if name in SYNONYMS:
             synonyms += _broker_values(config, SYNONYMS[name][0][0])
         yield _entry(name, row, values[name], synonyms)
@@ -99,22 +99,22 @@ def describe_broker_defaults(config: KafkaConfig) -> Iterator[ConfigEntry]:
 def describe_group(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """The properties of a consumer, share or streams group with these texts of its own."""
     for name, row in _GROUP_ROWS.items():
-        synonyms = _own(name, overrides, ConfigSource.DYNAMIC_GROUP_CONFIG)
         broker_name = GROUP_SYNONYMS.get(name)
+        value = _parsed(row, overrides.get(name), row[2] if broker_name is None else config[broker_name])
+        synonyms = _own(name, row, value, overrides, ConfigSource.DYNAMIC_GROUP_CONFIG)
         if broker_name is None:
-            default = row[2]
-            synonyms.append(Synonym(name, format_value(row[1], default), ConfigSource.DEFAULT_CONFIG))
+            synonyms.append(Synonym(name, format_value(row[1], row[2]), ConfigSource.DEFAULT_CONFIG))
         else:
-            default = config[broker_name]
             synonyms += _broker_values(config, broker_name)
-        yield _entry(name, row, _parsed(row, overrides.get(name), default), synonyms)
+        yield _entry(name, row, value, synonyms)
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """The properties of a client metrics subscription with these texts of its own."""
     for name, row in _CLIENT_METRICS_ROWS.items():
-        synonyms = _own(name, overrides, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
-        yield _entry(name, row, _parsed(row, overrides.get(name), row[2]), synonyms)
+        value = _parsed(row, overrides.get(name), row[2])
+        synonyms = _own(name, row, value, overrides, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
+        yield _entry(name, row, value, synonyms)
 
 
 def describe_loggers(levels: Mapping[str, str]) -> Iterator[ConfigEntry]:
@@ -127,9 +127,12 @@ def documentation_of(entry: ConfigEntry) -> str | None:
     """One sentence about a property, if there is one."""
     from kwire.base.config import documentation as texts
 
-    if entry.name in TOPIC_ROWS and entry.name not in BROKER_ROWS:
-        return texts.topic_documentation(entry.name)
-    return texts.broker_documentation(entry.name) or texts.RESOURCE_DOCUMENTATION.get(entry.name)
+    name = entry.name
+    return (
+        texts.BROKER_DOCUMENTATION.get(name)
+        or texts.topic_documentation(name)
+        or texts.RESOURCE_DOCUMENTATION.get(name)
+    )
 
 
 def _parsed(row: Row, text: str | None, default: Any) -> Any:
@@ -139,8 +142,8 @@ def _parsed(row: Row, text: str | None, default: Any) -> Any:
         return default
 
 
-def _own(name: str, overrides: Mapping[str, str], source: ConfigSource) -> list[Synonym]:
-    return [Synonym(name, overrides[name], source)] if name in overrides else []
+def _own(name: str, row: Row, value: Any, overrides: Mapping[str, str], source: ConfigSource) -> list[Synonym]:
+    return [Synonym(name, format_value(row[1], value), source)] if name in overrides else []
 
 
 def _entry(name: str, row: Row, value: Any, synonyms: list[Synonym]) -> ConfigEntry:
@@ -155,7 +158,9 @@ def _broker_entry(config: KafkaConfig, name: str, synonyms: list[Synonym]) -> Co
         return ConfigEntry(name, None, True, source, True, synonyms, 0)
     sensitive = is_sensitive(name)
     value = None if sensitive else format_value(row[1], config[name])
-    return ConfigEntry(name, value, not is_dynamic(name), source, sensitive, synonyms, CONFIG_TYPE_CODES[row[1]])
+    # As in Kafka, a property under a listener's prefix counts as fixed, although it can be changed.
+    fixed = name not in BROKER_ROWS or not is_dynamic(name)
+    return ConfigEntry(name, value, fixed, source, sensitive, synonyms, CONFIG_TYPE_CODES[row[1]])
 
 
 def _broker_values(config: KafkaConfig, name: str) -> list[Synonym]:
@@ -177,7 +182,7 @@ def _broker_values(config: KafkaConfig, name: str) -> list[Synonym]:
     for each in names:
         row = BROKER_ROWS.get(each)
         default = default_of(each)
-        if row is not None and default is not None:
+        if row is not None and default is not None and each not in _QUOTA_NAMES:
             text = None if sensitive else format_value(row[1], default)
             found.append(Synonym(each, text, ConfigSource.DEFAULT_CONFIG))
     while found and found[0].name != name:

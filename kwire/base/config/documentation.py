@@ -117,11 +117,6 @@ RESOURCE_DOCUMENTATION: dict[str, str] = {
 }
 
 
-def broker_documentation(name: str) -> str | None:
-    """The sentence for a broker property, ``None`` for one that kwire does not obey."""
-    return BROKER_DOCUMENTATION.get(name)
-
-
 def topic_documentation(name: str) -> str | None:
     """The sentence for a topic property."""
     from kwire.base.config.tables.topics import SYNONYMS

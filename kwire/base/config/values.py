@@ -178,10 +178,10 @@ def _check_non_empty(value: str | None) -> None:
 
 
 def _check_throttled_replicas(value: tuple[str, ...] | None) -> None:
-    if value is None or value in ((), ("*",), ("none",)):
+    if value is None or value in ((), ("*",)):
         return
     if not all(_THROTTLED_REPLICAS.fullmatch(item) for item in value):
-        raise ValueError("must be *, none or a list of partition:broker")
+        raise ValueError("must be * or a list of partition:broker")
 
 
 def _check_share_offset_reset(value: str | None) -> None:

@@ -1,0 +1,25 @@
+"""Connections for the configuration tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from compat_tests.brokers import Broker
+from compat_tests.configs.requests import Configs
+from compat_tests.wire import WireClient
+
+
+@pytest.fixture
+def configs(broker: Broker) -> Iterator[Configs]:
+    """A connection to the shared broker: for topics, groups and subscriptions of the test's own."""
+    with WireClient(broker.bootstrap) as client:
+        yield Configs(client)
+
+
+@pytest.fixture
+def own_configs(broker_factory: Callable[..., Broker]) -> Iterator[Configs]:
+    """A connection to a broker of this test alone, whose properties may be changed."""
+    with WireClient(broker_factory().bootstrap) as client:
+        yield Configs(client)
