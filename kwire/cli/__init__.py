@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "start": "start a broker and serve until SIGTERM or SIGINT",
     "adopt": "take in a data directory that Apache Kafka wrote",
+    "dump-log": "print what stands in segments, indexes, snapshots and checkpoints",
+    "verify-log": "check a data directory that no broker is using",
 }
 """Subcommand -> what it does; its module is `kwire.cli.<name>`, with ``_`` for ``-``."""
 

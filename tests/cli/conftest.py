@@ -1,0 +1,90 @@
+"""The kwire command as a process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+READY = re.compile(r"kwire ready bootstrap=(\S+):(\d+) pid=(\d+)\n")
+
+
+class Command:
+    """Runs ``kwire``; what is still running at the end of the test is killed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "CLUSTER_ID"))}
+        return {**kept, **variables}
+
+    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "kwire", *arguments],
+            cwd=self.directory,
+            env=self.environment(**variables),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    def start(self, *arguments: str, **variables: str) -> Process:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kwire", "start", *arguments],
+            cwd=self.directory,
+            env=self.environment(**variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return Process(process)
+
+
+class Process:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stdout is not None
+        self.line = process.stdout.readline()
+        match = READY.fullmatch(self.line)
+        assert match is not None, (self.line, process.communicate(timeout=10))
+        self.host = match[1]
+        self.port = int(match[2])
+        assert int(match[3]) == process.pid
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def stop(self) -> tuple[str, str]:
+        """End it in good order; what else it wrote on standard output, and on standard error."""
+        self.process.terminate()
+        out, err = self.process.communicate(timeout=20)
+        assert self.process.returncode == 0, err
+        return out, err
+
+
+@pytest.fixture
+def kwire(tmp_path: Path) -> Iterator[Any]:
+    command = Command(tmp_path)
+    yield command
+    for process in command.processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

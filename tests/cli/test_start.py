@@ -1,0 +1,222 @@
+"""``kwire start`` as scripts see it: one line on standard output, exit statuses, signals, sources of properties."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kwire import __version__
+from kwire.base.doors import Doors
+from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from kwire.codec.messages.metadata_request import MetadataRequest
+from kwire.testing.client import RawClient
+from tests.cli.conftest import Command, Process
+
+ANY_PORT = ("--listen", "127.0.0.1:0")
+
+
+def metadata(process: Process) -> object:
+    async def ask() -> object:
+        async with await RawClient.connect(Doors(), process.host, process.port) as client:
+            return await client.call(MetadataRequest(topics=[]), 12)
+
+    return asyncio.run(ask())
+
+
+def test_ready_line_is_all_there_is_on_standard_output(kwire: Command) -> None:
+    process = kwire.start(*ANY_PORT, "--data-dir", "data")
+    answer = metadata(process)
+    assert [broker.port for broker in answer.brokers] == [process.port]  # type: ignore[attr-defined]
+    out, err = process.stop()
+    assert out == ""
+    for line in err.splitlines():
+        json.loads(line)
+    assert (kwire.directory / "data" / "meta.properties").exists()
+    assert (kwire.directory / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_data_lives_in_kwire_data_unless_told_otherwise(kwire: Command) -> None:
+    kwire.start(*ANY_PORT).stop()
+    assert (kwire.directory / "kwire-data" / "meta.properties").exists()
+
+
+def test_properties_come_from_command_line_environment_and_file_in_this_order(kwire: Command) -> None:
+    (kwire.directory / "server.properties").write_text(
+        "node.id=5\nlog.dirs=from-file\nnum.partitions=3\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+    )
+    process = kwire.start(
+        "--config", "server.properties", "--set", "log.dirs=from-line", KAFKA_LOG_DIRS="from-env", KAFKA_NODE_ID="6"
+    )
+    answer = metadata(process)
+    process.stop()
+    assert answer.brokers[0].node_id == 6  # type: ignore[attr-defined]
+    assert (kwire.directory / "from-line").is_dir()
+    assert not (kwire.directory / "from-file").exists() and not (kwire.directory / "from-env").exists()
+
+
+def test_the_cluster_id_of_the_environment_founds_a_cluster_and_guards_it(kwire: Command) -> None:
+    kwire.start(*ANY_PORT, CLUSTER_ID="MkU3OEVBNTcwNTJENDM2Qg").stop()
+    meta = (kwire.directory / "kwire-data" / "meta.properties").read_text()
+    assert "cluster.id=MkU3OEVBNTcwNTJENDM2Qg" in meta
+    refused = kwire.run("start", *ANY_PORT, CLUSTER_ID="AAAAAAAAAAAAAAAAAAAAAA")
+    assert refused.returncode == 1
+    assert "MkU3OEVBNTcwNTJENDM2Qg" in refused.stderr and refused.stderr.count("\n") == 1
+
+
+def test_a_directory_keeps_its_node_id(kwire: Command) -> None:
+    kwire.start(*ANY_PORT, "--set", "node.id=7").stop()
+    process = kwire.start(*ANY_PORT)
+    assert metadata(process).brokers[0].node_id == 7  # type: ignore[attr-defined]
+    process.stop()
+    refused = kwire.run("start", *ANY_PORT, "--set", "node.id=8")
+    assert refused.returncode == 1
+    assert "node.id=8" in refused.stderr and "7" in refused.stderr and refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["start", "--set", "num.partitions=none"], 1, ["num.partitions", "none"]),
+        (["start", "--set", "listeners=SSL://localhost:0"], 1, ["listeners", "SSL"]),
+        (["start", "--listen", "127.0.0.1:0", "--config", "missing.properties"], 1, ["missing.properties"]),
+        (["start", "--set", "novalue"], 2, ["novalue", "NAME=VALUE"]),
+        (["start", "--listen", "nowhere"], 2, ["nowhere", "HOST:PORT"]),
+        (["start", "--unknown"], 2, ["--unknown"]),
+        (["nonsense"], 2, ["nonsense"]),
+        ([], 2, ["start"]),
+        (["adopt", "missing"], 1, ["missing"]),
+    ],
+)
+def test_what_is_wrong_is_said_on_standard_error(
+    kwire: Command, arguments: list[str], status: int, words: list[str]
+) -> None:
+    result = kwire.run(*arguments)
+    assert result.returncode == status
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert all(word in result.stderr for word in words), result.stderr
+    if status == 1:
+        assert result.stderr.count("\n") == 1
+
+
+def test_version(kwire: Command) -> None:
+    result = kwire.run("--version")
+    assert (result.returncode, result.stdout) == (0, f"kwire {__version__}\n")
+
+
+def test_a_second_broker_on_the_same_directory_or_port_is_refused(kwire: Command) -> None:
+    first = kwire.start(*ANY_PORT)
+    second = kwire.run("start", *ANY_PORT)
+    assert second.returncode == 1 and "kwire-data" in second.stderr
+    third = kwire.run("start", "--listen", first.bootstrap, "--data-dir", "other")
+    assert third.returncode == 1 and str(first.port) in third.stderr
+    first.stop()
+
+
+def test_sigterm_answers_the_members_of_groups(kwire: Command) -> None:
+    process = kwire.start(*ANY_PORT, "--set", "group.initial.rebalance.delay.ms=60000")
+
+    async def join() -> tuple[int, int]:
+        async with await RawClient.connect(Doors(), process.host, process.port) as client:
+            await coordinator_is_there(client)
+            protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+            request = JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=60_000,
+                protocol_type="consumer",
+                protocols=protocols,
+            )
+            refused = await client.call(request, 9)
+            request.member_id = refused.member_id
+            pending = client.post(request, 9)
+            await client_is_parked(process)
+            process.process.terminate()
+            return refused.error_code, (await pending).error_code
+
+    refused, told = asyncio.run(join())
+    assert refused == 79  # MEMBER_ID_REQUIRED
+    assert told in (15, 16)  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+    assert process.process.wait(20) == 0
+
+
+async def coordinator_is_there(client: RawClient) -> None:
+    """The first look-up creates the topic of the groups; ask until it says where."""
+    request = FindCoordinatorRequest(coordinator_keys=["g"])
+    while (await client.call(request, 4)).coordinators[0].error_code:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+async def client_is_parked(process: Process) -> None:
+    """Wait until another connection sees the member: then its request has been taken."""
+    from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
+
+    async with await RawClient.connect(Doors(), process.host, process.port) as client:
+        while True:
+            described = await client.call(DescribeGroupsRequest(groups=["g"]), 5)
+            if described.groups[0].group_state == "PreparingRebalance":
+                return
+            await asyncio.sleep(0.01)
+
+
+def test_a_second_signal_ends_at_once(kwire: Command) -> None:
+    process = kwire.start(*ANY_PORT)
+
+    async def hold() -> int:
+        """A client that asks for much and reads nothing keeps a stopping broker waiting."""
+        async with await RawClient.connect(Doors(), process.host, process.port) as client:
+            body = struct.pack(">hhih", 18, 0, 1, -1)
+            asyncio.get_running_loop().remove_reader(client._socket.fileno())
+            try:
+                for _ in range(20_000):
+                    client.send_bytes((struct.pack(">i", len(body)) + body) * 10)
+            finally:
+                await asyncio.sleep(0.2)
+            process.send(signal.SIGINT)
+            await asyncio.sleep(0.3)
+            assert process.process.poll() is None
+            process.send(signal.SIGTERM)
+            return await asyncio.to_thread(process.process.wait, 3)
+
+    assert asyncio.run(hold()) == 128 + signal.SIGTERM
+
+
+def test_sigusr1_writes_down_what_goes_on(kwire: Command) -> None:
+    process = kwire.start(*ANY_PORT)
+
+    async def look() -> None:
+        async with await RawClient.connect(Doors(), process.host, process.port) as client:
+            await client.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
+            process.send(signal.SIGUSR1)
+            stream = process.process.stderr
+            assert stream is not None
+            lines = []
+            while not lines or lines[-1]["event"] != "dump complete":
+                lines.append(json.loads(await asyncio.to_thread(stream.readline)))
+        events = {line["event"] for line in lines}
+        assert {"task", "connection", "metric"} <= events
+        (connection,) = [line for line in lines if line["event"] == "connection"]
+        assert connection["software"] == "test 1"
+
+    asyncio.run(look())
+    process.stop()
+
+
+def test_importing_kwire_is_cheap() -> None:
+    code = "import sys, kwire; print([name for name in sys.modules if name.startswith('kwire.') or name == 'asyncio'])"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout == "[]\n"
+
+
+def test_the_version_is_the_packages() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert f'version = "{__version__}"' in text
