@@ -54,6 +54,8 @@ def read_lines(files: Files, path: str) -> list[list[str]] | None:
         return None
     try:
         lines = files.read(path).decode().split("\n")
+        if lines == [""]:
+            return []  # Kafka makes the file before it has anything to say
         version, count = int(lines[0]), int(lines[1])
     except (ValueError, IndexError, UnicodeDecodeError) as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error

@@ -30,7 +30,7 @@ class CorruptIndex(Exception):
 class _EntryFile:
     """Entries of one size in a file that only grows (or is cut): loaded when first asked for."""
 
-    __slots__ = ("_data", "_files", "_written", "path")
+    __slots__ = ("_cleared", "_data", "_files", "_written", "path")
     entry: Struct
 
     def __init__(self, files: Files, path: str, *, new: bool) -> None:
@@ -38,6 +38,7 @@ class _EntryFile:
         self.path = path
         self._data: bytearray | None = bytearray() if new else None
         self._written = 0  # bytes of _data that are in the file
+        self._cleared = False  # what is in the file is to be replaced as a whole
 
     @property
     def data(self) -> bytearray:
@@ -58,13 +59,16 @@ class _EntryFile:
     def flush(self) -> None:
         """Write what the file lacks, and cut what it has too much. OSError."""
         data = self._data
-        if data is None or self._written == len(data):
+        if data is None or (self._written == len(data) and not self._cleared):
             return
         fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            if self._cleared:
+                self._files.ftruncate(fd, 0)
+                self._written, self._cleared = 0, False
             if self._written > len(data):
                 self._files.ftruncate(fd, len(data))
-            else:
+            elif self._written < len(data):
                 self._files.pwrite(fd, data[self._written :], self._written)
             self._written = len(data)
         finally:
@@ -82,7 +86,8 @@ class _EntryFile:
 
     def clear(self) -> None:
         """Drop all entries, to be built anew."""
-        self._written = self._files.stat(self.path).st_size if self._files.exists(self.path) else 0
+        self._cleared = self._files.exists(self.path)
+        self._written = 0
         self._data = bytearray()
 
     def _cut(self, size: int) -> None:

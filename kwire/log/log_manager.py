@@ -175,7 +175,7 @@ class LogManager:
             return {}
 
     def _remove_leaving(self, path: str, name: str) -> None:
-        if name.endswith(names.DELETE_DIRECTORY_SUFFIX):
+        if name.endswith((names.DELETE_DIRECTORY_SUFFIX, names.FUTURE_DIRECTORY_SUFFIX)):
             self.env.remover.remove_directory(path, 0)
 
     def _open(self, each: _Found, progress: Callable[[int], None]) -> None:
@@ -197,6 +197,12 @@ class LogManager:
             high_watermark=each.high_watermark,
             progress=progress,
         )
+        other = self._logs.get((log.topic, log.partition))
+        if other is not None:  # a crash at the last step of a move between directories left both
+            if other.log_end_offset >= log.log_end_offset:
+                self._put_aside(log, each.parent, names.STRAY_DIRECTORY_SUFFIX)
+                return
+            self.set_aside_as_stray(log.topic, log.partition)
         self._add(log, each.parent)
 
     def _add(self, log: PartitionLog, parent: LogDirectory) -> None:
@@ -250,6 +256,15 @@ class LogManager:
         parent = self._parents.pop((topic, partition), None)
         if log is not None and parent is not None:
             self._put_aside(log, parent, names.STRAY_DIRECTORY_SUFFIX)
+
+    def replace(self, old: PartitionLog, new: PartitionLog, parent: LogDirectory) -> None:
+        """A log was moved to another directory: the new one serves, the old one (closed) is deleted.
+        KafkaError(KAFKA_STORAGE_ERROR)."""
+        before = self._parents[old.topic, old.partition]
+        self._add(new, parent)
+        self._put_aside(old, before, names.DELETE_DIRECTORY_SUFFIX)
+        self.write_checkpoints(parent)
+        self.write_checkpoints(before)
 
     def _put_aside(self, log: PartitionLog, parent: LogDirectory, suffix: str) -> None:
         log.release()

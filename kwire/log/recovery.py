@@ -306,10 +306,24 @@ class LogRecovery:
             segment.index.check(segment.size)
             segment.time_index.check()
             return segment.next_offset()
-        except (CorruptIndex, CorruptLog) as error:
+        except CorruptIndex as error:
             self.complaints.append(f"{error}; the indexes are built anew")
-            self._recover_segment(segment)
+            self._rebuild_indexes(segment)
+        except CorruptLog as error:
+            return self._end_despite(segment, error)
+        try:
             return segment.next_offset()
+        except CorruptLog as error:
+            return self._end_despite(segment, error)
+
+    def _end_despite(self, segment: Segment, error: CorruptLog) -> int:
+        """Damage below the recovery point was safe on disk once: nothing is cut, reading it fails. Otherwise the log
+        ends there."""
+        if self.recovery_point > segment.base_offset:
+            self.complaints.append(f"{error}; that batch cannot be read any more")
+            return self.recovery_point
+        self._recover_segment(segment)
+        return segment.next_offset()
 
     # 8
 

@@ -1,0 +1,107 @@
+"""Making batches and logs for the tests of this folder."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kwire.base.doors import Clock, Doors
+from kwire.codec.records import BatchHeader, Record, build_batch, iter_headers
+from kwire.codec.records.header import seal
+from kwire.log.append_info import FetchedData
+from kwire.log.environment import LogEnvironment
+from kwire.log.log_config import LogConfig
+from kwire.log.partition_log import PartitionLog
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = b"0123456789abcdef"
+
+
+class ManualClock:
+    """A wall clock that moves when told."""
+
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self.now_ms = now_ms
+
+    def time_ms(self) -> int:
+        return self.now_ms
+
+
+def doors_at(clock: ManualClock, **others: Any) -> Doors:
+    return Doors(clock=Clock(time_ms=clock.time_ms), **others)
+
+
+def batch(
+    count: int = 1, *, size: int = 10, timestamp: int = NOW_MS, key: bytes | None = b"k", **how: Any
+) -> bytearray:
+    """A producer's batch of ``count`` records with values of ``size`` bytes."""
+    records = [
+        Record(timestamp=timestamp + i if timestamp >= 0 else -1, key=key, value=bytes([i % 251]) * size)
+        for i in range(count)
+    ]
+    return bytearray(build_batch(records, **how))
+
+
+def patched(data: bytearray, layout: str, position: int, value: int, *, reseal: bool = True) -> bytearray:
+    """A batch with one header field overwritten."""
+    struct.pack_into(layout, data, position, value)
+    if reseal:
+        seal(data, 0, len(data))
+    return data
+
+
+def open_log(path: Path | str, config: LogConfig | None = None, **how: Any) -> PartitionLog:
+    """A log named t-0 under ``path``."""
+    doors = how.pop("doors", None) or doors_at(how.pop("clock", None) or ManualClock())
+    env = how.pop("env", None) or LogEnvironment.create(doors)
+    return PartitionLog.open(env, f"{path}/t-0", "t", 0, TOPIC_ID, config or LogConfig(), **how)
+
+
+def append(log: PartitionLog, count: int = 1, *, epoch: int = 0, **how: Any) -> int:
+    """Append a batch and commit it; its first offset."""
+    first = log.append_as_leader(memoryview(batch(count, **how)), leader_epoch=epoch).first_offset
+    log.advance_high_watermark(log.log_end_offset)
+    return first
+
+
+def content(data: FetchedData) -> bytes:
+    """The bytes of a read; a range is read and released."""
+    records = data.records
+    if isinstance(records, bytes):
+        return records
+    import os
+
+    try:
+        return os.pread(records.fd, records.size, records.position)
+    finally:
+        records.release()
+
+
+def headers(data: FetchedData) -> list[BatchHeader]:
+    return [header for _, header in iter_headers(content(data), allow_partial=True)]
+
+
+def read_all(log: PartitionLog, *, max_bytes: int = 1 << 20) -> list[tuple[int, int]]:
+    """(base, last) offsets of every batch from the log's start, by reads as a consumer does them."""
+    found: list[tuple[int, int]] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        got = headers(log.read(offset, max_bytes, upto=log.log_end_offset))
+        if not got:
+            break
+        found += [(header.base_offset, header.last_offset) for header in got]
+        offset = got[-1].next_offset
+    return found
+
+
+def fails(call: Callable[[], object]) -> str:
+    """The name of the error code that a call fails with."""
+    from kwire.base.errors import KafkaError
+
+    try:
+        call()
+    except KafkaError as error:
+        return error.code.name
+    return "NONE"

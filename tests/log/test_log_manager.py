@@ -1,0 +1,313 @@
+"""All logs together: start and stop, checkpoints, locks, deletion, adoption, flushing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from tests.log.log_tools import TOPIC_ID, append, batch, fails, read_all
+
+from kwire.base.doors import Doors, Files
+from kwire.base.uuids import uuid_to_text
+from kwire.log import names
+from kwire.log.adopt import inspect_data_directory
+from kwire.log.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
+from kwire.log.log_config import LogConfig
+from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
+from kwire.log.log_manager import LogManager, ManagerSettings
+
+CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)
+
+
+def manager(
+    *paths: Path, config: LogConfig = CONFIG, settings: ManagerSettings | None = None, **how: object
+) -> LogManager:
+    return LogManager(Doors(), [str(path) for path in paths], lambda _topic: config, settings, **how)  # type: ignore[arg-type]
+
+
+async def started(*paths: Path, **how: object) -> LogManager:
+    logs = manager(*paths, **how)  # type: ignore[arg-type]
+    logs.lock("cluster", 1)
+    await logs.load_all()
+    logs.start()
+    return logs
+
+
+async def until(condition: object) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.005)
+
+
+async def test_logs_come_back_with_their_offsets_after_a_clean_stop(tmp_path: Path) -> None:
+    logs = await started(tmp_path)
+    for partition in range(3):
+        log = logs.create("topic-with-dash", partition, TOPIC_ID)
+        for _ in range(10 * partition):
+            append(log, 2)
+    logs.create("topic-with-dash", 2, TOPIC_ID).delete_records_before(21)
+    await logs.close()
+    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
+    assert (tmp_path / "t-0").exists() is False
+    seen: list[tuple[int, int, int]] = []
+    again = manager(tmp_path)
+    again.lock("cluster", 1)
+    await again.load_all(lambda *step: seen.append(step))
+    assert seen == [(1, 3, 0), (2, 3, 0), (3, 3, 0)]
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    offsets = [(log.partition, log.log_start_offset, log.high_watermark, log.log_end_offset) for log in again]
+    assert offsets == [(0, 0, 0, 0), (1, 0, 20, 20), (2, 21, 40, 40)]
+    assert all(log.topic_id == TOPIC_ID and log.topic == "topic-with-dash" for log in again)
+    await again.close()
+
+
+async def test_after_a_kill_the_tail_is_scanned_and_kept(tmp_path: Path) -> None:
+    logs = await started(tmp_path)
+    log = logs.create("t", 0, TOPIC_ID)
+    for _ in range(30):
+        append(log, 2)
+    logs.env.cache.close_all()
+    logs.unlock()
+    seen: list[int] = []
+    again = manager(tmp_path)
+    again.lock("cluster", 1)
+    await again.load_all(lambda _done, _total, scanned: seen.append(scanned))
+    found = again.get("t", 0)
+    assert found is not None
+    assert read_all(found) == [(2 * i, 2 * i + 1) for i in range(30)]
+    assert seen == [found.size]
+    await again.close()
+    await logs.close()
+
+
+async def test_a_directory_is_one_processs_and_one_clusters(tmp_path: Path) -> None:
+    first, second = manager(tmp_path), manager(tmp_path)
+    first.lock("cluster", 1)
+    with pytest.raises(LogDirectoryError, match="Another process uses the data directory"):
+        second.lock("cluster", 1)
+    first.unlock()
+    with pytest.raises(LogDirectoryError, match="belongs to cluster cluster, not to other"):
+        second.lock("other", 1)
+    with pytest.raises(LogDirectoryError, match="belongs to node 1, but node.id is 2"):
+        second.lock("cluster", 2)
+    second.lock("cluster", 1)
+    second.unlock()
+    meta = read_meta_properties(Files(), str(tmp_path))
+    assert meta is not None
+    assert (meta.cluster_id, meta.node_id, meta.version) == ("cluster", 1, 1)
+    assert meta.directory_id == first.directories[0].directory_id == second.directories[0].directory_id
+
+
+async def test_a_deleted_topic_leaves_under_another_name_and_then_the_disk(tmp_path: Path) -> None:
+    logs = await started(tmp_path, config=LogConfig(file_delete_delay_ms=50))
+    append(logs.create("t", 0, TOPIC_ID), 3)
+    await logs.delete("t", 0)
+    await logs.delete("t", 0)
+    assert logs.get("t", 0) is None
+    (leaving,) = [path.name for path in tmp_path.iterdir() if path.is_dir()]
+    assert names.is_leaving_directory(leaving)
+    assert leaving.startswith("t-0.")
+    assert "t 0" not in (tmp_path / "replication-offset-checkpoint").read_text()
+    again = logs.create("t", 0, b"another topic id")
+    assert again.log_end_offset == 0
+    await until(lambda: not (tmp_path / leaving).exists())
+    assert fails(lambda: logs.create("t", 0, TOPIC_ID)) == "INCONSISTENT_TOPIC_ID"
+    await logs.close()
+
+
+async def test_directories_on_their_way_out_go_at_the_next_start(tmp_path: Path) -> None:
+    logs = await started(tmp_path, config=LogConfig(file_delete_delay_ms=60_000))
+    logs.create("t", 0, TOPIC_ID)
+    await logs.delete("t", 0)
+    await logs.close()
+    again = await started(tmp_path)
+    assert len(again) == 0
+    await until(lambda: not [path for path in tmp_path.iterdir() if path.is_dir()])
+    await again.close()
+
+
+async def test_new_partitions_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+    logs = await started(tmp_path / "a", tmp_path / "b")
+    for partition in range(4):
+        logs.create("t", partition, TOPIC_ID)
+    assert len(list((tmp_path / "a").glob("t-*"))) == len(list((tmp_path / "b").glob("t-*"))) == 2
+    await logs.close()
+
+
+async def test_checkpoints_are_written_while_running_and_only_when_they_change(tmp_path: Path) -> None:
+    logs = await started(tmp_path, settings=ManagerSettings(high_watermark_interval_ms=20))
+    log = logs.create("t", 0, TOPIC_ID)
+    append(log, 5)
+    path = tmp_path / "replication-offset-checkpoint"
+    await until(lambda: path.exists() and path.read_text() == "0\n1\nt 0 5\n")
+    before = path.stat().st_mtime_ns
+    await asyncio.sleep(0.06)
+    assert path.stat().st_mtime_ns == before
+    append(log, 1)
+    await until(lambda: path.read_text() == "0\n1\nt 0 6\n")
+    await logs.close()
+
+
+async def test_sealed_segments_are_synced_and_the_recovery_point_follows(tmp_path: Path) -> None:
+    logs = await started(tmp_path)
+    log = logs.create("t", 0, TOPIC_ID)
+    for _ in range(30):
+        append(log, 2)
+    assert len(log.segments) > 2
+    await until(lambda: log.recovery_point == log.active.base_offset)
+    await logs.close()
+    assert log.recovery_point == 60
+
+
+async def test_an_append_that_must_be_flushed_says_when_it_is(tmp_path: Path) -> None:
+    logs = await started(tmp_path, config=LogConfig(flush_messages=3))
+    log = logs.create("t", 0, TOPIC_ID)
+    assert log.append_as_leader(batch(2), leader_epoch=0).flushed is None
+    first = log.append_as_leader(batch(2), leader_epoch=0)
+    second = log.append_as_leader(batch(4), leader_epoch=0)
+    assert first.flushed is not None
+    assert second.flushed is not None
+    await first.flushed
+    assert log.recovery_point >= 4
+    await second.flushed
+    assert log.recovery_point == 8
+    await logs.close()
+
+
+async def test_flush_ms_syncs_without_being_asked(tmp_path: Path) -> None:
+    logs = await started(
+        tmp_path, config=LogConfig(flush_ms=1), settings=ManagerSettings(flush_scheduler_interval_ms=10)
+    )
+    log = logs.create("t", 0, TOPIC_ID)
+    append(log, 3)
+    await until(lambda: log.recovery_point == 3)
+    await logs.close()
+
+
+async def test_a_failing_sync_is_reported_and_the_log_goes_on(tmp_path: Path) -> None:
+    failures: list[str] = []
+
+    class BadDisk(Files):
+        def fsync(self, fd: int) -> None:  # type: ignore[override]
+            raise OSError(5, "Input/output error")
+
+    logs = LogManager(
+        Doors(files=BadDisk()),
+        [str(tmp_path)],
+        lambda _topic: LogConfig(flush_messages=1),
+        on_directory_failure=lambda directory, _error: failures.append(directory),
+    )
+    log = logs.create("t", 0, TOPIC_ID)
+    info = log.append_as_leader(batch(1), leader_epoch=0)
+    assert info.flushed is not None
+    with pytest.raises(OSError, match="Input/output"):
+        await info.flushed
+    assert failures == [f"{tmp_path}/t-0"]
+    assert (log.log_end_offset, log.recovery_point) == (1, 0)
+    logs.env.cache.close_all()
+
+
+async def test_retention_runs_on_its_own(tmp_path: Path) -> None:
+    logs = await started(
+        tmp_path,
+        config=LogConfig(internal_segment_bytes=1000, retention_bytes=0, retention_ms=-1, file_delete_delay_ms=0),
+        settings=ManagerSettings(retention_check_interval_ms=10),
+    )
+    log = logs.create("t", 0, TOPIC_ID)
+    for _ in range(30):
+        append(log, 2)
+    await until(lambda: log.log_start_offset > 0)
+    await logs.close()
+
+
+async def test_nothing_is_left_open_or_ticking(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    logs = await started(tmp_path)
+    append(logs.create("t", 0, TOPIC_ID), 3)
+    await logs.close()
+    await logs.close()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+async def test_a_stray_partition_is_put_aside_and_not_loaded_again(tmp_path: Path) -> None:
+    logs = await started(tmp_path)
+    append(logs.create("t", 0, TOPIC_ID), 3)
+    logs.set_aside_as_stray("t", 0)
+    await logs.close()
+    again = await started(tmp_path)
+    assert len(again) == 0
+    assert [path.name.endswith("-stray") for path in tmp_path.iterdir() if path.is_dir()] == [True]
+    await again.close()
+
+
+def test_deletion_names_fit_a_file_name() -> None:
+    name = names.leaving_directory_name("x" * 249, 12, bytes(range(16)))
+    assert len(name) == 255
+    assert name.endswith(f"-12.{bytes(range(16)).hex()}-delete")
+    assert names.leaving_directory_name("t", 0, bytes(16)) == f"t-0.{'0' * 32}-delete"
+    assert names.is_leaving_directory(name)
+    assert not names.is_leaving_directory("my-delete-0")
+
+
+def test_directory_names_tell_topic_and_partition() -> None:
+    assert names.parse_directory_name("a-b-17") == ("a-b", 17)
+    assert names.parse_directory_name("a.b_c-0") == ("a.b_c", 0)
+    for name in ("a", "-1", "a-", "a-b", "a-+1", f"t-0.{'0' * 32}-delete"):
+        assert names.parse_directory_name(name) is None
+
+
+def test_checkpoints_round_trip_and_damage_is_told(tmp_path: Path) -> None:
+    path = str(tmp_path / "replication-offset-checkpoint")
+    assert read_offsets(Files(), path) == {}
+    write_offsets(Files(), path, {("b", 1): 5, ("a", 0): 2**40})
+    assert Path(path).read_text() == f"0\n2\na 0 {2**40}\nb 1 5\n"
+    assert read_offsets(Files(), path) == {("a", 0): 2**40, ("b", 1): 5}
+    for text in ("1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "x", "0\n1\na 0 y\n"):
+        Path(path).write_text(text)
+        with pytest.raises(CorruptCheckpoint):
+            read_offsets(Files(), path)
+    Path(path).write_text("")  # as Kafka leaves a file that it never wrote to
+    assert read_offsets(Files(), path) == {}
+
+
+async def test_what_can_be_adopted_is_listed(tmp_path: Path) -> None:
+    logs = await started(tmp_path)
+    append(logs.create("a", 0, TOPIC_ID), 3)
+    logs.create("a", 1, TOPIC_ID)
+    logs.create("b", 0, b"b" * 16)
+    size = sum(log.size for log in logs)
+    await logs.close()
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "lost+found").mkdir()
+    found = inspect_data_directory(Files(), str(tmp_path))
+    assert found.topics() == {"a": (TOPIC_ID, [0, 1]), "b": (b"b" * 16, [0])}
+    assert sum(each.size for each in found.partitions) == size
+    assert found.meta is not None
+    assert found.meta.cluster_id == "cluster"
+    assert found.clean_shutdown
+    assert len(found.skipped) == 2
+    (tmp_path / "a-1/partition.metadata").write_text(f"version: 0\ntopic_id: {uuid_to_text(b'c' * 16)}\n")
+    with pytest.raises(LogDirectoryError, match="different topic ids"):
+        inspect_data_directory(Files(), str(tmp_path)).topics()
+
+
+def test_a_folder_that_is_no_data_directory_is_not_adopted(tmp_path: Path) -> None:
+    with pytest.raises(LogDirectoryError, match="no Kafka data directory"):
+        inspect_data_directory(Files(), str(tmp_path))
+    with pytest.raises(LogDirectoryError, match="is no directory"):
+        inspect_data_directory(Files(), str(tmp_path / "missing"))
+
+
+def test_settings_come_from_property_names() -> None:
+    config = LogConfig.from_values(
+        {"cleanup.policy": "compact, delete", "segment.bytes": 5, "retention.ms": None, "unknown.name": 1}
+    )
+    assert (config.cleanup_policy, config.max_segment_bytes, config.retention_ms) == (
+        ("compact", "delete"),
+        5,
+        604_800_000,
+    )
+    assert LogConfig.from_values({"internal.segment.bytes": 7, "segment.bytes": 9}).max_segment_bytes == 7
+    assert LogConfig.from_values({"kwire.validate.records": True}).validate_records
