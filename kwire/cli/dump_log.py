@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,11 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
         except (CorruptLog, CorruptCheckpoint, CorruptSnapshot, CodecError, UnicodeDecodeError) as error:
             text = str(error)
             status = fail(text if path in text else f"{path}: {text}")
+        except BrokenPipeError:  # the reader has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return status
         except OSError as error:
             status = fail(f"{path}: {error.strerror or error}")
-        except BrokenPipeError:
-            sys.stderr.close()
-            return 1
     return status
 
 

@@ -30,6 +30,10 @@ class MetaProperties:
     version: int = 1
 
 
+META_PROPERTIES_VERSION = 1
+"""Kafka's: 0 with ZooKeeper, 1 since KRaft."""
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """The plain part of Java's properties format, which is all that Kafka writes into this file."""
     found: dict[str, str] = {}
@@ -48,13 +52,18 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
         return None
     try:
         values = parse_properties(files.read(path).decode())
+        version = int(values.get("version", "0"))
+        if not 0 <= version <= META_PROPERTIES_VERSION:
+            raise LogDirectoryError(
+                f"{path}: version {version} is newer than {META_PROPERTIES_VERSION}, the newest that this kwire reads"
+            )
         node = values.get("node.id", values.get("broker.id"))
         directory_id = values.get("directory.id")
         return MetaProperties(
             values.get("cluster.id"),
             None if node is None else int(node),
             None if directory_id is None else uuid_from_text(directory_id),
-            int(values.get("version", "0")),
+            version,
         )
     except ValueError as error:
         raise LogDirectoryError(f"{path}: {error}") from error
