@@ -135,7 +135,7 @@ class ClassicProtocol:
     # --- DescribeGroups --------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
-        """A group and its members; what they subscribe to and were assigned only while it is stable."""
+        """A group and its members; what they subscribe to is told of a stable group only."""
         group = self._groups.find(group_id)
         if not isinstance(group, ClassicGroup):
             missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
@@ -173,5 +173,5 @@ def _described(group: ClassicGroup, member: ClassicMember, stable: bool) -> Desc
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.protocols.get(group.protocol_name or "", b"") if stable else b"",
-        member_assignment=member.assignment if stable else b"",
+        member_assignment=member.assignment,
     )

@@ -59,7 +59,7 @@ class OffsetProtocol:
         self, request: OffsetCommitRequest, caller: Caller, out: Result[OffsetCommitResponse], now: Instant
     ) -> None:
         """Remember positions. A refusal of the member holds for all partitions; raises it as KafkaError."""
-        self._check_commit(request, caller.api_version, now)
+        self._check_commit(request, caller.api_version)
         group = self._groups.find(request.group_id)
         if isinstance(group, ClassicGroup):
             self._classic.committed(group, request.member_id, now)
@@ -79,7 +79,7 @@ class OffsetProtocol:
             topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
         out.answer = OffsetCommitResponse(topics=topics)
 
-    def _check_commit(self, request: OffsetCommitRequest, version: int, now: Instant) -> None:
+    def _check_commit(self, request: OffsetCommitRequest, version: int) -> None:
         group = self._groups.find(request.group_id)
         epoch = request.generation_id_or_member_epoch
         if group is not None:
@@ -87,8 +87,6 @@ class OffsetProtocol:
         elif epoch >= 0:
             known = version >= GROUP_ID_NOT_FOUND_SINCE
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
-        else:  # nobody ever joined; there even if no position is accepted, until the next look for expired ones
-            self._groups.put(ClassicGroup(request.group_id, now.wall_ms))
 
     def _commit_error(self, partition: OffsetCommitRequestPartition) -> ErrorCode:
         metadata = partition.committed_metadata

@@ -1,7 +1,7 @@
 """DescribeGroups (API key 15): state and members of groups of the classic protocol.
 
-Behaviour: subscriptions and assignments are told of a stable group only; each group has its own error. The group id
-may be empty, for the sake of old clients.
+Behaviour: subscriptions are told of a stable group only, assignments always (before a group is stable again they are
+those of the generation before); each group has its own error. The group id may be empty, for the sake of old clients.
 
 Versions: 3 authorized operations (KIP-430); 4 group instance ids (KIP-345); 5 flexible; 6 a missing group is
 GROUP_ID_NOT_FOUND with a message, where it was a Dead group without an error before (KIP-1043).

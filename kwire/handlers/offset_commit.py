@@ -41,7 +41,7 @@ def handle(
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Answer for the partitions that are not there; the coordinator decides on all others."""
     accepted, refused = _sift(request, context)
-    if not accepted and request.topics:
+    if not accepted:
         return OffsetCommitResponse(topics=refused)
     request.topics = accepted
     try:
