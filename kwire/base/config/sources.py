@@ -44,7 +44,7 @@ def _logical_lines(text: str) -> list[str]:
             continue
         pending = None
         lines.append(line)
-    return lines if not pending else [*lines, pending]
+    return lines if pending is None else [*lines, pending]
 
 
 def _is_continued(line: str) -> bool:

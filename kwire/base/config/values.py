@@ -21,15 +21,16 @@ from kwire.base.config.errors import ConfigError
 Row = tuple[str, str, Any, str, str, tuple[Any, ...] | None]
 """One definition: name, type, default, importance, update mode, validator."""
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?\d+")  # digits of any script, as in Java
 _DOUBLE = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?|NaN|Infinity)")
 _LIST_SEPARATOR = re.compile(r"\s*,\s*")
 _INTEGER_BITS = {"SHORT": 15, "INT": 31, "LONG": 63}
-_THROTTLED_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
+_THROTTLED_REPLICAS = re.compile(r"(?:[0-9]+:[0-9]+)?")
 _DURATION = re.compile(
-    r"by_duration:[+-]?P(?=.)(?:[+-]?[0-9]+D)?(?:T(?=.)(?:[+-]?[0-9]+H)?(?:[+-]?[0-9]+M)?(?:[+-]?[0-9]+(?:\.[0-9]{0,9})?S)?)?",
+    r"by_duration:([+-]?)P(?=.)(?:([+-]?[0-9]+)D)?(?:T(?=.)(?:([+-]?[0-9]+)H)?(?:([+-]?[0-9]+)M)?(?:([+-]?[0-9]+(?:\.[0-9]{0,9})?)S)?)?",
     re.IGNORECASE,
 )
+_SECONDS_OF_UNITS = (86_400, 3600, 60, 1)
 
 # The numbers of DescribeConfigsResponse's ConfigType.
 CONFIG_TYPE_CODES = {
@@ -178,15 +179,24 @@ def _check_non_empty(value: str | None) -> None:
 
 
 def _check_throttled_replicas(value: tuple[str, ...] | None) -> None:
-    if value is None or value in ((), ("*",)):
+    if value is None or "".join(value) == "*":
         return
     if not all(_THROTTLED_REPLICAS.fullmatch(item) for item in value):
         raise ValueError("must be * or a list of partition:broker")
 
 
 def _check_share_offset_reset(value: str | None) -> None:
-    if value not in ("earliest", "latest") and not (value and _DURATION.fullmatch(value)):
+    if value not in ("earliest", "latest") and not _is_duration(value or ""):
         raise ValueError("must be earliest, latest or by_duration:PnDTnHnMn.nS")
+
+
+def _is_duration(text: str) -> bool:
+    """Whether it is an ISO 8601 duration that is not negative."""
+    match = _DURATION.fullmatch(text) if len(text) < 128 else None
+    if match is None:
+        return False
+    seconds = sum(float(part or 0) * unit for part, unit in zip(match.groups()[1:], _SECONDS_OF_UNITS, strict=True))
+    return (-seconds if match[1] == "-" else seconds) >= 0
 
 
 _VALIDATORS: dict[str, Callable[..., None]] = {

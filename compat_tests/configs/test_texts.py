@@ -1,0 +1,157 @@
+"""Texts of configuration mean what they mean to Kafka: values of every property, `.properties` files, environments."""
+
+from __future__ import annotations
+
+import base64
+import random
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.conftest import need
+from compat_tests.kafka_jars import compile_java, java_command, kafka_classpath, why_no_java
+from kwire.base.config import ConfigError
+from kwire.base.config.definitions import BROKER_ROWS, TOPIC_ROWS
+from kwire.base.config.sources import environment_properties, parse_properties
+from kwire.base.config.tables import broker_quotas
+from kwire.base.config.tables.resources import CLIENT_METRICS_ROWS, GROUP_ROWS
+from kwire.base.config.values import Row, format_value, parse_value
+
+pytestmark = pytest.mark.java
+
+QUOTAS = {row[0] for row in broker_quotas.ROWS}
+# Kafka looks for the Java class, or judges the addresses; neither is a question of the text alone.
+NOT_COMPARED = {"controller.quorum.bootstrap.servers", "controller.quorum.voters"}
+TABLES: dict[str, list[Row]] = {
+    "broker": [row for row in BROKER_ROWS.values() if not row[0].startswith("kwire.") and row[0] not in QUOTAS],
+    "topic": list(TOPIC_ROWS.values()),
+    "group": list(GROUP_ROWS),
+    "client metrics": list(CLIENT_METRICS_ROWS),
+}
+GENERAL = ["", " ", "x", "0", "1", "-1", "-2", "true", " FALSE ", "yes", "*", "none", "a,b", "a, b ,a", "a,,b", ","]
+NUMBERS = [
+    "+1", "1.0", "1e1", ".5", "5.", "1_0", "0x10", "1d", "1f", "NaN", "Infinity", "-0", "1L", " 7 ", "٣", "²", "1e400",
+    "-32768", "32768", "2147483647", "2147483648", "-2147483649", "9223372036854775807", "9223372036854775808",
+]  # fmt: skip
+CHOICES = [
+    "delete", "compact,delete", "Compact", "producer", "gzip", "GZIP", "CreateTime", "PLAINTEXT", "required",
+    "bidirectional", "Upgrade", "classic,share", "0:1", "0:1,2:3", "0:x", "earliest", "LATEST", "by_duration:PT1H",
+    "by_duration:P1D", "by_duration:PT", "by_duration:P1DT1H1M1.5S", "by_duration:-PT1H", "by_duration:PT-1H",
+    "by_duration:P1DT-25H", "by_duration:-PT-1H", "by_duration:PT0S",
+    "by_duration:pt1h",
+    "read_committed", "es256", "RS256",
+]  # fmt: skip
+
+
+class Judge:
+    """The JVM that answers."""
+
+    def __init__(self) -> None:
+        classes = compile_java((Path(__file__).parent / "java").glob("*.java"))
+        command = java_command("-cp", f"{classes}:{kafka_classpath()}", "ConfigJudge")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def ask(self, kind: str, *texts: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        words = [base64.b64encode(text.encode()).decode() for text in texts]
+        self._process.stdin.write(" ".join([kind, *words]) + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def ask_map(self, kind: str, *texts: str) -> dict[str, str] | None:
+        answer = self.ask(kind, *texts)
+        if answer == "refused":
+            return None
+        pairs = (entry.split(":") for entry in answer.split(" ")[1:])
+        return {_decoded(name): _decoded(value) for name, value in pairs}
+
+    def close(self) -> None:
+        self._process.communicate(timeout=20)
+
+
+def _decoded(text: str) -> str:
+    return base64.b64decode(text).decode()
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    need(why_no_java())
+    judge = Judge()
+    yield judge
+    judge.close()
+
+
+def candidates(row: Row) -> list[str]:
+    """Texts worth trying: everything for its type, and what lies around the limits."""
+    texts = [*GENERAL, *(NUMBERS if row[1] in ("SHORT", "INT", "LONG", "DOUBLE") else CHOICES)]
+    for part in row[5] or ():
+        if isinstance(part, (int, float)) and not isinstance(part, bool):
+            texts += [str(part - 1), str(part), str(part + 1)]
+    return texts
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_property_takes_and_refuses_what_kafkas_does(judge: Judge, table: str) -> None:
+    wrong = []
+    for row in TABLES[table]:
+        if row[1] == "CLASS" or row[0] in NOT_COMPARED:
+            continue
+        for text in candidates(row):
+            answer = judge.ask("value", table, row[0], text)
+            theirs = None if answer == "refused" else _decoded(answer)
+            if theirs != (ours := _ours(row, text)):
+                wrong.append(f"{row[0]}={text!r}: Kafka {theirs!r}, kwire {ours!r}")
+    assert not wrong, "\n".join(wrong[:50])
+
+
+def _ours(row: Row, text: str) -> str | None:
+    try:
+        value = format_value(row[1], parse_value(row, text))
+    except ConfigError:
+        return None
+    return "[hidden]" if row[1] == "PASSWORD" else value
+
+
+def test_properties_files_are_read_as_java_reads_them(judge: Judge) -> None:
+    pieces = [
+        "a", "b.c", "=", ":", " ", "\t", "\f", "\\", "\\\\", "\n", "\r", "\r\n", "#", "!", "\\u00e9", "\\u12",
+        "\\n", "\\t", "\\x", "\\ ", "\\=", "\\#", "é", "😀", "\\ud83d\\ude00", "value",
+    ]  # fmt: skip
+    chosen = random.Random(7)
+    for _ in range(5000):
+        text = "".join(chosen.choices(pieces, k=chosen.randrange(1, 14)))
+        assert _parsed(parse_properties, text) == judge.ask_map("properties", text), repr(text)
+
+
+def _parsed(function: Callable[[str], dict[str, str]], text: str) -> dict[str, str] | None:
+    try:
+        properties = function(text)
+    except ConfigError:
+        return None
+    # Half of a surrogate pair is no character; the judge's output has a question mark for it.
+    return {name.replace("\ufffd", "?"): value.replace("\ufffd", "?") for name, value in properties.items()}
+
+
+def test_environments_are_read_as_the_official_image_reads_them(judge: Judge) -> None:
+    environment = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_LOG_RETENTION_HOURS": "a=b",
+        "KAFKA_A__B___C____D": "x",
+        "KAFKA_LISTENER_NAME_MY__NAME_SSL_KEY": "y",
+        "KAFKA_VERSION": "4.3.1",
+        "KAFKA_HEAP_OPTS": "-Xmx1g",
+        "KAFKA_OPTS": "-D",
+        "KAFKA_JMX_OPTS": "j",
+        "KAFKA_JMX_HOSTNAME": "h",
+        "KAFKA_LOG4J_LOGGERS": "l",
+        "KAFKA_GC_LOG_OPTS": "g",
+        "CLUSTER_ID": "c",
+        "PATH": "p",
+    }
+    theirs = judge.ask_map("environment", *(f"{name}={value}" for name, value in environment.items()))
+    assert environment_properties(environment) == theirs
