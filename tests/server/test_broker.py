@@ -1,0 +1,116 @@
+"""A broker's life: configured by keywords, started in order, stopped clean, failing in one line."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import kwire
+from kwire.base.config import ConfigError, KafkaConfig
+from kwire.base.doors import Doors
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kwire.codec.messages.metadata_request import MetadataRequest
+from kwire.server.broker import Broker
+from kwire.server.errors import StartError
+from kwire.testing.client import RawClient
+from tests.server.conftest import Brokers
+
+ANY_PORT = "PLAINTEXT://127.0.0.1:0"
+
+
+async def connect(broker: Broker) -> RawClient:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    return await RawClient.connect(Doors(), host, int(port))
+
+
+async def test_a_broker_in_one_process_is_found_under_its_bootstrap_servers(tmp_path: Path) -> None:
+    async with kwire.Broker(log_dir=tmp_path, listeners=ANY_PORT, num_partitions=2) as broker:
+        assert broker.config.num_partitions == 2
+        async with await connect(broker) as client:
+            metadata = await client.call(MetadataRequest(topics=[]), 12)
+            assert metadata.cluster_id == broker.cluster_id
+            assert f"{metadata.brokers[0].host}:{metadata.brokers[0].port}" == broker.bootstrap_servers
+            assert metadata.controller_id == broker.config.node_id
+
+
+async def test_topics_and_identity_survive_a_restart(tmp_path: Path) -> None:
+    cluster_ids = []
+    for number in range(2):
+        async with Broker(log_dir=tmp_path, listeners=ANY_PORT) as broker, await connect(broker) as client:
+            cluster_ids.append(broker.cluster_id)
+            if number == 0:
+                topic = CreatableTopic(name="kept", num_partitions=3, replication_factor=1)
+                await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+            metadata = await client.call(MetadataRequest(topics=None), 12)
+            assert [(each.name, len(each.partitions)) for each in metadata.topics] == [("kept", 3)]
+        assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert cluster_ids[0] == cluster_ids[1]
+
+
+async def test_a_failed_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with Broker(log_dir=tmp_path / "first", listeners=ANY_PORT) as first:
+        taken = f"PLAINTEXT://{first.bootstrap_servers}"
+        with pytest.raises(StartError, match="cannot listen"):
+            await Broker(log_dir=tmp_path / "second", listeners=taken).start()
+        with pytest.raises(StartError, match="first"):
+            await Broker(log_dir=tmp_path / "first", listeners=ANY_PORT).start()
+        async with Broker(log_dir=tmp_path / "second", listeners=ANY_PORT) as second:
+            assert second.bootstrap_servers != first.bootstrap_servers
+
+
+async def test_a_directory_of_another_cluster_stops_the_start(tmp_path: Path) -> None:
+    async with Broker(log_dir=tmp_path / "one", listeners=ANY_PORT):
+        pass
+    async with Broker(log_dir=tmp_path / "two", listeners=ANY_PORT):
+        pass
+    with pytest.raises(StartError, match="belongs to cluster"):
+        await Broker(log_dirs=f"{tmp_path}/one,{tmp_path}/two", listeners=ANY_PORT).start()
+
+
+async def test_a_directory_that_cannot_be_made_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match=r"log\.dirs"):
+        await Broker(log_dir=tmp_path / "file" / "data", listeners=ANY_PORT).start()
+
+
+def test_wrong_properties_are_refused_by_the_constructor(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        Broker(num_partitions="many")
+    with pytest.raises(TypeError):
+        Broker(KafkaConfig({}), num_partitions=1)
+
+
+async def test_stopping_twice_or_before_the_start_is_harmless(tmp_path: Path) -> None:
+    broker = Broker(log_dir=tmp_path, listeners=ANY_PORT)
+    await broker.stop()
+    await broker.start()
+    await broker.stop()
+    await broker.stop()
+
+
+async def test_a_stopped_broker_has_no_tasks_left(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    async with Broker(log_dir=tmp_path, listeners=ANY_PORT) as broker, await connect(broker) as client:
+        await client.call(MetadataRequest(topics=[]), 12)
+    assert asyncio.all_tasks() == before
+
+
+async def test_dynamic_properties_take_effect_at_once(brokers: Brokers) -> None:
+    broker = await brokers.start()
+    client = await brokers.connect(broker)
+    resource = AlterConfigsResource(
+        resource_type=4,
+        resource_name=str(broker.config.node_id),
+        configs=[AlterableConfig(name="max.connections.per.ip", config_operation=0, value="1")],
+    )
+    answer = await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0, answer
+    assert broker.config.max_connections_per_ip == 1
+    assert broker.net._settings.max_connections_per_ip == 1
