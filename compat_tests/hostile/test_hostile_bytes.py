@@ -316,7 +316,7 @@ def test_produced_garbage_is_an_error_code_and_no_closed_connection(
         "half a batch": good[:-1],
         "two batches": good * 2,
         "an old message set": struct.pack(">qiIbbii3s", 0, 17, 0, 0, 0, -1, 3, b"abc"),
-        "a length of 2 GB": good[:8] + sized(2**31 - 1) + good[12:],
+        "a length of 1 GB": good[:8] + sized(2**30) + good[12:],  # at 2 GB Apache Kafka's sum overflows
         "a negative length": good[:8] + sized(-5) + good[12:],
     }
     with Watch(target, 16 * MiB):

@@ -42,6 +42,7 @@ ALL: Final = -1
 _ZSTD: Final = 4
 _COMPRESSION_MASK: Final = 7
 _TRANSACTIONAL: Final = 16
+_MAGIC: Final = 16
 _ATTRIBUTES: Final = 22
 """Where in a batch the low byte of its attributes stands."""
 
@@ -123,9 +124,14 @@ def _has_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = cast("memoryview | None", data.records)
-            if records and len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL:
+            if records and len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL and _is_whole(records):
                 return True
     return False
+
+
+def _is_whole(records: memoryview) -> bool:
+    """Whether a batch begins here: what is none has no attributes, and is told so by the log."""
+    return records[_MAGIC] == 2 and len(records) >= 12 + int.from_bytes(records[8:12], "big")
 
 
 def _failure(

@@ -65,7 +65,7 @@ def _only_batch(records: Records, name: str) -> BatchHeader:
     except UnsupportedMagic as error:
         raise NotOneBatch(ErrorCode.INVALID_RECORD, f"{error} (append to {name})") from None
     except CodecError as error:
-        if len(records) < 17 or len(records) < 12 + int.from_bytes(records[8:12], "big", signed=True):
+        if _is_cut_off(records):
             raise NotOneBatch(ErrorCode.INVALID_RECORD) from None
         raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"{error} (append to {name})") from None
     rest = len(records) - header.length - 12
@@ -74,6 +74,16 @@ def _only_batch(records: Records, name: str) -> BatchHeader:
     elif rest < 0:
         raise NotOneBatch(ErrorCode.INVALID_RECORD)
     return header
+
+
+def _is_cut_off(records: Records) -> bool:
+    """Whether these may be the first bytes of a batch. Kafka judges length and magic before it misses the rest."""
+    if len(records) < 12:
+        return True
+    length = int.from_bytes(records[8:12], "big", signed=True)
+    if length < 14 or (len(records) > 16 and records[16] > 2):
+        return False
+    return len(records) < 12 + length
 
 
 def _check_rest(records: Records, position: int, rest: int, name: str) -> None:

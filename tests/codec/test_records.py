@@ -342,3 +342,10 @@ def test_records_compare_and_print_by_their_content() -> None:
     assert Record(1, 2, b"k", b"v") != Record(1, 2, b"k", b"w")
     assert Record(1) != 1
     assert "key=b'k'" in repr(Record(key=b"k"))
+
+
+def test_zeros_are_no_old_message_set() -> None:
+    for size in (20, 200):
+        with pytest.raises(CorruptBatch) as caught:
+            parse_header(bytes(size))
+        assert not isinstance(caught.value, UnsupportedMagic)

@@ -59,9 +59,11 @@ MAX_SEQUENCE = 0x7FFFFFFF  # sequences count on from 0 after it
 _HEADER = Struct(">qiibIhiqqqhii")
 _INT64 = Struct(">q")
 _EPOCH = Struct(">i")
+_LENGTH = Struct(">i")
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 
+_OLD_LENGTH_MIN = 14  # of a message of magic 0: zeros are no message set
 _EPOCH_POSITION = 12
 _CRC_POSITION = 17
 _ATTRIBUTES_POSITION = 21
@@ -164,12 +166,12 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def _short_header(buffer: Buffer, position: int) -> CorruptBatch:
     # An old message set may be shorter than the new header, and deserves its own answer all the same.
     if position >= 0 and position + MAGIC_POSITION < len(buffer) and buffer[position + MAGIC_POSITION] in (0, 1):
-        return _refusal(buffer[position + MAGIC_POSITION], 0)
+        return _refusal(buffer[position + MAGIC_POSITION], _LENGTH.unpack_from(buffer, position + 8)[0])
     return CorruptBatch(f"{max(len(buffer) - position, 0)} bytes are too few for a batch header of {HEADER_SIZE}")
 
 
 def _refusal(magic: int, length: int) -> CorruptBatch:
-    if magic in (0, 1):
+    if magic in (0, 1) and length >= _OLD_LENGTH_MIN:
         return UnsupportedMagic(f"message sets of magic {magic} are not taken, only batches of magic {MAGIC}")
     if magic != MAGIC:
         return CorruptBatch(f"magic {magic} is no record batch format")
