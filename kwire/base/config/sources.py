@@ -36,15 +36,14 @@ def _logical_lines(text: str) -> list[str]:
     pending: str | None = None
     for natural in _LINE_ENDS.split(text):
         line = natural.lstrip(_BLANKS)
-        if pending is None and (not line or line[0] in "#!"):
+        if not pending and line[:1] in ("#", "!"):
+            pending = None
             continue
-        line = line if pending is None else pending + line
-        if _is_continued(line):
-            pending = line[:-1]
-            continue
-        pending = None
-        lines.append(line)
-    return lines if pending is None else [*lines, pending]
+        line = (pending or "") + line
+        pending = line[:-1] if _is_continued(line) else None
+        if pending is None and line:
+            lines.append(line)
+    return [*lines, pending] if pending else lines
 
 
 def _is_continued(line: str) -> bool:
