@@ -67,7 +67,9 @@ def test_every_property_has_an_attribute_of_its_own() -> None:
         ("advertised.listeners", "SSL://me:9092", "PLAINTEXT"),
         ("process.roles", "controller", "broker"),
         ("queued.max.request.bytes", "5", "socket.request.max.bytes"),
-        ("group.min.session.timeout.ms", "9999999", "group.max.session.timeout.ms"),
+        ("socket.receive.buffer.bytes", "0", "-1 for the system's default"),
+        ("inter.broker.listener.name", "OTHER", "one of the listeners"),
+        ("group.consumer.session.timeout.ms", "70000", "group.consumer.max.session.timeout.ms"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_property_value_and_what_is_allowed(

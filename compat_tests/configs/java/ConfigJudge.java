@@ -1,6 +1,7 @@
 // Answers questions about configuration with Kafka's and Java's own classes, a line each on standard input; texts are
 // in base64. "value <table> <name> <text>": the value as Kafka prints it, or "refused". "properties <text>" and
-// "environment <name=value>...": names and values, sorted by name, or "refused".
+// "environment <name=value>...": names and values, sorted by name, or "refused". "start <text>": whether a broker would
+// start with these properties, "accepted" or "refused".
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -76,6 +77,17 @@ public class ConfigJudge {
         return map(told);
     }
 
+    private static String start(String text) throws Exception {
+        Properties properties = new Properties();
+        properties.load(new StringReader(text));
+        try {
+            kafka.server.KafkaConfig.fromProps(properties, false);
+            return "accepted";
+        } catch (ConfigException | IllegalArgumentException error) {
+            return "refused";
+        }
+    }
+
     public static void main(String[] args) throws Exception {
         BufferedReader reader = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = reader.readLine()) != null; ) {
@@ -83,6 +95,7 @@ public class ConfigJudge {
             System.out.println(switch (words[0]) {
                 case "value" -> value(decoded(words[1]), decoded(words[2]), words.length > 3 ? decoded(words[3]) : "");
                 case "properties" -> properties(words.length > 1 ? decoded(words[1]) : "");
+                case "start" -> start(decoded(words[1]));
                 default -> environment(words);
             });
         }

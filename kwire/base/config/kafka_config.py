@@ -53,8 +53,7 @@ class KafkaConfig(BrokerProperties):
         for name, attribute in _ATTRIBUTES.items():
             setattr(self, attribute, self._values[name])
         self._check_roles()
-        self.endpoints()
-        self.advertised_endpoints()
+        self._check_listeners()
 
     @classmethod
     def load(
@@ -207,6 +206,18 @@ class KafkaConfig(BrokerProperties):
     def _check_roles(self) -> None:
         if "broker" not in self.process_roles:
             raise ConfigError("process.roles", ",".join(self.process_roles), "must have broker: kwire is one")
+
+    def _check_listeners(self) -> None:
+        reachable = self.advertised_endpoints() or self.endpoints()
+        name = self.inter_broker_listener_name
+        if name is None:
+            return
+        if "security.inter.broker.protocol" in self.static:
+            raise ConfigError(
+                "inter.broker.listener.name", name, "must not be set beside security.inter.broker.protocol"
+            )
+        if name.upper() not in {endpoint.listener for endpoint in reachable}:
+            raise ConfigError("inter.broker.listener.name", name, "must be one of the listeners")
 
     def _endpoints(self, name: str, texts: tuple[str, ...]) -> list[Endpoint]:
         controllers = {listener.upper() for listener in self.controller_listener_names}

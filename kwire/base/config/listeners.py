@@ -26,15 +26,13 @@ class Endpoint(NamedTuple):
 
 
 def parse_protocol_map(name: str, text: str) -> dict[str, str]:
-    """``LISTENER:PROTOCOL,...`` as a mapping."""
+    """``LISTENER:PROTOCOL,...`` as a mapping; the last one counts where a listener is named twice."""
     protocols: dict[str, str] = {}
     for entry in text.split(","):
         listener, colon, protocol = entry.strip().rpartition(":")
         listener, protocol = listener.strip().upper(), protocol.strip().upper()
         if not colon or protocol not in SECURITY_PROTOCOLS:
             raise ConfigError(name, text, "must be a list of LISTENER:PROTOCOL, with " + ", ".join(SECURITY_PROTOCOLS))
-        if listener in protocols:
-            raise ConfigError(name, text, f"must not map {listener} twice")
         protocols[listener] = protocol
     return protocols
 
