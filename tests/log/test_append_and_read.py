@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.log.log_tools import NOW_MS, ManualClock, append, batch, content, fails, headers, open_log, read_all
 
 from kwire.base.doors import Doors
 from kwire.base.file_range import FileRange
@@ -14,6 +13,7 @@ from kwire.log.append_info import NO_DATA, Origin
 from kwire.log.environment import LogEnvironment
 from kwire.log.log_config import LogConfig
 from kwire.log.segment import SMALL_READ
+from tests.log.log_tools import NOW_MS, ManualClock, append, batch, content, fails, headers, open_log, read_all
 
 
 def test_offsets_and_leader_epoch_are_patched_into_the_batch(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.log.log_tools import TOPIC_ID, append, batch, fails, read_all
 
 from kwire.base.doors import Doors, Files
 from kwire.base.uuids import uuid_to_text
@@ -17,6 +16,7 @@ from kwire.log.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
 from kwire.log.log_manager import LogManager, ManagerSettings
+from tests.log.log_tools import TOPIC_ID, append, batch, fails, read_all
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)
 
@@ -35,9 +35,13 @@ async def started(*paths: Path, **how: object) -> LogManager:
     return logs
 
 
+def folders(path: Path) -> list[str]:
+    return [each.name for each in path.iterdir() if each.is_dir()]
+
+
 async def until(condition: object) -> None:
     async with asyncio.timeout(5):
-        while not condition():  # type: ignore[operator]
+        while not condition():  # type: ignore[operator]  # noqa: ASYNC110 - a file is looked at
             await asyncio.sleep(0.005)
 
 
@@ -90,7 +94,7 @@ async def test_a_directory_is_one_processs_and_one_clusters(tmp_path: Path) -> N
     first.unlock()
     with pytest.raises(LogDirectoryError, match="belongs to cluster cluster, not to other"):
         second.lock("other", 1)
-    with pytest.raises(LogDirectoryError, match="belongs to node 1, but node.id is 2"):
+    with pytest.raises(LogDirectoryError, match=r"belongs to node 1, but node\.id is 2"):
         second.lock("cluster", 2)
     second.lock("cluster", 1)
     second.unlock()
@@ -106,7 +110,7 @@ async def test_a_deleted_topic_leaves_under_another_name_and_then_the_disk(tmp_p
     await logs.delete("t", 0)
     await logs.delete("t", 0)
     assert logs.get("t", 0) is None
-    (leaving,) = [path.name for path in tmp_path.iterdir() if path.is_dir()]
+    (leaving,) = folders(tmp_path)
     assert names.is_leaving_directory(leaving)
     assert leaving.startswith("t-0.")
     assert "t 0" not in (tmp_path / "replication-offset-checkpoint").read_text()
@@ -124,7 +128,7 @@ async def test_directories_on_their_way_out_go_at_the_next_start(tmp_path: Path)
     await logs.close()
     again = await started(tmp_path)
     assert len(again) == 0
-    await until(lambda: not [path for path in tmp_path.iterdir() if path.is_dir()])
+    await until(lambda: not folders(tmp_path))
     await again.close()
 
 
@@ -238,7 +242,7 @@ async def test_a_stray_partition_is_put_aside_and_not_loaded_again(tmp_path: Pat
     await logs.close()
     again = await started(tmp_path)
     assert len(again) == 0
-    assert [path.name.endswith("-stray") for path in tmp_path.iterdir() if path.is_dir()] == [True]
+    assert [name.endswith("-stray") for name in folders(tmp_path)] == [True]
     await again.close()
 
 

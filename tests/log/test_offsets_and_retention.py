@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.log.log_tools import NOW_MS, ManualClock, append, batch, fails, open_log, read_all
 
 from kwire.base.doors import Files
 from kwire.codec.records import Record, build_batch
@@ -13,6 +12,7 @@ from kwire.log.append_info import TimestampAndOffset
 from kwire.log.checkpoints import CorruptCheckpoint
 from kwire.log.leader_epoch_cache import LeaderEpochCache
 from kwire.log.log_config import LogConfig
+from tests.log.log_tools import NOW_MS, ManualClock, append, batch, fails, open_log, read_all
 
 SMALL = LogConfig(internal_segment_bytes=500, index_interval_bytes=100)
 KEEP = LogConfig(internal_segment_bytes=500, index_interval_bytes=100, retention_ms=-1)

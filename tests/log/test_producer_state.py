@@ -6,7 +6,6 @@ from pathlib import Path
 
 import crcmod.predefined
 import pytest
-from tests.log.log_tools import NOW_MS, ManualClock, batch, fails, open_log
 
 from kwire.base.errors import KafkaError
 from kwire.codec.records import ABORT, COMMIT, build_control_batch
@@ -14,6 +13,7 @@ from kwire.log.append_info import AbortedTransaction, AppendInfo, Origin
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot, encode_snapshot
+from tests.log.log_tools import NOW_MS, ManualClock, batch, fails, open_log
 
 
 def produce(
