@@ -29,6 +29,8 @@ from compat_tests.hostile.attack import (
 )
 from compat_tests.observations import Observations
 from compat_tests.wire import WireClient
+from kwire.codec.compression import compress
+from kwire.codec.crc import crc32c
 from kwire.codec.protocol import ApiKey
 from kwire.codec.records import Record, build_batch
 
@@ -329,3 +331,33 @@ def test_produced_garbage_is_an_error_code_and_no_closed_connection(
                 observe(what, error)
                 assert error != 0
         healthy.round_trip()
+
+
+def bomb(record: bytes, count: int, codec: int) -> bytes:
+    """A batch of one record many times, in few bytes, whose time (the broker's) makes the log look at its records."""
+    body = compress(codec, record * count)
+    batch = bytearray(build_batch([Record(value=b"")])[:61])
+    struct.pack_into(">i", batch, 8, len(batch) - 12 + len(body))
+    struct.pack_into(">hi", batch, 21, codec | 8, count - 1)
+    struct.pack_into(">i", batch, 57, count)
+    batch += body
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    return bytes(batch)
+
+
+@pytest.mark.parametrize(
+    ("record", "count"),
+    [(b"\x0c\0\0\0\x01\x01\0", 20_000_000), (b"\x0c\0\0\0\x01\x01\0", 100_000), (b"\0" * 100_000_000, 1)],
+    ids=["twenty million records", "a hundred thousand records", "a hundred megabytes of nothing"],
+)
+def test_a_batch_that_unpacks_to_much_is_refused_soon(
+    kwire: Broker, beside: Healthy, record: bytes, count: int
+) -> None:
+    batch = bomb(record, count, 4)
+    assert len(batch) < 100_000
+    with Watch(kwire, 48 * MiB), contextlib.closing(Healthy(kwire.bootstrap, "healthy")) as attacker:
+        sender = threading.Thread(target=attacker.offer, args=(batch,))
+        sender.start()
+        beside.keep_asking(0.5)
+        sender.join(20)
+        assert attacker.last_error not in (None, 0)

@@ -33,6 +33,10 @@ from kwire.log.log_config import INT64_MAX, LogConfig
 MAX_DECOMPRESSED_BYTES = 256 << 20
 """A batch that unpacks to more than this is refused wherever its records must be walked."""
 
+MAX_COMPRESSED_RECORDS = 250_000
+"""Records of a compressed batch: some twenty bytes can stand for a million of them, and walking those takes seconds.
+A producer that is told MESSAGE_TOO_LARGE splits its batch. Apache Kafka has no such bound."""
+
 Records = bytes | bytearray | memoryview
 
 _TIMESTAMPS_REFUSED = "One or more records have been rejected due to invalid timestamp"
@@ -56,6 +60,11 @@ def client_batch(records: Records, config: LogConfig, name: str) -> BatchHeader:
         validate_batch_structure(header)
     except CodecError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{error} in {name}") from None
+    if header.count > MAX_COMPRESSED_RECORDS and header.compression:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"A compressed batch of {header.count} records in the append to {name}, more than {MAX_COMPRESSED_RECORDS}",
+        )
     return header
 
 
@@ -179,6 +188,8 @@ def walk(records: Records, config: LogConfig, now_ms: int, name: str) -> list[Re
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
     except CodecError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    if any(record.offset != i for i, record in enumerate(walked)):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The offsets of the records leave gaps in topic partition {name}")
     if config.compacts:
         keyless = [i for i, record in enumerate(walked) if record.key is None]
         if keyless:

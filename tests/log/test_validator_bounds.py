@@ -1,0 +1,62 @@
+"""What a few hostile bytes may make the broker do: bounds and refusals of `kwire.log.validator`."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.compression import ZSTD, compress
+from kwire.codec.crc import crc32c
+from kwire.codec.records import Record, build_batch
+from kwire.log import validator
+from kwire.log.log_config import LogConfig
+
+SMALLEST = b"\x0c\x00\x00\x00\x01\x01\x00"
+
+
+def repeated(count: int, codec: int) -> bytes:
+    """A batch of the smallest record, many times; all have offset delta 0."""
+    body = compress(codec, SMALLEST * count)
+    batch = bytearray(build_batch([Record(value=b"")])[:61])
+    struct.pack_into(">i", batch, 8, 49 + len(body))
+    struct.pack_into(">hi", batch, 21, codec, count - 1)
+    struct.pack_into(">i", batch, 57, count)
+    batch += body
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    return bytes(batch)
+
+
+def refusal(records: bytes) -> ErrorCode:
+    config = LogConfig()
+    with pytest.raises(KafkaError) as caught:
+        validator.client_batch(records, config, "t-0")
+        validator.walk(records, config, 0, "t-0")
+    return caught.value.code
+
+
+def test_a_compressed_batch_of_millions_of_records_is_too_large_before_it_is_unpacked() -> None:
+    batch = repeated(1_000_000, ZSTD)
+    assert len(batch) < 1000
+    assert refusal(batch) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_records_whose_offsets_do_not_follow_each_other_are_invalid_when_they_are_looked_at() -> None:
+    assert refusal(repeated(3, 0)) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (b"\x00" * 11, ErrorCode.INVALID_RECORD),
+        (b"\x00" * 200, ErrorCode.CORRUPT_MESSAGE),
+        (b"\x4a" * 200, ErrorCode.CORRUPT_MESSAGE),  # a huge length, but the magic is judged first
+        (struct.pack(">qiib", 0, 17, 0, 0) + b"\x00" * 40, ErrorCode.INVALID_RECORD),
+        (build_batch([Record(value=b"v")])[:-1], ErrorCode.INVALID_RECORD),
+        (build_batch([Record(value=b"v")])[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
+def test_what_is_no_batch_gets_kafkas_code(records: bytes, code: ErrorCode) -> None:
+    assert refusal(records) is code
