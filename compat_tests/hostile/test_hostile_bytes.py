@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import resource
 import socket
 import struct
 import threading
@@ -200,6 +201,22 @@ def test_a_thousand_idle_connections(kwire: Broker, beside: Healthy) -> None:
             assert answers_api_versions(socks[-1])
             beside.keep_asking(0.5)
         wait_until(lambda: watch.descriptors() <= before + 5, 20, "the descriptors to be closed")
+
+
+def test_more_connections_than_a_shell_allows_descriptors(tmp_path: Path) -> None:
+    """The process takes what the system allows, not what the shell that started it was content with."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    own = make_broker("kwire", tmp_path)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        own.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        with connections(own, 400), healthy_client(own) as client:
+            client.round_trip()
+    finally:
+        own.kill()
 
 
 def test_connections_that_come_and_go_leave_nothing(kwire: Broker, beside: Healthy) -> None:
