@@ -39,12 +39,25 @@ def run(arguments: argparse.Namespace) -> int:
         return fail(error)
     except (OSError, UnicodeDecodeError) as error:
         return fail(f"--config {arguments.config}: {getattr(error, 'strerror', None) or error}")
+    _raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config))
     except (ConfigError, StartError) as error:
         return fail(error)
     return 0
+
+
+def _raise_descriptor_limit() -> None:
+    """Every connection and open segment is a descriptor; the usual limit of a shell is 1024."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            return  # macOS says "unlimited" and means less
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

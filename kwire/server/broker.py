@@ -33,7 +33,7 @@ from kwire.net.addresses import address_text
 from kwire.net.server import NetServer
 from kwire.server.dispatch import Dispatcher
 from kwire.server.errors import StartError
-from kwire.server.gauges import add_gauges
+from kwire.server.gauges import LoopLag, add_gauges
 from kwire.server.settings import log_settings, net_settings
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ class Broker:
         first = self.registered_endpoints()[0]
         self.bootstrap_servers = address_text(first.host, first.port)
         add_gauges(self)
+        self._parts.callback(LoopLag(self.metrics).close)
 
     def registered_endpoints(self) -> list[Endpoint]:
         """What the cluster is told of this broker's listeners: the advertised address, or the one bound to."""
@@ -231,7 +232,9 @@ class Broker:
 
     async def _take_over(self) -> None:
         """Become what the cluster's image says this broker is."""
-        self.replicas = ReplicaManager(self.config, self.logs, self.metadata, self.config.node_id, self.metrics)
+        self.replicas = ReplicaManager(
+            self.config, self.logs, self.metadata, self.config.node_id, self.metrics, self.doors
+        )
         self.replicas.start()
         self._parts.push_async_callback(self.replicas.close)
         self.logs.start()

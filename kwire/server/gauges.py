@@ -1,11 +1,32 @@
-"""Metrics that are looked up when somebody asks, under Kafka's names."""
+"""Metrics of the broker as a whole: what is looked up when somebody asks, and how late the event loop is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from kwire.base.metrics import MetricsRegistry
     from kwire.server.broker import Broker
+
+LAG_INTERVAL_S: Final = 5.0
+
+
+class LoopLag:
+    """Measures by how much timers are late: the event loop's equivalent of idle network threads."""
+
+    def __init__(self, metrics: MetricsRegistry) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._histogram = metrics.histogram("kwire.server:type=EventLoop,name=LagMs", unit=1000)
+        self._timer = self._loop.call_later(LAG_INTERVAL_S, self._measure)
+
+    def _measure(self) -> None:
+        self._histogram.record(int((self._loop.time() - self._timer.when()) * 1_000_000))
+        self._timer = self._loop.call_later(LAG_INTERVAL_S, self._measure)
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._timer.cancel()
 
 
 def add_gauges(broker: Broker) -> None:

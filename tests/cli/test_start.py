@@ -14,6 +14,7 @@ import pytest
 
 from kwire import __version__
 from kwire.base.doors import Doors
+from kwire.cli import main
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -220,3 +221,9 @@ def test_importing_kwire_is_cheap() -> None:
 def test_the_version_is_the_packages() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert f'version = "{__version__}"' in text
+
+
+def test_windows_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert main(["start"]) == 1
+    assert "Windows" in capsys.readouterr().err

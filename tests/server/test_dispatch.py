@@ -82,7 +82,7 @@ async def test_advertised_listeners_are_told(brokers: Brokers) -> None:
         listeners="IN://127.0.0.1:0,OUT://127.0.0.1:0",
         advertised_listeners="OUT://kafka.example.com:19092",
         listener_security_protocol_map="IN:PLAINTEXT,OUT:PLAINTEXT",
-        inter_broker_listener_name="IN",
+        inter_broker_listener_name="OUT",
     )
     serve(broker, heartbeat(handle))
     for listener in broker.net.listeners:

@@ -15,16 +15,11 @@ ROOT = Path(__file__).parents[2]
 
 def test_sixty_virtual_seconds_of_a_broker_and_its_clients_pass_in_under_one_second() -> None:
     run(0, 1)  # compiles the codec's functions
-    real_s = []
-    for _ in range(3):  # the machine may be busy with something else
-        started = time.perf_counter()
-        simulation = run(1, 60)
-        real_s.append(time.perf_counter() - started)
-        assert simulation.elapsed_s >= 60
-        assert simulation.trace.events > 1000
-        if real_s[-1] < 1:
-            break
-    assert min(real_s) < 1
+    started = time.process_time()  # nothing waits here, so on a quiet machine this is real time
+    simulation = run(1, 60)
+    assert time.process_time() - started < 1
+    assert simulation.elapsed_s >= 60
+    assert simulation.trace.events > 1000
 
 
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:

@@ -117,6 +117,9 @@ class VirtualLoop(base_events.BaseEventLoop):
         handle.cancel()
         return True
 
+    def __del__(self) -> None:
+        """Nothing is held that would have to be closed."""
+
     # -- what does not exist here -----------------------------------------------------------------------------------
 
     def _write_to_self(self) -> None:
