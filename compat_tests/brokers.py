@@ -42,6 +42,7 @@ COMMON_SETTINGS: dict[str, str] = {
     "transaction.state.log.min.isr": "1",
     "log.segment.delete.delay.ms": "1000",
     "auto.create.topics.enable": "true",
+    "log.retention.ms": "-1",  # tests write records with fixed, old times
 }
 
 # The parent of all brokers is this one thread, not a test's: the death signal comes when the *thread* ends.
@@ -181,7 +182,9 @@ class KwireBroker(Broker):
         stdout = self.home / "stdout.txt"
         stdout.write_bytes(b"")
         command = [sys.executable, "-m", "kwire", "start"]
-        command += ["--listen", f"{self.host}:{self.port}", "--data-dir", str(self.data_dir)]
+        command += ["--listen", f"{self.host}:{self.port}"]
+        if "log.dirs" not in self.settings:
+            command += ["--data-dir", str(self.data_dir)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         self._process = self._spawn(command, stdout)

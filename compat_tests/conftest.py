@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import KINDS, Broker, make_broker
+from compat_tests.brokers import KINDS, Broker, make_broker, wait_until
 from compat_tests.java_runner import JavaRunner
 from compat_tests.kafka_jars import why_no_java
 from compat_tests.observations import Observations
 
 ON_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
-_OBSERVATIONS = "KWIRE_COMPAT_OBSERVATIONS"  # folder that the processes of one parallel run share
+# A folder that the processes of one parallel run share. Set it to keep what one broker showed for a later run of the
+# other kind: KWIRE_COMPAT_OBSERVATIONS=/tmp/seen pytest compat_tests --broker kafka, then the same with kwire.
+_OBSERVATIONS = "KWIRE_COMPAT_OBSERVATIONS"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,10 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "java: needs Java; skips by name where there is none, fails on CI")
     config.addinivalue_line("markers", "kcat: needs the kcat command; skips by name where there is none, fails on CI")
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and _OBSERVATIONS not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="kwire-observations-")
         os.environ[_OBSERVATIONS] = folder.name
         config.add_cleanup(folder.cleanup)
+        config.add_cleanup(lambda: os.environ.pop(_OBSERVATIONS, None))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -155,15 +158,25 @@ def make_topic(admin: Any, new_name: Names) -> Callable[..., str]:
         chosen = name or new_name("topic")
         new = NewTopic(chosen, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
         admin.create_topics([new], operation_timeout=30)[chosen].result(30)
+        wait_until(lambda: _is_there(admin, chosen, partitions), 30, f"topic {chosen}")
         return chosen
 
     return make
 
 
+def _is_there(admin: Any, topic: str, partitions: int) -> bool:
+    """Has the broker heard of the topic that its controller created, and of all its leaders?"""
+    found = admin.list_topics(topic, timeout=20).topics[topic]
+    leaders = [partition.leader for partition in found.partitions.values()]
+    return found.error is None and len(leaders) == partitions and -1 not in leaders
+
+
 @pytest.fixture
 def observe(request: pytest.FixtureRequest, broker_kind: str) -> Observations:
     """``observe(name, value)``: record plain data; the second broker kind must see the same."""
-    return Observations(Path(os.environ[_OBSERVATIONS]), _without_kind(request.node.nodeid), broker_kind)
+    folder = Path(os.environ[_OBSERVATIONS])
+    folder.mkdir(parents=True, exist_ok=True)
+    return Observations(folder, _without_kind(request.node.nodeid), broker_kind)
 
 
 def _without_kind(nodeid: str) -> str:

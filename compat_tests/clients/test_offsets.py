@@ -146,10 +146,21 @@ def test_a_consumer_beyond_the_ends_is_told_so_or_reset(
 
 
 def watermarks(broker: Broker, topic: str) -> tuple[int, int]:
+    """First and next offset; waits while a broker that has just started does not lead the partition yet."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    found: list[tuple[int, int]] = []
+
+    def ask() -> bool:
+        try:
+            found.append(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+        return bool(found)
+
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
-        return low, high
+        wait_until(ask, 20, "a leader")
+        return found[0]
     finally:
         consumer.close()
 
