@@ -133,9 +133,12 @@ def _effective_level(name: str) -> int:
 
 def _write(level: str, name: str, event: str, fields: dict[str, Any]) -> None:
     line: Any = {**fields, "event": event, "level": level, "logger": name}
-    for processor in _processors or _build_processors():
-        line = processor(None, level, line)
     stream = _stream or sys.stderr
+    try:
+        for processor in _processors or _build_processors():
+            line = processor(None, level, line)
+    except OSError:
+        line = repr(line)  # the first line of all says that there are no descriptors left, not even to import with
     try:
         stream.write(line + "\n")
         stream.flush()

@@ -104,9 +104,9 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._log.warning("cannot accept", listener=self.name, error=str(error), pause_s=PAUSE_S)
                 self.stop()
                 self._pause = self._loop.call_later(PAUSE_S, self._resume)
+                self._log.warning("cannot accept", listener=self.name, error=str(error), pause_s=PAUSE_S)
                 return
             self._admit(sock, host_and_port(address))
 
