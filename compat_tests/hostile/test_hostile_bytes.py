@@ -219,6 +219,25 @@ def test_more_connections_than_a_shell_allows_descriptors(tmp_path: Path) -> Non
         own.kill()
 
 
+def test_without_descriptors_those_who_are_connected_are_served_and_accepting_resumes(tmp_path: Path) -> None:
+    own = make_broker("kwire", tmp_path)
+    own.start()
+    try:
+        with healthy_client(own) as client, Watch(own, 32 * MiB) as watch:
+            limit = watch.descriptors() + 50
+            resource.prlimit(own.pid, resource.RLIMIT_NOFILE, (limit, limit))
+            waiting = [connect(own) for _ in range(80)]  # those who are not accepted wait in the backlog
+            wait_until(lambda: "cannot accept" in own.log_text(), 10, "the broker to run out of descriptors")
+            client.keep_asking(0.5)
+            for sock in waiting:
+                sock.close()
+            wait_until(lambda: watch.descriptors() < limit - 45, 10, "the descriptors to be closed")
+            with connect(own) as late:
+                assert answers_api_versions(late)
+    finally:
+        own.kill()
+
+
 def test_connections_that_come_and_go_leave_nothing(kwire: Broker, beside: Healthy) -> None:
     with Watch(kwire, 16 * MiB) as watch:
         before = watch.descriptors()
