@@ -67,7 +67,7 @@ def test_producer_ids(configs: Configs, observe: Observations) -> None:
 def test_no_producer_id_is_given_twice_whatever_happens(broker_factory: Callable[..., Broker]) -> None:
     broker = broker_factory()
     seen: list[int] = []
-    for end in (broker.kill, broker.stop, lambda: None):
+    for end in (broker.kill, lambda: None):
         with WireClient(broker.bootstrap) as client:
             seen += [init_producer(client)[1] for _ in range(3)]
         end()
