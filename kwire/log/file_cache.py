@@ -9,6 +9,7 @@ if its segment is deleted meanwhile.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from kwire.base.doors import Files
 
@@ -40,7 +41,7 @@ class FileCache:
             if file.touched:
                 file.touched = False
             elif file.users == 0:
-                file.close()
+                file.retire()
 
     def close_all(self) -> None:
         for file in list(self._open):
@@ -56,11 +57,11 @@ class FileCache:
                 file.touched = False
                 self._open[file] = self._open.pop(file)
                 continue
-            file.close()
+            file.retire()
             excess -= 1
         if excess > 0:  # everything was touched: the oldest go
             for file in [file for file in self._open if file is not keep and not file.users][:excess]:
-                file.close()
+                file.retire()
 
 
 class LogFile:
@@ -69,7 +70,7 @@ class LogFile:
     Is the `FileOwner` of the ranges read from it.
     """
 
-    __slots__ = ("_cache", "_doomed", "fd", "path", "touched", "users")
+    __slots__ = ("_cache", "_doomed", "fd", "on_idle", "path", "touched", "users")
 
     def __init__(self, cache: FileCache, path: str) -> None:
         self._cache = cache
@@ -77,13 +78,15 @@ class LogFile:
         self.fd = -1
         self.users = 0
         self.touched = False
+        self.on_idle: Callable[[], None] | None = None  # told when the cache closes the file for want of use
         self._doomed = False
 
-    def descriptor(self) -> int:
-        """The open descriptor; opens the file (creating it) if need be. OSError."""
+    def descriptor(self, *, create: bool = False) -> int:
+        """The open descriptor; opens the file if need be. OSError, also if it is not there and not to be created."""
         self.touched = True
         if self.fd < 0:
-            self.fd = self._cache.files.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            self.fd = self._cache.files.open(self.path, flags, 0o644)
             self._doomed = False
             self._cache.opened(self)
         return self.fd
@@ -95,6 +98,12 @@ class LogFile:
         self.users -= 1
         if self._doomed and self.users == 0:
             self._close_now()
+
+    def retire(self) -> None:
+        """Nobody has used the file for a while."""
+        self.close()
+        if self.on_idle is not None:
+            self.on_idle()
 
     def close(self) -> None:
         """Give the descriptor back, now or when its last user is done."""

@@ -31,7 +31,7 @@ from kwire.log.batch_scan import CorruptLog
 from kwire.log.checkpoints import read_topic_id, write_topic_id
 from kwire.log.environment import LogEnvironment, logger
 from kwire.log.flusher import Flusher
-from kwire.log.log_config import LogConfig
+from kwire.log.log_config import INT64_MAX, LogConfig
 from kwire.log.producer_state import BatchMetadata, CompletedTransaction
 from kwire.log.recovery import LogRecovery, Progress, no_progress, replay_producers
 from kwire.log.segment import Segment
@@ -62,6 +62,7 @@ class PartitionLog:
         self.high_watermark = opened.log_start_offset
         self.flusher = Flusher(env, self, opened.recovery_point)
         self.closed = False
+        self.cut_to = INT64_MAX  # the lowest offset the log was truncated to since the cleaner last asked
         self._latest_epoch = self.epochs.latest_epoch
         self.config = config
         self.update_config(config)
@@ -296,7 +297,7 @@ class PartitionLog:
         segment = self.active
         try:
             if segment.must_roll(size, last, self._segment_bytes, self._index_entries) or (
-                segment.size and segment.age_ms(self._clock_ms(), max_timestamp) > self._roll_age_ms
+                segment.size and segment.age_ms(self._clock_ms, max_timestamp) > self._roll_age_ms
             ):
                 self.roll()
                 segment = self.active
@@ -488,6 +489,12 @@ class PartitionLog:
         del self._bases[:count]
         self._remove_files(dropped)
 
+    def replace_segments(self, old: list[Segment], new: Segment) -> None:
+        """Compaction: one segment takes the place of neighbours; the files have been renamed already."""
+        at = self.segments.index(old[0])
+        self.segments[at : at + len(old)] = [new]
+        self._bases[at : at + len(old)] = [new.base_offset]
+
     def _remove_files(self, segments: list[Segment]) -> None:
         for segment in segments:
             segment.file.close()
@@ -525,6 +532,7 @@ class PartitionLog:
 
     def _end_moved_back(self, offset: int) -> None:
         self.log_end_offset = offset
+        self.cut_to = min(self.cut_to, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.flusher.recovery_point = min(self.flusher.recovery_point, offset)

@@ -6,7 +6,7 @@ way. Which segment is written or read, and when to roll, is asked here and decid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kwire.base.doors import Files
 from kwire.base.file_range import FileRange
@@ -33,6 +33,7 @@ class Segment:
     __slots__ = (
         "_files",
         "_first_timestamp",
+        "_index_grew",
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "_tail",
@@ -59,8 +60,10 @@ class Segment:
         self.index = OffsetIndex(cache.files, prefix + names.INDEX_SUFFIX, new=new)
         self.time_index = TimeIndex(cache.files, prefix + names.TIME_INDEX_SUFFIX, new=new)
         self.txn_index = TransactionIndex(cache.files, prefix + names.TXN_INDEX_SUFFIX, new=new)
+        self.file.on_idle = self._forget_indexes
         self.bytes_since_index_entry = 0
         self.needs_cut = False  # a failed write may have left bytes beyond `size`
+        self._index_grew = not new
         self._first_timestamp: int | None = None
         self._max_timestamp: int | None = -1 if new else None
         self._offset_of_max_timestamp = -1
@@ -130,6 +133,7 @@ class Segment:
             self.index.append(last_offset - self.base_offset, position)
             self.note_max_timestamp()
             self.bytes_since_index_entry = 0
+            self._index_grew = True
         self.bytes_since_index_entry += size
         tail = self._tail
         tail[base_offset] = position
@@ -152,14 +156,19 @@ class Segment:
         return (
             self.size > max_bytes - size
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or len(self.index.data) >= max_entries * 8
-            or len(self.time_index.data) >= (max_entries * 8 // 12 - 1) * 12
+            or (self._index_grew and self._index_is_full(max_entries))
         )
 
-    def age_ms(self, now_ms: int, max_timestamp: int) -> int:
+    def _index_is_full(self, max_entries: int) -> bool:
+        self._index_grew = False  # looked at once per entry, not per batch
+        return len(self.index.data) >= max_entries * 8 or len(self.time_index.data) >= (max_entries * 8 // 12 - 1) * 12
+
+    def age_ms(self, now_ms: Callable[[], int], max_timestamp: int) -> int:
         """How long this segment has been collecting: by the records' own time where they have one."""
-        first = self.first_timestamp
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp
+        return max_timestamp - first if first >= 0 else now_ms() - self.created_ms
 
     @property
     def first_timestamp(self) -> int:
@@ -274,7 +283,7 @@ class Segment:
         """Begin a new segment on disk; files of that name are leftovers."""
         for path in self.paths():
             self._files.unlink(path)
-        self.file.descriptor()
+        self.file.descriptor(create=True)
         self.index.ensure_file()
         self.time_index.ensure_file()
 
@@ -331,11 +340,11 @@ class Segment:
         candidates = (self.file.path, self.index.path, self.time_index.path, self.txn_index.path)
         return [path for path in candidates if self._files.exists(path)]
 
-    def close(self) -> None:
-        """Flush the indexes and give the descriptor back."""
-        if self._max_timestamp is not None:
-            self.note_max_timestamp()
-        self.flush_indexes()
-        self.index.unload()
-        self.time_index.unload()
-        self.file.close()
+    def _forget_indexes(self) -> None:
+        """An idle segment holds no memory: its indexes are loaded again when they are asked for."""
+        try:
+            self.index.unload()
+            self.time_index.unload()
+            self.txn_index.unload()
+        except OSError:
+            pass  # what could not be written stays in memory

@@ -163,6 +163,7 @@ def test_an_idle_log_owns_no_descriptor_and_opens_again_when_used(tmp_path: Path
     env.cache.sweep()
     env.cache.sweep()
     assert env.cache.open_count == 0
+    assert not any(segment.index.loaded or segment.time_index.loaded for segment in log.segments)
     assert append(log, 1, timestamp=-1) == 30
 
 
@@ -179,6 +180,16 @@ def test_a_range_being_sent_keeps_its_file_open_while_the_segment_is_deleted(tmp
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(data.records.fd)
+
+
+def test_a_segment_that_vanished_is_a_storage_error_and_not_an_empty_log(tmp_path: Path) -> None:
+    env = LogEnvironment.create(Doors())
+    log = open_log(tmp_path, env=env)
+    append(log, 3, timestamp=-1)
+    env.cache.close_all()
+    (tmp_path / "t-0/00000000000000000000.log").unlink()
+    assert fails(lambda: log.read(0, 1000, upto=3)) == "KAFKA_STORAGE_ERROR"
+    assert not (tmp_path / "t-0/00000000000000000000.log").exists()
 
 
 def test_closing_twice_is_harmless(tmp_path: Path) -> None:
