@@ -96,9 +96,9 @@ class Script:
             names = [name for name in value.__slots__ if name not in _TIMES]
             return {name: self.plain(getattr(value, name), name) for name in names}
         if isinstance(value, list | tuple):
-            items = [self.plain(item) for item in value]
-            unordered = field in _SORTED and not any(isinstance(item, MemberResponse) for item in value)
-            return sorted(items, key=repr) if unordered else items
+            if field in _SORTED and not any(isinstance(item, MemberResponse) for item in value):
+                return [self.plain(item) for item in sorted(value, key=_without_ids)]
+            return [self.plain(item) for item in value]
         if field in _IN_OTHER_WORDS:
             return None if value is None else bool(value)
         if isinstance(value, str):
@@ -195,6 +195,10 @@ def _value(key: bytes, value: bytes | None) -> Any:
     if isinstance(parsed, OffsetCommitValue) and parsed.expire_timestamp != -1:
         parsed.expire_timestamp -= parsed.commit_timestamp
     return [version, parsed]
+
+
+def _without_ids(value: Any) -> str:
+    return _UUID.sub("", repr(value))
 
 
 # --- requests in few words -----------------------------------------------------------------------------------------
