@@ -115,6 +115,14 @@ class Partition:
             return False
         return True
 
+    def replace_log(self, log: PartitionLog) -> None:
+        """The log goes on in another data directory, with the same records, all of them synced."""
+        self.log = log
+        self._unflushed = {}
+        if self._failure is None:
+            self._advance()
+        self._announce()
+
     def set_min_isr(self, replicas: int) -> None:
         """`min.insync.replicas` of the topic: what acks=all needs at the moment of the append."""
         self._min_isr = replicas
@@ -275,6 +283,8 @@ class Partition:
         self._announce()
 
     def _on_flushed(self, flushed: asyncio.Future[None]) -> None:
+        if flushed not in self._unflushed:
+            return
         if flushed.cancelled() or flushed.exception() is not None:
             self.fail()
             return

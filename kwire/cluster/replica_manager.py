@@ -11,9 +11,11 @@ What lives elsewhere: one partition's rules (`partition`), decisions (`controlle
 from __future__ import annotations
 
 import asyncio
+import os.path
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.metrics import MetricsRegistry
@@ -22,6 +24,7 @@ from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCac
 from kwire.cluster.partition import Partition
 from kwire.log.checkpoints import write_topic_id
 from kwire.log.log_config import LogConfig
+from kwire.log.log_mover import LogMover
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -47,12 +50,16 @@ class ReplicaManager:
         metadata: MetadataCache,
         broker_id: int,
         metrics: MetricsRegistry | None = None,
+        doors: Doors | None = None,
     ) -> None:
         self._config = config
         self._logs = logs
         self._metadata = metadata
         self._broker_id = broker_id
         self._metrics = metrics or MetricsRegistry()
+        self.mover = LogMover(
+            doors or Doors(), logs, lambda: config.replica_alter_log_dirs_io_max_bytes_per_second, self._on_moved
+        )
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._failed: dict[tuple[str, int], str] = {}
         self._leadership: dict[str, list[OnLeadership]] = {}
@@ -72,6 +79,7 @@ class ReplicaManager:
     async def close(self) -> None:
         """Wait for creations and deletions that are under way."""
         self._config.off_change(self._on_config)
+        await self.mover.close()
         await asyncio.gather(*self._background, return_exceptions=True)
 
     # Look-ups
@@ -119,6 +127,33 @@ class ReplicaManager:
         if self._metadata.image.partition(topic, index) is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # Data directories
+
+    def move(self, topic: str, index: int, directory: str) -> None:
+        """Begin to move a replica to another entry of `log.dirs` (an absolute path).
+
+        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (the directory failed), UNKNOWN_TOPIC_OR_PARTITION,
+        REPLICA_NOT_AVAILABLE (other brokers have the replicas).
+        """
+        wanted = os.path.abspath(directory) if os.path.isabs(directory) else ""
+        target = next((each for each in self._logs.directories if os.path.abspath(each.path) == wanted), None)
+        if target is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs.")
+        if not target.online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has failed.")
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            error = self._absence(topic, index)
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                error = KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
+            raise error
+        self.mover.start(partition.log, target)
+
+    def _on_moved(self, log: PartitionLog) -> None:
+        partition = self._partitions.get((log.topic, log.partition))
+        if partition is not None:
+            partition.replace_log(log)
 
     # Following the image
 
@@ -203,6 +238,7 @@ class ReplicaManager:
             if partition is None:
                 continue
             was_leading = partition.leading
+            self.mover.cancel(*key)
             partition.remove()
             if was_leading:
                 self._tell_leadership(partition, leading=False)

@@ -14,6 +14,7 @@ cordon).
 from __future__ import annotations
 
 import os.path
+from collections.abc import Iterator
 
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
@@ -76,7 +77,27 @@ def _topics(
                 offset_lag=max(log.high_watermark - log.log_end_offset, 0),
             )
         )
+    for name, future in _futures(context, directory, asked):
+        topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(future)
     return list(topics.values())
+
+
+def _futures(
+    context: RequestContext, directory: LogDirectory, asked: set[tuple[str, int]] | None
+) -> Iterator[tuple[str, DescribeLogDirsPartition]]:
+    """The copies that moves into a directory have made so far."""
+    for key, move in context.services.replicas.mover.moves.items():
+        log = context.services.logs.get(*key)
+        if move.target is directory and log is not None and (asked is None or key in asked):
+            yield (
+                key[0],
+                DescribeLogDirsPartition(
+                    partition_index=key[1],
+                    partition_size=sum(each.size for each in log.segments if each.base_offset < move.copied_to),
+                    offset_lag=max(log.log_end_offset - move.copied_to, 0),
+                    is_future_key=True,
+                ),
+            )
 
 
 API = Api(ApiKey.DESCRIBE_LOG_DIRS, served=(1, 5), handle=handle, operations=operations)

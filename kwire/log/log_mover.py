@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kwire.base.doors import Doors, Files
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from kwire.log.log_manager import LogManager
 
 CHUNK_BYTES = 4 * 1024 * 1024
+UNLIMITED = 0x7FFFFFFFFFFFFFFF
 REST_BYTES = 1024 * 1024
 """With so little left to be copied, the log is moved over in one turn of the loop."""
-PASSES_MAX = 50
 
 
 class Move:
@@ -96,7 +97,9 @@ class LogMover:
         try:
             self._files.makedirs(move.directory)
             copied = await self._copy_sealed(log, move)
-            await self._settle(log)
+            flushing = log.flush()
+            if flushing is not None:  # so that closing the log has little left to sync
+                await flushing
             self._take_over(log, move, copied)
             logger.info("log moved", partition=log.name, directory=move.target.path)
         except asyncio.CancelledError:
@@ -113,20 +116,20 @@ class LogMover:
     # Passes 1 to 3
 
     async def _copy_sealed(self, log: PartitionLog, move: Move) -> set[int]:
-        """Copy all segments but the active one; the base offsets of those copied."""
+        """Copy segments that are complete until little is left; the base offsets of those copied."""
         copied: set[int] = set()
-        for _ in range(PASSES_MAX):
+        while not log.closed:
+            missing = [segment for segment in log.segments if segment.base_offset not in copied]
+            if sum(segment.size for segment in missing) <= REST_BYTES:
+                break
             log.roll()
-            for segment in log.segments[:-1]:
+            for segment, following in pairwise(log.segments):
                 if segment.base_offset in copied:
                     continue
-                following = next(each.base_offset for each in log.segments if each.base_offset > segment.base_offset)
                 for path in segment.paths():
                     await self._copy(path, move.directory)
                 copied.add(segment.base_offset)
-                move.copied_to = following
-            if log.active.size <= REST_BYTES:
-                break
+                move.copied_to = following.base_offset
         return copied
 
     async def _copy(self, path: str, directory: str) -> None:
@@ -139,18 +142,10 @@ class LogMover:
             except FileNotFoundError:  # retention was faster
                 return
             position += done
+            if limit < UNLIMITED:
+                await asyncio.sleep(done / limit)
             if done < CHUNK_BYTES:
                 return
-            if limit < CHUNK_BYTES << 16:
-                await asyncio.sleep(done / limit)
-
-    async def _settle(self, log: PartitionLog) -> None:
-        """Let syncs end that producers wait for."""
-        for _ in range(PASSES_MAX):
-            flushing = log.flush()
-            if flushing is None:
-                return
-            await flushing
 
     # Pass 4
 

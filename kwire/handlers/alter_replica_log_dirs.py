@@ -1,0 +1,70 @@
+"""AlterReplicaLogDirs (API key 34): move replicas of this broker between its data directories (KIP-113).
+
+Behaviour:
+
+- the answer means that a move has begun (or that the replica is there already); DescribeLogDirs shows it under way.
+- a new target for a replica that is being moved replaces the old one; the directory where it is ends the move.
+- LOG_DIR_NOT_FOUND for a path that is not in `log.dirs` (or not absolute), before anything else is looked at;
+  UNKNOWN_TOPIC_OR_PARTITION; REPLICA_NOT_AVAILABLE; KAFKA_STORAGE_ERROR.
+- a partition named twice: the last directory counts.
+
+Versions: 2 flexible.
+"""
+
+from __future__ import annotations
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from kwire.codec.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+
+ALLOWED = (Operation(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME),)
+
+
+def operations(request: AlterReplicaLogDirsRequest, context: RequestContext) -> tuple[Operation, ...]:
+    return ALLOWED
+
+
+def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+    return _respond({key: _move(context, *key, path) for key, path in _asked(request).items()})
+
+
+def _asked(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
+    return {
+        (topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+
+
+def _move(context: RequestContext, topic: str, index: int, path: str) -> ErrorCode:
+    try:
+        context.services.replicas.move(topic, index, path)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _respond(codes: dict[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResponse:
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (name, index), code in codes.items():
+        topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
+        topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def refuse(
+    request: AlterReplicaLogDirsRequest, version: int, code: ErrorCode, message: str | None
+) -> AlterReplicaLogDirsResponse:
+    """The same error for every partition."""
+    return _respond(dict.fromkeys(_asked(request), code))
+
+
+API = Api(ApiKey.ALTER_REPLICA_LOG_DIRS, served=(1, 2), handle=handle, operations=operations, error_response=refuse)
