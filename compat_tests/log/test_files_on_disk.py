@@ -82,7 +82,10 @@ def killed_and_recovered(folder: Path) -> PartitionLog:
 
 def truncated(folder: Path) -> PartitionLog:
     log = busy_log(folder)
-    log.truncate_to(log.segments[len(log.segments) // 2].base_offset + 200)
+    middle = log.segments[len(log.segments) // 2]
+    found = middle.find(middle.base_offset + 200)
+    assert found is not None
+    log.truncate_to(found.base_offset)
     return log
 
 
