@@ -108,7 +108,7 @@ def test_kafka_accepts_every_file(tmp_path: Path, java: JavaRunner, made: Callab
     dump(java, folder, "*.index")
     dump(java, folder, "*.timeindex")
     transactions = dump(java, folder, "*.txnindex")
-    assert transactions.count("producerId: ") == len(log.aborted_transactions(0, end)) > 10
+    assert transactions.count("producerId: ") == len(log.aborted_transactions(0, end)) >= 10
     snapshots = dump(java, folder, "*.snapshot")
     assert "producerId: 5 producerEpoch: 1 coordinatorEpoch: -1" in snapshots
 
