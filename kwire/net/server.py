@@ -89,7 +89,7 @@ class NetServer:
         wire.tick += 1
         oldest = wire.tick - self._idle_ticks
         for connection in list(self.connections):
-            if connection.active_tick < oldest:
+            if connection.active_tick < oldest and not connection.pending:  # a parked request is not idleness
                 self._log.debug("closing idle connection", connection=connection.id)
                 connection.close()
         self._schedule_sweep()

@@ -39,8 +39,11 @@ class Command:
         )
 
     def start(self, *arguments: str, **variables: str) -> Process:
+        return self.start_python("-m", "kwire", "start", *arguments, **variables)
+
+    def start_python(self, *arguments: str, **variables: str) -> Process:
         process = subprocess.Popen(
-            [sys.executable, "-m", "kwire", "start", *arguments],
+            [sys.executable, *arguments],
             cwd=self.directory,
             env=self.environment(**variables),
             stdout=subprocess.PIPE,

@@ -114,6 +114,22 @@ def test_version(kwire: Command) -> None:
     assert (result.returncode, result.stdout) == (0, f"kwire {__version__}\n")
 
 
+@pytest.mark.parametrize("listen", ["[::1]:0", "::1:0"])
+def test_ipv6(kwire: Command, listen: str) -> None:
+    process = kwire.start("--listen", listen)
+    assert process.host == "[::1]"
+    process.host = "::1"
+    assert metadata(process).brokers[0].host == "::1"  # type: ignore[attr-defined]
+    process.stop()
+
+
+def test_asyncio_does_where_uvloop_is_missing(kwire: Command) -> None:
+    code = "import sys; sys.modules['uvloop'] = None; from kwire.cli import main; sys.exit(main(sys.argv[1:]))"
+    process = kwire.start_python("-c", code, "start", *ANY_PORT)
+    assert metadata(process).brokers  # type: ignore[attr-defined]
+    process.stop()
+
+
 def test_a_second_broker_on_the_same_directory_or_port_is_refused(kwire: Command) -> None:
     first = kwire.start(*ANY_PORT)
     second = kwire.run("start", *ANY_PORT)

@@ -111,6 +111,17 @@ async def test_idle_connections_are_closed_and_busy_ones_are_not(network: Networ
     assert len(server.connections) == 1
 
 
+async def test_a_connection_that_waits_for_its_answer_is_not_idle(network: Network) -> None:
+    network.answers.defer = True
+    server = network.serve(connections_max_idle_ms=50)
+    waiting, idle = await network.connect(server), await network.connect(server)
+    await waiting.send(request(OTHER_KEY))
+    assert await idle.at_end()
+    await asyncio.sleep(0.1)
+    network.answers.slots[0].answer([frame(b"at last")], 11)
+    assert await waiting.receive() == b"at last"
+
+
 async def test_garbage_on_the_port_does_no_harm(network: Network) -> None:
     server = network.serve()
     garbage = await network.connect(server)
