@@ -25,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
+from kwire.base.processes import Processes
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -62,6 +64,7 @@ class Files:
     is_dir: Callable[[str], bool] = staticmethod(os.path.isdir)
     replace: Callable[[str, str], None] = staticmethod(os.replace)
     unlink: Callable[[str], None] = staticmethod(os.unlink)
+    utime: Callable[..., None] = staticmethod(os.utime)  # (path, ns=(accessed, modified))
     rmtree: Callable[[str], None] = staticmethod(shutil.rmtree)
 
     def size(self, fd: int) -> int:
@@ -233,3 +236,4 @@ class Doors:
     sockets: Sockets = field(default_factory=Sockets)
     executor: Executor = field(default_factory=Executor)
     random: _random.Random = field(default_factory=_random.SystemRandom)
+    processes: Processes | None = field(default_factory=Processes)  # None: no children here, work is done inline

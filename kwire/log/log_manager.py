@@ -1,14 +1,14 @@
 """All logs of a broker: loading them at start, making and deleting them, checkpoints, retention, clean close.
 
-Everything periodic is a timer of the running loop that the manager owns; an idle partition owns none. Compaction will
-be one more of them: it takes logs from here and reads `cleaner-offset-checkpoint`, which is kept untouched until then.
+Everything periodic is a timer of the running loop that the manager owns; an idle partition owns none. Compaction
+(`cleaner`) starts and stops with it and takes its logs from here.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from kwire.log.checkpoints import (
     read_offsets,
     read_topic_id,
 )
+from kwire.log.cleaner import CleanerSettings, LogCleaner
 from kwire.log.environment import LogEnvironment, logger
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectory, LogDirectoryError
@@ -45,6 +46,7 @@ class ManagerSettings:
     producer_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
     idle_file_interval_ms: int = 30_000  # how soon an unused file is closed
     file_budget: int = 512  # open segment files
+    cleaner: CleanerSettings = field(default_factory=CleanerSettings)  # log.cleaner.*
 
 
 class LogProgress(Protocol):
@@ -94,6 +96,7 @@ class LogManager:
         self._on_directory_failure = on_directory_failure
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._parents: dict[tuple[str, int], LogDirectory] = {}
+        self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._jobs: dict[str, asyncio.Future[None]] = {}  # checkpoint files that are being written, by path
         self._closed = False
@@ -112,6 +115,11 @@ class LogManager:
     def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
         """The entry of `log.dirs` in which a log lies."""
         return self._parents.get((topic, partition))
+
+    def _with_directories(self) -> Iterator[tuple[PartitionLog, LogDirectory]]:
+        for key, log in self._logs.items():
+            if self._parents[key].online:
+                yield log, self._parents[key]
 
     # Start
 
@@ -268,6 +276,7 @@ class LogManager:
 
     def _put_aside(self, log: PartitionLog, parent: LogDirectory, suffix: str) -> None:
         log.release()
+        self.cleaner.forget(log, parent)
         unique = self._doors.random.randbytes(16)
         leaving = f"{parent.path}/{names.leaving_directory_name(log.topic, log.partition, unique, suffix)}"
         try:
@@ -293,6 +302,8 @@ class LogManager:
         self._every("flush", settings.flush_scheduler_interval_ms, self._flush_pass)
         self._every("producers", settings.producer_check_interval_ms, self._expire_producers)
         self._every("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
+        if settings.cleaner.enable:
+            self.cleaner.start(self.directories)
 
     def _every(self, name: str, interval_ms: int, action: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
@@ -374,6 +385,7 @@ class LogManager:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        await self.cleaner.close()
         if self._jobs:
             await asyncio.wait(list(self._jobs.values()))
         failed = await self._close_logs()

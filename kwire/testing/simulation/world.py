@@ -67,6 +67,7 @@ class Machine:
             sockets=SimulatedSockets(simulation.network, name, self.disk),
             executor=SimulatedExecutor(loop, trace, simulation.random(f"{name} executor")),
             random=simulation.random(name),
+            processes=None,
         )
 
     async def connect(self, address: str, client_id: str | None = None) -> RawClient:
