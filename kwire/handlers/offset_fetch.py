@@ -5,7 +5,7 @@ Behaviour:
 * Offset -1 without an error where nothing was committed: an unknown group, topic or partition is no error. Whether
   the topic (still) exists is not asked, unless it is named by id.
 * ``require_stable``: a position that an open transaction may still change is UNSTABLE_OFFSET_COMMIT (KIP-447).
-* A position that was committed for an earlier topic of the same name counts as none where the id is known.
+* A position that was committed for an earlier topic of the same name counts as none for who names topics by id.
 
 Versions: 1 offsets from the log; 2 all topics (null), an error for the group; 5 leader epoch (KIP-320); 6 flexible; 7
 ``require_stable``; 8 many groups (KIP-709); 9 member epochs (KIP-848); 10 topic ids, UNKNOWN_TOPIC_ID (KIP-848).
@@ -88,10 +88,6 @@ def _sift(
                 refused.append(_topic_error(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             topic.name = known.name
-        else:
-            known = image.topics.get(topic.name)
-            if known is not None:
-                topic.topic_id = known.id
         if may(context, AclOperation.DESCRIBE, topic.name):
             accepted.append(topic)
         else:

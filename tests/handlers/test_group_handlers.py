@@ -265,6 +265,22 @@ async def test_commits_remember_the_topics_id(broker: Broker) -> None:
     assert answer.groups[0].topics[0].partitions[0].committed_offset == 5
 
 
+async def test_a_position_on_an_earlier_topic_counts_as_none_for_who_names_topics_by_id(broker: Broker) -> None:
+    await broker.ask(offset_commit.API, commit_request(8, {"t": [0]}), 8)
+    image = broker.service.metadata.image
+    image.topics_by_id = {b"2" * 16: image.topics["t"]}
+    image.topics["t"].id = b"2" * 16
+    for version, expected in ((9, 5), (10, -1)):
+        named = OffsetFetchRequestTopics(name="t", topic_id=b"2" * 16, partition_indexes=[0])
+        if version == 10:
+            named.name = ""
+        else:
+            named.topic_id = bytes(16)
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[named])])
+        answer = await broker.ask(offset_fetch.API, request, version)
+        assert answer.groups[0].topics[0].partitions[0].committed_offset == expected
+
+
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_offsets_are_read_in_every_version(broker: Broker, version: int) -> None:
     await broker.ask(offset_commit.API, commit_request(8, {"t": [0]}), 8)
