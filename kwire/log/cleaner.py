@@ -65,10 +65,6 @@ class CleanerStats:
     keyless: int = 0
     utilization: float = 0.0
 
-    @property
-    def recopy_ratio(self) -> float:
-        return self.written_bytes / max(self.read_bytes, 1)
-
 
 @dataclass(slots=True)
 class CleanerFigures:
@@ -80,6 +76,10 @@ class CleanerFigures:
     last: dict[int, CleanerStats] = field(default_factory=dict)  # by thread
     cleanings: int = 0
     aborted: int = 0
+
+
+def key_of(log: PartitionLog) -> TopicPartition:
+    return log.topic, log.partition
 
 
 class LogCleaner:
@@ -136,7 +136,7 @@ class LogCleaner:
 
     def forget(self, log: PartitionLog, directory: LogDirectory) -> None:
         """A log is on its way out: abort what is under way, and drop what is known of it."""
-        key = (log.topic, log.partition)
+        key = key_of(log)
         cleaning = self._under_way.get(key)
         if cleaning is not None:
             cleaning.abort()
@@ -144,6 +144,37 @@ class LogCleaner:
         self._failures.pop(key, None)
         if self._started:
             self.checkpoints.set(directory, key, None)
+
+    # Figures for the metrics
+
+    @property
+    def recopy_ratio(self) -> float:
+        """Bytes written for each byte read by the last cleaning of every thread."""
+        last = self.figures.last.values()
+        return sum(stats.written_bytes for stats in last) / max(sum(stats.read_bytes for stats in last), 1)
+
+    def worst(self, figure: str) -> float:
+        """The highest value of a figure of `CleanerStats` among the last cleanings of all threads."""
+        return max((getattr(stats, figure) for stats in self.figures.last.values()), default=0.0)
+
+    @property
+    def dead_threads(self) -> int:
+        return sum(thread.dead for thread in self._threads)
+
+    def since_last_run_ms(self) -> int:
+        return self._doors.clock.time_ms() - self.figures.last_run_ms
+
+    def _uncleanable_in(self, path: str) -> list[tuple[PartitionLog, LogDirectory]]:
+        return [each for each in self._logs() if each[1].path == path and key_of(each[0]) in self.uncleanable]
+
+    def uncleanable_count(self, directory: str) -> int:
+        return len(self._uncleanable_in(directory))
+
+    def uncleanable_bytes(self, directory: str) -> int:
+        """The dirty bytes of the logs of a directory that cannot be cleaned."""
+        now_ms = self._doors.clock.time_ms()
+        found = self._uncleanable_in(directory)
+        return sum(examine(log, self.checkpoints.get(at, key_of(log)), now_ms).dirty_bytes for log, at in found)
 
     # Choosing
 
@@ -159,7 +190,7 @@ class LogCleaner:
     def _examined(self, now_ms: int) -> list[tuple[DirtyLog, LogDirectory]]:
         found = []
         for log, directory in self._logs():
-            key = (log.topic, log.partition)
+            key = key_of(log)
             if not log.config.compacts or log.closed or key in self._under_way or key in self.uncleanable:
                 continue
             try:
@@ -182,7 +213,7 @@ class LogCleaner:
 
     def give_up(self, log: PartitionLog, cause: str) -> None:
         """Mark a log as one that cannot be cleaned, until the next start."""
-        self.uncleanable[log.topic, log.partition] = cause
+        self.uncleanable[key_of(log)] = cause
         logger.warning("log cannot be cleaned and is left as it is", partition=log.name, cause=cause)
 
     # Cleaning
@@ -193,7 +224,7 @@ class LogCleaner:
         if chosen is None:
             return False
         dirty, directory = chosen
-        key = (dirty.log.topic, dirty.log.partition)
+        key = key_of(dirty.log)
         cleaning = self._under_way[key] = Cleaning(self._env, helper, dirty, self.settings)
         begin = self._doors.clock.monotonic()
         try:
@@ -213,10 +244,10 @@ class LogCleaner:
 
     def _done(self, thread: int, dirty: DirtyLog, directory: LogDirectory, end: int, stats: CleanerStats) -> None:
         log = dirty.log
-        self._failures.pop((log.topic, log.partition), None)
+        self._failures.pop(key_of(log), None)
         self.figures.last[thread] = stats
         self.figures.cleanings += 1
-        self.checkpoints.set(directory, (log.topic, log.partition), end)
+        self.checkpoints.set(directory, key_of(log), end)
         if stats.keyless:
             logger.warning("records without a key were dropped", partition=log.name, count=stats.keyless)
         logger.info(
@@ -388,6 +419,11 @@ class CleanerThread:
             if self._helper.running and self._doors.clock.monotonic() - last_busy >= IDLE_S:
                 await self._helper.stop()
             await asyncio.sleep(self._cleaner.settings.backoff_ms / 1000)
+
+    @property
+    def dead(self) -> bool:
+        """Whether it ended by itself, which it never should."""
+        return self._task.done()
 
     def cancel(self) -> None:
         self._task.cancel()

@@ -34,7 +34,7 @@ from kwire.net.server import NetServer
 from kwire.server.dispatch import Dispatcher
 from kwire.server.errors import StartError
 from kwire.server.gauges import LoopLag, add_gauges
-from kwire.server.settings import log_settings, net_settings
+from kwire.server.settings import cleaner_settings, log_settings, net_settings
 
 if TYPE_CHECKING:
     from kwire.cluster.store import MetadataStore
@@ -237,6 +237,8 @@ class Broker:
         )
         self.replicas.start()
         self._parts.push_async_callback(self.replicas.close)
+        self.config.on_change(self._follow_cleaner)
+        self._follow_cleaner(frozenset())
         self.logs.start()
         self.groups = GroupCoordinator(self.doors, self.config, self.replicas, self.metadata)
         services = self.services
@@ -245,6 +247,9 @@ class Broker:
         services.replicas = self.replicas
         services.groups = self.groups
         await self.groups.start()
+
+    def _follow_cleaner(self, _changed: frozenset[str]) -> None:
+        self.logs.cleaner.reconfigure(cleaner_settings(self.config))
 
     def _accept(self) -> None:
         self.net.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -42,6 +43,26 @@ def add_gauges(broker: Broker) -> None:
     gauge("kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions", lambda: _under_replicated(broker))
     gauge("kafka.controller:type=KafkaController,name=ActiveControllerCount", lambda: int(broker.controller.active))
     gauge("kafka.controller:type=KafkaController,name=GlobalTopicCount", lambda: len(broker.metadata.image.topics))
+    _add_cleaner_gauges(broker)
+
+
+def _add_cleaner_gauges(broker: Broker) -> None:
+    gauge, cleaner = broker.metrics.gauge, broker.logs.cleaner
+    for name, figure in (
+        ("cleaner-recopy-percent", lambda: int(100 * cleaner.recopy_ratio)),
+        ("max-buffer-utilization-percent", lambda: int(100 * cleaner.worst("utilization"))),
+        ("max-clean-time-secs", lambda: int(cleaner.worst("seconds"))),
+        ("max-compaction-delay-secs", lambda: cleaner.figures.max_compaction_delay_ms // 1000),
+        ("DeadThreadCount", lambda: cleaner.dead_threads),
+    ):
+        gauge(f"kafka.log:type=LogCleaner,name={name}", figure)
+    manager = "kafka.log:type=LogCleanerManager"
+    gauge(f"{manager},name=max-dirty-percent", lambda: int(100 * cleaner.figures.max_dirty_ratio))
+    gauge(f"{manager},name=time-since-last-run-ms", cleaner.since_last_run_ms)
+    for directory in broker.logs.directories:
+        tag = f"logDirectory={directory.path}"
+        gauge(f"{manager},name=uncleanable-partitions-count,{tag}", partial(cleaner.uncleanable_count, directory.path))
+        gauge(f"{manager},name=uncleanable-bytes,{tag}", partial(cleaner.uncleanable_bytes, directory.path))
 
 
 def _under_replicated(broker: Broker) -> int:

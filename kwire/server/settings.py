@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kwire.log.cleaner import CleanerSettings
 from kwire.log.log_manager import ManagerSettings
 from kwire.net.settings import NetSettings
 
@@ -42,4 +43,17 @@ def log_settings(config: KafkaConfig) -> ManagerSettings:
         retention_check_interval_ms=config.log_retention_check_interval_ms,
         producer_expiration_ms=config.producer_id_expiration_ms,
         producer_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+        cleaner=cleaner_settings(config),
+    )
+
+
+def cleaner_settings(config: KafkaConfig) -> CleanerSettings:
+    """The settings of the log cleaner."""
+    return CleanerSettings(
+        enable=config.log_cleaner_enable,
+        threads=config.log_cleaner_threads,
+        dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
+        io_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        backoff_ms=config.log_cleaner_backoff_ms,
     )
