@@ -22,6 +22,9 @@ from kwire.coordinator.machine import Caller, Instant, Result, Waiter
 NewId = Callable[[], str]
 """Makes the random part of a member id: a UUID in its usual text form."""
 
+PENDING_MAX = 10_000
+"""Ids that were given out and not used yet, per group: the oldest one gives way to the next."""
+
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 
@@ -133,6 +136,10 @@ class JoinGroup:
         if arrival.caller.api_version < MEMBER_ID_REQUIRED_SINCE:
             self._admit(group, member_id, arrival, now)
             return
+        if len(group.pending) >= PENDING_MAX:
+            oldest = next(iter(group.pending))
+            self._rebalancer.end_session(group, oldest)
+            group.remove(oldest)
         group.pending[member_id] = None
         self._rebalancer.heard_of(group, member_id, arrival.request.session_timeout_ms, now)
         arrival.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -257,5 +264,5 @@ class JoinGroup:
         else:
             request = arrival.request
             group.update(member, arrival.protocols, arrival.rebalance_timeout_ms, request.session_timeout_ms)
-            group.joining.setdefault(member.member_id, []).append(arrival.waiter)
+            self._rebalancer.park_join(group, member.member_id, arrival.waiter, arrival.out)
             self._rebalancer.rebalance_or_complete(group, arrival.out, now)

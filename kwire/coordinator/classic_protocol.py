@@ -57,7 +57,7 @@ class ClassicProtocol:
         if group.state is GroupState.STABLE:
             out.answer = self._rebalancer.synced(group, group.members[request.member_id], ErrorCode.NONE)
             return
-        group.syncing.setdefault(request.member_id, []).append(waiter)
+        self._rebalancer.park_sync(group, request.member_id, waiter, out)
         if group.is_leader(request.member_id):
             assignments = {given.member_id: bytes(given.assignment) for given in request.assignments}
             out.records.append(group_records.assigned_group(group, assignments))

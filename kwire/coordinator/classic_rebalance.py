@@ -20,11 +20,14 @@ from kwire.codec.messages.sync_group_response import SyncGroupResponse
 from kwire.coordinator import group_records
 from kwire.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
 from kwire.coordinator.group import Groups, GroupSettings
-from kwire.coordinator.machine import Instant, Result
+from kwire.coordinator.machine import Instant, Result, Waiter
 from kwire.coordinator.timers import Timers
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a member that never saw an answer may hang in a rebalance: its client may be long gone."""
+
+PARKED_MAX = 8
+"""A client that asks again and again over new connections has so many requests parked; older ones are given up."""
 
 _CAN_PREPARE = (GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
@@ -96,6 +99,20 @@ class Rebalancer:
             out.replies.append((waiter, refusal(error, told_id)))
         for waiter in group.syncing.pop(member_id, ()):
             out.replies.append((waiter, SyncGroupResponse(error_code=error)))
+
+    # --- parked requests -------------------------------------------------------------------------------------------
+
+    def park_join(self, group: ClassicGroup, member_id: str, waiter: Waiter, out: Result[Any]) -> None:
+        """Keep a JoinGroup until the rebalance ends."""
+        given_up = _park(group.joining, member_id, waiter)
+        if given_up is not None:
+            out.replies.append((given_up, refusal(ErrorCode.REBALANCE_IN_PROGRESS, member_id)))
+
+    def park_sync(self, group: ClassicGroup, member_id: str, waiter: Waiter, out: Result[Any]) -> None:
+        """Keep a SyncGroup until there is an assignment."""
+        given_up = _park(group.syncing, member_id, waiter)
+        if given_up is not None:
+            out.replies.append((given_up, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
 
     # --- towards a generation ---------------------------------------------------------------------------------------
 
@@ -265,6 +282,13 @@ class Rebalancer:
             self.fail_parked(group, member_id, out, "", ErrorCode.UNKNOWN_MEMBER_ID)
             group.remove(member_id)
         self.prepare(group, out, now)
+
+
+def _park(table: dict[str, list[Waiter]], member_id: str, waiter: Waiter) -> Waiter | None:
+    """Add a waiter; returns the oldest one if there are too many."""
+    waiters = table.setdefault(member_id, [])
+    waiters.append(waiter)
+    return waiters.pop(0) if len(waiters) > PARKED_MAX else None
 
 
 def refusal(error: ErrorCode, member_id: str) -> JoinGroupResponse:

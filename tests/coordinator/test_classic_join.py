@@ -231,3 +231,19 @@ def test_a_group_that_cannot_be_written_down_is_not_there(bench: Bench) -> None:
     assert bench.state == "Dead"
     bench.refuse = None
     assert bench.join().error is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_a_client_that_asks_again_and_again_keeps_few_requests(bench: Bench) -> None:
+    leader, follower = bench.stable_group(2)
+    calls = [bench.join(leader.member_id) for _ in range(20)]
+    assert [call.error for call in calls if not call.parked] == [ErrorCode.REBALANCE_IN_PROGRESS] * 12
+    bench.join(follower.member_id)
+    assert {call.answer.generation_id for call in calls[12:]} == {2}
+
+
+def test_ids_that_nobody_uses_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kwire.coordinator.classic_join.PENDING_MAX", 3)
+    ids = [bench.join().answer.member_id for _ in range(5)]
+    assert list(bench.classic.pending) == ids[2:]
+    assert bench.join(ids[0]).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert len(bench.shard.timers) == 3
