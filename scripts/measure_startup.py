@@ -4,12 +4,14 @@
 
 Ready means that the group coordinator answers, for both: kwire says so with its line, Kafka is asked until it does.
 Every round starts on an empty directory (Kafka's is formatted before; that time is shown apart) and again on the same
-one. Memory is the resident set after some idle seconds. The exit status is 1 if kwire needs 0.5 s or 60 MB or more.
+one. kwire's modules are compiled beforehand, as `pip install` does it and as Kafka's jars are. Memory is the resident
+set after some idle seconds. The exit status is 1 if kwire needs 0.5 s or 60 MB or more.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import statistics
@@ -23,6 +25,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+COMPILED = Path(tempfile.mkdtemp(prefix="kwire-compiled-"))
 READY_S_MAX = 0.5
 IDLE_MB_MAX = 60.0
 
@@ -42,11 +45,18 @@ def resident_mb(pid: int) -> float:
     return int(match[1]) * 1024 / 1e6
 
 
+def compiled_environment(cache: Path) -> dict[str, str]:
+    """An environment in which Python keeps compiled modules, in a place of their own."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**environment, "PYTHONPYCACHEPREFIX": str(cache)}
+
+
 def start_kwire(directory: Path) -> tuple[subprocess.Popen[str], float]:
     """Start to the ready line."""
     command = [sys.executable, "-m", "kwire", "start", "--listen", "127.0.0.1:0", "--data-dir", str(directory)]
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    environment = compiled_environment(COMPILED)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     assert process.stdout is not None
     line = process.stdout.readline()
     elapsed = time.perf_counter() - started
@@ -122,11 +132,13 @@ def main() -> int:
     parser.add_argument("--idle-seconds", type=float, default=3.0)
     parser.add_argument("--no-kafka", action="store_true", help="measure kwire only")
     arguments = parser.parse_args()
+    rounds_of(measure_kwire, 1, 0)  # compiles
     kwire = tell("kwire", rounds_of(measure_kwire, arguments.rounds, arguments.idle_seconds))
     if not arguments.no_kafka:
         tell("Apache Kafka", rounds_of(measure_kafka, max(1, arguments.rounds // 2), arguments.idle_seconds))
     kept = kwire.first_s < READY_S_MAX and kwire.again_s < READY_S_MAX and kwire.idle_mb < IDLE_MB_MAX
     print(f"kwire's bounds: under {READY_S_MAX} s and {IDLE_MB_MAX:.0f} MB: {'kept' if kept else 'MISSED'}")
+    shutil.rmtree(COMPILED, ignore_errors=True)
     return 0 if kept else 1
 
 

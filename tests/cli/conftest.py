@@ -19,13 +19,15 @@ READY = re.compile(r"kwire ready bootstrap=(\S+):(\d+) pid=(\d+)\n")
 class Command:
     """Runs ``kwire``; what is still running at the end of the test is killed."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, compiled: Path) -> None:
         self.directory = directory
+        self._compiled = compiled
         self.processes: list[subprocess.Popen[str]] = []
 
     def environment(self, **variables: str) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "CLUSTER_ID"))}
-        return {**kept, **variables}
+        left_out = ("KAFKA_", "CLUSTER_ID", "PYTHONDONTWRITEBYTECODE")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+        return {**kept, "PYTHONPYCACHEPREFIX": str(self._compiled), **variables}
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -80,9 +82,15 @@ class Process:
         return out, err
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the started processes keep their compiled modules, so that only the first one has to compile them."""
+    return tmp_path_factory.mktemp("compiled")
+
+
 @pytest.fixture
-def kwire(tmp_path: Path) -> Iterator[Any]:
-    command = Command(tmp_path)
+def kwire(tmp_path: Path, compiled: Path) -> Iterator[Any]:
+    command = Command(tmp_path, compiled)
     yield command
     for process in command.processes:
         if process.poll() is None:
