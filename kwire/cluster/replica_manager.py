@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 OnLeadership = Callable[[int, Partition | None], None]
 """(partition index, partition | None): leadership begins (with each new leader epoch) or, with None, ends."""
 
-CREATED_AT_ONCE_MAX: Final = 64
-"""More new logs than this are created in pieces, so that the loop is not held up."""
+AT_ONCE_MAX: Final = 64
+"""More logs than this are created or deleted in pieces, so that the loop is not held up."""
 
 _logger = get_logger("kwire.cluster.replicas")
 
@@ -160,7 +160,7 @@ class ReplicaManager:
     def _on_image(self, image: ClusterImage, delta: Delta) -> None:
         for topic in delta.deleted:
             self._drop_topic(topic)
-        room = CREATED_AT_ONCE_MAX
+        room = AT_ONCE_MAX
         later: list[tuple[str, bytes, int]] = []
         for name in delta.changed:
             topic = image.topics[name]
@@ -206,7 +206,7 @@ class ReplicaManager:
     async def _apply_later(self, partitions: list[tuple[str, bytes, int]]) -> None:
         for count, (name, topic_id, index) in enumerate(partitions):
             self._apply_newest(name, topic_id, index)
-            if count % CREATED_AT_ONCE_MAX == 0:
+            if count % AT_ONCE_MAX == 0:
                 await asyncio.sleep(0)
 
     def _existing(self, topic: str, index: int, topic_id: bytes) -> PartitionLog | None:
@@ -230,6 +230,7 @@ class ReplicaManager:
             return None
 
     def _drop_topic(self, topic: TopicImage) -> None:
+        doomed = []
         self._metrics.remove_topic(topic.name)
         for index in range(len(topic.partitions)):
             key = (topic.name, index)
@@ -242,14 +243,20 @@ class ReplicaManager:
             partition.remove()
             if was_leading:
                 self._tell_leadership(partition, leading=False)
-            self._deleting[key] = self._spawn(self._delete_log(key))
+            doomed.append(key)
+        if doomed:
+            task = self._spawn(self._delete_logs(doomed))
+            self._deleting.update(dict.fromkeys(doomed, task))
 
-    async def _delete_log(self, key: tuple[str, int]) -> None:
-        try:
-            await self._logs.delete(*key)
-        except (OSError, KafkaError) as error:
-            _logger.error("log cannot be deleted", topic=key[0], partition=key[1], error=str(error))
-        finally:
+    async def _delete_logs(self, doomed: list[tuple[str, int]]) -> None:
+        for count, (topic, index) in enumerate(doomed, 1):
+            try:
+                await self._logs.delete(topic, index)
+            except (OSError, KafkaError) as error:
+                _logger.error("log cannot be deleted", topic=topic, partition=index, error=str(error))
+            if count % AT_ONCE_MAX == 0:
+                await asyncio.sleep(0)
+        for key in doomed:
             del self._deleting[key]
 
     def _tell_leadership(self, partition: Partition, leading: bool) -> None:

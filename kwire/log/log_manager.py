@@ -99,6 +99,7 @@ class LogManager:
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._jobs: dict[str, asyncio.Future[None]] = {}  # checkpoint files that are being written, by path
+        self._stale: list[LogDirectory] = []  # whose checkpoints still name logs that were deleted
         self._closed = False
 
     # Finding
@@ -256,7 +257,22 @@ class LogManager:
         if log is None or parent is None:
             return
         self._put_aside(log, parent, names.DELETE_DIRECTORY_SUFFIX)
-        self.write_checkpoints(parent)
+        self._checkpoint_soon(parent)
+
+    def _checkpoint_soon(self, directory: LogDirectory) -> None:
+        """`write_checkpoints` at the end of this turn of the loop, once for all that is deleted in it: before another
+        log can have the name of a deleted one."""
+        if directory not in self._stale:
+            self._stale.append(directory)
+            asyncio.get_running_loop().call_soon(self._write_stale)
+
+    def _write_stale(self) -> None:
+        while self._stale:
+            directory = self._stale.pop()
+            try:
+                self.write_checkpoints(directory)
+            except OSError as error:
+                self._on_failure(directory.path, error)
 
     def set_aside_as_stray(self, topic: str, partition: int) -> None:
         """A partition that the cluster does not know (any more): its directory is renamed to `-stray` and kept."""

@@ -113,6 +113,7 @@ async def test_a_deleted_topic_leaves_under_another_name_and_then_the_disk(tmp_p
     (leaving,) = folders(tmp_path)
     assert names.is_leaving_directory(leaving)
     assert leaving.startswith("t-0.")
+    await asyncio.sleep(0)
     assert "t 0" not in (tmp_path / "replication-offset-checkpoint").read_text()
     again = logs.create("t", 0, b"another topic id")
     assert again.log_end_offset == 0
