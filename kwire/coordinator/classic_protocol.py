@@ -17,7 +17,7 @@ from kwire.coordinator import group_records
 from kwire.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
 from kwire.coordinator.classic_rebalance import Rebalancer
 from kwire.coordinator.group import Groups
-from kwire.coordinator.machine import Instant, Result, Waiter
+from kwire.coordinator.machine import GroupFigures, Instant, Result, Waiter
 
 DESCRIBE_MISSING_GROUP_SINCE = 6
 """The version of DescribeGroups from which a missing group is an error (KIP-1043), and not a Dead group."""
@@ -26,8 +26,9 @@ DESCRIBE_MISSING_GROUP_SINCE = 6
 class ClassicProtocol:
     """The operations of members that are in a group, for all classic groups of a shard."""
 
-    def __init__(self, groups: Groups, rebalancer: Rebalancer) -> None:
+    def __init__(self, groups: Groups, rebalancer: Rebalancer, figures: GroupFigures) -> None:
         self._groups = groups
+        self._figures = figures
         self._rebalancer = rebalancer
 
     def _group(self, group_id: str) -> ClassicGroup:
@@ -65,6 +66,7 @@ class ClassicProtocol:
             out.failed = partial(self._not_stored, group)
 
     def _assigned(self, group: ClassicGroup, out: Result[Any], now: Instant) -> None:
+        self._figures.completed_rebalances += 1
         self._rebalancer.answer_syncs(group, out, now, ErrorCode.NONE)
 
     def _not_stored(self, group: ClassicGroup, out: Result[Any], now: Instant, error: ErrorCode) -> None:

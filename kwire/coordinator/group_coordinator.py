@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.classic_group import ClassicGroup, GroupState
 from kwire.coordinator.group_shard import GroupShard
 from kwire.coordinator.java import partition_for
-from kwire.coordinator.machine import Caller, Instant, Result
+from kwire.coordinator.machine import Caller, GroupFigures, Instant, Result
 from kwire.coordinator.shard_runtime import Phase, ShardRuntime
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
+    from kwire.base.metrics import MetricsRegistry
     from kwire.cluster.image import ClusterImage, Delta, MetadataCache
     from kwire.cluster.partition import Partition
     from kwire.cluster.replica_manager import ReplicaManager
@@ -59,6 +60,7 @@ class GroupCoordinator:
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._open = False
+        self._figures = GroupFigures()
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -93,7 +95,9 @@ class GroupCoordinator:
             task.cancel()
         if partition is None or not self._open:
             return
-        runtime = ShardRuntime(GroupShard(self._config, self._new_id), partition, self._doors, self._config)
+        runtime = ShardRuntime(
+            GroupShard(self._config, self._new_id, self._figures), partition, self._doors, self._config
+        )
         self._runtimes[index] = runtime
         if runtime.is_empty_log:
             runtime.begin()
@@ -225,6 +229,35 @@ class GroupCoordinator:
             if runtime.phase is Phase.ACTIVE:
                 listed.extend(runtime.shard.list_groups(states, types).answer or ())
         return listed
+
+    # --- metrics ---------------------------------------------------------------------------------------------------
+
+    def add_metrics(self, metrics: MetricsRegistry) -> None:
+        """Register Kafka's metrics of the group coordinator. All are worked out when somebody asks."""
+        manager = "kafka.coordinator.group:type=GroupMetadataManager,name="
+        metrics.gauge(manager + "NumOffsets", lambda: sum(len(one.shard.offsets) for one in self._active()))
+        metrics.gauge(manager + "NumGroups", lambda: sum(len(one.shard.groups) for one in self._active()))
+        for state in GroupState:
+            metrics.gauge(f"{manager}NumGroups{state.value}", partial(self._count_groups, state))
+        server, figures = "kafka.server:type=group-coordinator-metrics,name=", self._figures
+        metrics.gauge(server + "group-count,protocol=classic", lambda: self._count_groups(None))
+        metrics.gauge(server + "offset-commit-count", lambda: figures.offset_commits)
+        metrics.gauge(server + "offset-deletion-count", lambda: figures.offset_deletions)
+        metrics.gauge(server + "offset-expiration-count", lambda: figures.offset_expirations)
+        metrics.gauge(server + "group-completed-rebalance-count", lambda: figures.completed_rebalances)
+        for phase, state_name in ((Phase.LOADING, "loading"), (Phase.ACTIVE, "active"), (Phase.OVER, "failed")):
+            metrics.gauge(f"{server}num-partitions,state={state_name}", partial(self._count_partitions, phase))
+
+    def _count_groups(self, state: GroupState | None) -> int:
+        """Classic groups in one state, or in any."""
+        return sum(
+            isinstance(group, ClassicGroup) and state in (None, group.state)
+            for runtime in self._active()
+            for group in runtime.shard.groups
+        )
+
+    def _count_partitions(self, phase: Phase) -> int:
+        return sum(runtime.phase is phase for runtime in self._runtimes.values())
 
     # --- for people ------------------------------------------------------------------------------------------------
 

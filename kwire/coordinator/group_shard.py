@@ -37,7 +37,7 @@ from kwire.coordinator.classic_protocol import ClassicProtocol
 from kwire.coordinator.classic_rebalance import Rebalancer, refusal
 from kwire.coordinator.group import Groups, GroupSettings
 from kwire.coordinator.group_records import CommittedOffset
-from kwire.coordinator.machine import Caller, Instant, Result, Waiter
+from kwire.coordinator.machine import Caller, GroupFigures, Instant, Result, Waiter
 from kwire.coordinator.offset_protocol import OffsetProtocol
 from kwire.coordinator.offset_store import OffsetStore
 from kwire.coordinator.timers import Timers
@@ -46,17 +46,18 @@ NO_PRODUCER_ID = -1
 
 
 class GroupShard:
-    """The machine. ``new_id`` makes the random part of member ids."""
+    """The machine. ``new_id`` makes the random part of member ids; ``figures`` may be shared by many."""
 
-    def __init__(self, settings: GroupSettings, new_id: NewId) -> None:
+    def __init__(self, settings: GroupSettings, new_id: NewId, figures: GroupFigures | None = None) -> None:
+        figures = figures or GroupFigures()
         self.groups = Groups()
         self.offsets = OffsetStore()
         self.timers = Timers()
         self._settings = settings
         self._rebalancer = Rebalancer(self.groups, self.timers, settings)
         self._join = JoinGroup(self.groups, self._rebalancer, settings, new_id)
-        self._classic = ClassicProtocol(self.groups, self._rebalancer)
-        self._positions = OffsetProtocol(self.groups, self.offsets, self._classic, settings)
+        self._classic = ClassicProtocol(self.groups, self._rebalancer, figures)
+        self._positions = OffsetProtocol(self.groups, self.offsets, self._classic, settings, figures)
 
     # --- members ---------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,18 @@ class CoordinatorRecord(NamedTuple):
     value: bytes | None
 
 
+class GroupFigures:
+    """What has happened so far, for the metrics."""
+
+    __slots__ = ("completed_rebalances", "offset_commits", "offset_deletions", "offset_expirations")
+
+    def __init__(self) -> None:
+        self.completed_rebalances = 0
+        self.offset_commits = 0
+        self.offset_deletions = 0
+        self.offset_expirations = 0
+
+
 Continuation = Callable[["Result[Any]", Instant], None]
 """What an operation does once its records are applied; it may leave further records in the same result."""
 

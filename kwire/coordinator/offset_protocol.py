@@ -34,7 +34,7 @@ from kwire.coordinator.classic_protocol import ClassicProtocol
 from kwire.coordinator.group import Group, Groups, GroupSettings
 from kwire.coordinator.group_records import NO_TIMESTAMP, CommittedOffset
 from kwire.coordinator.java import utf16_length
-from kwire.coordinator.machine import Caller, Instant, Result
+from kwire.coordinator.machine import Caller, GroupFigures, Instant, Result
 from kwire.coordinator.offset_store import OffsetStore
 
 GROUP_ID_NOT_FOUND_SINCE = 9
@@ -47,7 +47,15 @@ _MINUTE_MS = 60_000
 class OffsetProtocol:
     """The operations on one shard's committed offsets."""
 
-    def __init__(self, groups: Groups, offsets: OffsetStore, classic: ClassicProtocol, settings: GroupSettings) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        offsets: OffsetStore,
+        classic: ClassicProtocol,
+        settings: GroupSettings,
+        figures: GroupFigures,
+    ) -> None:
+        self._figures = figures
         self._groups = groups
         self._offsets = offsets
         self._classic = classic
@@ -77,6 +85,7 @@ class OffsetProtocol:
                     OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
                 )
             topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+        self._figures.offset_commits += len(out.records)
         out.answer = OffsetCommitResponse(topics=topics)
 
     def _check_commit(self, request: OffsetCommitRequest, version: int) -> None:
@@ -145,6 +154,7 @@ class OffsetProtocol:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_offset_delete()
         out.answer = OffsetDeleteResponse(topics=[self._delete_topic(group, topic, out) for topic in request.topics])
+        self._figures.offset_deletions += len(out.records)
 
     def _delete_topic(
         self, group: Group, topic: OffsetDeleteRequestTopic, out: Result[Any]
@@ -166,6 +176,7 @@ class OffsetProtocol:
         group.check_delete()
         for topic, partition, _ in self._offsets.walk(group_id):
             out.records.append(group_records.offset_tombstone(group_id, topic, partition))
+        self._figures.offset_deletions += len(out.records)
         out.records.extend(group.tombstones())
 
     def forget_partitions(self, deleted: dict[str, frozenset[int]], out: Result[Any]) -> None:
@@ -208,6 +219,7 @@ class OffsetProtocol:
                 nothing_left = False
             else:
                 out.records.append(group_records.offset_tombstone(group.group_id, topic, partition))
+                self._figures.offset_expirations += 1
         return nothing_left
 
 

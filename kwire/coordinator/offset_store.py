@@ -38,6 +38,10 @@ class OffsetStore:
             for partition, committed in partitions.items():
                 yield topic, partition, committed
 
+    def __len__(self) -> int:
+        """How many positions there are."""
+        return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
+
     def group_ids(self) -> list[str]:
         """The groups that have a position."""
         return list(self._groups)

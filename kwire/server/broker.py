@@ -241,6 +241,7 @@ class Broker:
         self._follow_cleaner(frozenset())
         self.logs.start()
         self.groups = GroupCoordinator(self.doors, self.config, self.replicas, self.metadata)
+        self.groups.add_metrics(self.metrics)
         services = self.services
         services.cluster_id = self.cluster_id
         services.controller = self.controller

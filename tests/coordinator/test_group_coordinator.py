@@ -230,6 +230,25 @@ async def test_expired_offsets_are_forgotten_in_batches() -> None:
     await service.groups.close()
 
 
+async def test_metrics_have_kafkas_names(service: Service) -> None:
+    from kwire.base.metrics import MetricsRegistry
+
+    metrics = MetricsRegistry()
+    service.groups.add_metrics(metrics)
+    joined = await service.join()
+    await service.sync(joined)
+    service.commit(5, group="simple")
+    seen = metrics.snapshot()
+    manager = "kafka.coordinator.group:type=GroupMetadataManager,name="
+    assert [seen[manager + name] for name in ("NumGroups", "NumGroupsStable", "NumGroupsEmpty", "NumOffsets")] == [
+        2, 1, 1, 1,
+    ]  # fmt: skip
+    server = "kafka.server:type=group-coordinator-metrics,name="
+    assert seen[server + "offset-commit-count"] == 1
+    assert seen[server + "group-completed-rebalance-count"] == 1
+    assert seen[server + "num-partitions,state=active"] == 1
+
+
 # --- loading -------------------------------------------------------------------------------------------------------
 
 
