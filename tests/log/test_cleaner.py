@@ -1,0 +1,404 @@
+"""Compaction: what goes, what stays, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwire.base.doors import Files
+from kwire.codec.records import iter_records
+from kwire.codec.records.control import ABORT, COMMIT
+from kwire.log.cleaner import CleanerSettings
+from kwire.log.cleaner_map import ENTRY_BYTES
+from kwire.log.log_config import LogConfig
+from tests.log.cleaner_tools import COMPACTED, Workshop, final_values, names_in, read_batches
+from tests.log.log_tools import NOW_MS, ManualClock, content
+
+DAY_MS = 86_400_000
+
+
+def config(**changes: Any) -> LogConfig:
+    return dataclasses.replace(COMPACTED, **changes)
+
+
+async def test_only_the_last_record_of_a_key_stays_and_keeps_its_offset(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), roll=True)
+    shop.produce((b"b", b"2"), (b"c", b"1"), roll=True)
+    assert await shop.clean()
+    assert [(each.offset, each.key, each.value) for each in shop.kept()] == [
+        (2, b"a", b"2"),
+        (3, b"b", b"2"),
+        (4, b"c", b"1"),
+    ]
+    assert not await shop.clean()
+
+
+async def test_the_active_segment_is_never_cleaned(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    shop.produce((b"a", b"3"), (b"a", b"4"))
+    await shop.settle()
+    assert shop.offsets() == [1, 2, 3]
+
+
+async def test_nothing_beyond_the_last_stable_offset_is_cleaned(tmp_path: Path) -> None:
+    """Catches the mutant that cleans past it: the open transaction's record would supersede a, and is aborted then."""
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"old"), roll=True)
+    shop.produce((b"a", b"never"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True, roll=True)
+    shop.produce((b"b", b"1"), roll=True)
+    await shop.settle()
+    assert shop.offsets() == [0, 1, 2]
+    shop.end_transaction(ABORT, roll=True)
+    await shop.settle()
+    assert final_values(shop.kept()) == {b"a": b"old", b"b": b"1"}
+
+
+async def test_nothing_beyond_the_high_watermark_is_cleaned(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    from kwire.codec.records import Record, build_batch
+
+    shop.append(build_batch([Record(timestamp=NOW_MS, key=b"a", value=b"3")]), commit=False, roll=True)
+    shop.append(build_batch([Record(timestamp=NOW_MS, key=b"a", value=b"4")]), commit=False, roll=True)
+    await shop.settle()
+    assert shop.offsets() == [1, 2, 3]
+
+
+async def test_a_tombstone_stays_for_delete_retention_ms_after_the_cleaning_that_met_it(tmp_path: Path) -> None:
+    clock = ManualClock()
+    shop = Workshop(tmp_path, clock=clock)
+    shop.produce((b"a", b"1"), (b"b", b"1"), roll=True)
+    shop.produce((b"a", None), roll=True)
+    await shop.settle()
+    assert [(each.offset, each.value) for each in shop.kept()] == [(1, b"1"), (2, None)]
+    horizons = [header.delete_horizon_ms for header, _ in read_batches(shop.log)]
+    assert horizons == [None, NOW_MS + DAY_MS]
+    assert shop.kept()[1].timestamp == NOW_MS  # though the header's base timestamp has changed
+    clock.now_ms += DAY_MS - 1
+    shop.produce((b"c", b"1"), roll=True)
+    await shop.settle()
+    assert shop.offsets() == [1, 2, 3]
+    clock.now_ms += 1
+    shop.produce((b"d", b"1"), roll=True)
+    await shop.settle()
+    assert shop.offsets() == [1, 3, 4]
+
+
+async def test_a_markers_transaction_goes_first_then_the_marker_after_its_horizon(tmp_path: Path) -> None:
+    clock = ManualClock()
+    shop = Workshop(tmp_path, clock=clock)
+    how: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+    shop.produce((b"a", b"1"), base_sequence=0, **how)
+    shop.end_transaction(COMMIT, roll=True)  # 1
+    shop.produce((b"a", b"2"), base_sequence=1, **how)
+    shop.end_transaction(ABORT, roll=True)  # 3
+    shop.produce((b"a", b"3"), (b"x", b"1"), roll=True)
+    shop.log.producer_state.producers.clear()  # expired: nothing is kept for the producer's sake
+
+    def controls() -> list[tuple[int, int | None]]:
+        return [(h.base_offset, h.delete_horizon_ms) for h, _ in read_batches(shop.log) if h.is_control]
+
+    await shop.settle()
+    assert shop.offsets() == [4, 5]
+    assert controls() == [(1, None), (3, None)]
+    assert [each.first_offset for each in shop.log.aborted_transactions(0, 6)] == [2]
+    shop.produce((b"y", b"1"), roll=True)
+    await shop.settle()
+    assert controls() == [(1, NOW_MS + DAY_MS), (3, NOW_MS + DAY_MS)]
+    assert shop.log.aborted_transactions(0, 6) == []
+    clock.now_ms += DAY_MS
+    shop.produce((b"z", b"1"), roll=True)
+    await shop.settle()
+    assert controls() == []
+
+
+async def test_aborted_data_supersedes_nothing_and_goes(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"good"), roll=True)
+    shop.produce((b"a", b"bad"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    shop.end_transaction(ABORT, roll=True)
+    await shop.settle()
+    assert [(each.offset, each.value) for each in shop.kept()] == [(0, b"good")]
+
+
+async def test_the_last_batch_of_a_producer_stays_as_a_header_with_its_sequence(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    how: dict[str, Any] = {"producer_id": 9, "producer_epoch": 3}
+    shop.produce((b"a", b"1"), (b"b", b"1"), base_sequence=0, **how)
+    shop.produce((b"a", b"2"), (b"b", b"2"), base_sequence=2, **how, roll=True)
+    shop.produce((b"a", b"3"), (b"b", b"3"), roll=True)
+    await shop.settle()
+    first = read_batches(shop.log)[0][0]
+    assert (first.base_offset, first.last_offset, first.count) == (2, 3, 0)
+    assert (first.producer_id, first.producer_epoch, first.base_sequence, first.last_sequence) == (9, 3, 2, 3)
+    for snapshot in names_in(shop.log, ".snapshot"):
+        shop.log.files.unlink(f"{shop.log.directory}/{snapshot}")
+    shop.log.release()
+    again = Workshop(tmp_path, clean=False)
+    entry = again.log.producer_state.producers[9]
+    assert (entry.epoch, entry.last_sequence, entry.last_offset) == (3, 3, 3)
+
+
+async def test_the_last_batch_of_the_cleaned_range_stays_as_a_header(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), roll=True)
+    shop.produce((b"a", b"bad"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    shop.end_transaction(ABORT)
+    shop.produce((b"b", b"bad"), producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True, roll=True)
+    shop.end_transaction(ABORT, 8)
+    shop.log.producer_state.producers.clear()
+    await shop.settle()
+    batches = [(header.base_offset, header.count) for header, _ in read_batches(shop.log)]
+    assert batches == [
+        (0, 1),
+        (2, 1),
+        (3, 0),
+        (4, 1),
+    ]
+
+
+async def test_a_cleaned_log_reads_on_over_its_gaps_from_every_offset(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    for i in range(60):
+        shop.produce((b"%d" % (i % 4), bytes(30)))
+    shop.log.roll()
+    await shop.settle()
+    left = shop.offsets()
+    assert left == [56, 57, 58, 59]
+    for offset in range(60):
+        data = content(shop.log.read(offset, 100, upto=60))
+        assert next(iter(iter_records(data, max_bytes=1000))).offset == next(each for each in left if each >= offset)
+
+
+@pytest.mark.parametrize("compression", range(5))
+async def test_compressed_batches_are_rebuilt_with_their_compression(tmp_path: Path, compression: int) -> None:
+    shop = Workshop(tmp_path)
+    headers = [("h", b"1"), ("none", None)]
+    shop.produce((b"a", b"1" * 50), (b"b", b"2" * 50), (b"c", b"3" * 50), compression=compression, headers=headers)
+    shop.produce((b"d", b"4" * 50), (b"e", b"5" * 50), compression=compression, roll=True)
+    untouched = read_batches(shop.log)[1][1]
+    shop.produce((b"b", b"new"), roll=True)
+    before = shop.kept()
+    await shop.settle()
+    assert shop.kept() == [each for each in before if each.offset != 1]
+    batches = read_batches(shop.log)
+    assert batches[0][0].compression == compression
+    assert (batches[0][0].last_offset_delta, batches[0][0].count) == (2, 2)
+    assert batches[1][1] == untouched
+
+
+async def test_log_append_time_stays(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path, config(message_timestamp_type="LogAppendTime"))
+    shop.produce((b"a", b"1"), (b"b", b"1"), timestamp=5)
+    shop.produce((b"a", None), timestamp=6, roll=True)
+    await shop.settle()
+    assert [(each.offset, each.timestamp) for each in shop.kept()] == [(1, NOW_MS), (2, NOW_MS)]
+
+
+async def test_a_segment_younger_than_the_least_lag_waits(tmp_path: Path) -> None:
+    clock = ManualClock()
+    shop = Workshop(tmp_path, config(min_compaction_lag_ms=1000), clock=clock)
+    shop.produce((b"a", b"1"), (b"a", b"2"), timestamp=NOW_MS - 500, roll=True)  # the younger at - 499
+    shop.produce((b"a", b"3"), timestamp=NOW_MS, roll=True)
+    assert not await shop.clean()
+    clock.now_ms += 501
+    assert await shop.clean()
+    assert shop.offsets() == [1, 2]
+    clock.now_ms += 499
+    await shop.settle()
+    assert shop.offsets() == [2]
+
+
+async def test_the_greatest_lag_overrules_the_dirty_ratio(tmp_path: Path) -> None:
+    clock = ManualClock()
+    shop = Workshop(tmp_path, config(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000), clock=clock)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    clock.now_ms += 1001  # the first batch's highest timestamp counts
+    assert not await shop.clean()
+    clock.now_ms += 1
+    assert await shop.clean()
+    assert shop.offsets() == [1]
+
+
+async def test_a_log_is_due_when_its_dirty_share_exceeds_the_ratio(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path, config(min_cleanable_dirty_ratio=0.5))
+    shop.produce((b"a", b"1"), roll=True)
+    assert await shop.clean()
+    shop.produce((b"b", b"1"), roll=True)
+    assert not await shop.clean()  # exactly half
+    shop.produce((b"b", b"2"), roll=True)
+    assert await shop.clean()
+    assert shop.offsets() == [0, 2]
+
+
+async def test_a_map_that_is_full_ends_the_round_and_the_next_one_goes_on_there(tmp_path: Path) -> None:
+    small = CleanerSettings(dedupe_buffer_size=3 * ENTRY_BYTES, io_buffer_load_factor=1.0)
+    shop = Workshop(tmp_path, settings=small)
+    for i in range(10):
+        shop.produce((b"%d" % i, b"1"), (b"%d" % (i + 1), b"1"), roll=True)
+    assert await shop.clean()
+    assert shop.cleaner.checkpoints.get(shop.directory, ("t", 0)) == 5  # 0, 1, 1, 2, 2
+    await shop.settle()
+    assert shop.offsets() == [0, *range(2, 20, 2), 19]
+
+
+async def test_groups_join_small_segments_up_to_the_segment_size(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path, config(internal_segment_bytes=1000))
+    for i in range(40):
+        shop.produce((b"%d" % i, bytes(80)), roll=i % 2 == 1)
+    await shop.settle()
+    shop.produce((b"x", b"1"), roll=True)
+    await shop.settle()
+    sizes = [segment.size for segment in shop.log.segments]
+    assert max(sizes) <= 1000 and len(sizes) == 8
+    assert len(shop.offsets()) == 41
+
+
+async def test_old_files_go_after_the_delay_and_a_reader_that_began_reads_to_its_end(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path, config(file_delete_delay_ms=60_000, internal_segment_bytes=100_000))
+    for _ in range(2):
+        shop.produce((b"a", bytes(20_000)), (b"b", bytes(20_000)))
+    shop.log.roll()
+    reading = shop.log.read(0, 100_000, upto=4)
+    old = shop.log.segments[0].file
+    await shop.settle()
+    assert names_in(shop.log, ".deleted") == [f"{0:020d}.{name}.deleted" for name in ("index", "log", "timeindex")]
+    assert old.fd >= 0
+    assert len(list(iter_records(content(reading), max_bytes=100_000))) == 2
+    assert old.fd < 0
+    shop.env.remover.close()
+
+
+async def test_config_that_no_longer_compacts_aborts_before_the_swap(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    cleaning = asyncio.ensure_future(shop.clean())
+    await asyncio.sleep(0)
+    shop.log.update_config(config(cleanup_policy=("delete",)))
+    assert not await cleaning
+    assert shop.offsets() == [0, 1]
+    assert names_in(shop.log, ".cleaned", ".swap") == []
+    assert shop.cleaner.uncleanable == {}
+
+
+async def test_truncation_aborts_a_cleaning_and_takes_the_checkpoint_back(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    for value in b"12345":
+        shop.produce((b"a", bytes([value])), roll=True)
+    await shop.settle()
+    assert shop.cleaner.checkpoints.get(shop.directory, ("t", 0)) == 5
+    shop.produce((b"a", b"6"), (b"a", b"7"), roll=True)
+    cleaning = asyncio.ensure_future(shop.clean())
+    await asyncio.sleep(0)
+    shop.log.truncate_to(5)
+    assert not await cleaning
+    assert shop.offsets() == [4]
+    shop.log.truncate_to(4)
+    shop.produce((b"b", b"1"), (b"b", b"2"), roll=True)
+    await shop.settle()
+    assert shop.offsets() == [5]
+
+
+async def test_a_deleted_log_is_left_alone_and_forgotten(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    cleaning = asyncio.ensure_future(shop.clean())
+    await asyncio.sleep(0)
+    shop.log.release()
+    shop.cleaner.forget(shop.log, shop.directory)
+    assert not await cleaning
+    assert shop.cleaner.figures.aborted == 1 and shop.cleaner.uncleanable == {}
+
+
+async def test_damage_marks_the_log_and_is_reported_once(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert not await shop.clean()
+    assert "checksum" in shop.cleaner.uncleanable["t", 0]
+    assert shop.cleaner.uncleanable_count(str(tmp_path)) == 1
+    assert shop.cleaner.uncleanable_bytes(str(tmp_path)) == len(data)
+    assert path.read_bytes() == data
+    assert not await shop.clean()
+
+
+class FullDisk(Files):
+    """A disk on which `.cleaned` files find no room while ``full``."""
+
+    def __init__(self) -> None:
+        self.full = True
+
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:  # type: ignore[override]
+        import os
+
+        if self.full and os.readlink(f"/proc/self/fd/{fd}").endswith(".cleaned"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return Files.pwrite(fd, data, offset)
+
+
+async def test_a_full_disk_puts_cleaning_off_and_nothing_else(tmp_path: Path) -> None:
+    files = FullDisk()
+    shop = Workshop(tmp_path, files=files)
+    failures: list[str] = []
+    shop.env.on_failure = lambda directory, error: failures.append(directory)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    assert not await shop.clean()
+    assert failures == [] and shop.cleaner.uncleanable == {}
+    assert names_in(shop.log, ".cleaned") == []
+    files.full = False
+    assert await shop.clean()
+    assert shop.offsets() == [1]
+
+
+async def test_compact_and_delete_removes_old_segments_of_a_cleaned_log(tmp_path: Path) -> None:
+    clock = ManualClock()
+    shop = Workshop(tmp_path, config(cleanup_policy=("compact", "delete"), retention_ms=1000), clock=clock)
+    shop.produce((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), roll=True)
+    await shop.settle()
+    assert shop.offsets() == [1, 2]
+    clock.now_ms += 2000
+    shop.produce((b"c", b"1"), roll=True)
+    shop.log.delete_old_segments()
+    assert shop.offsets() == [3]
+    assert shop.log.log_start_offset == 3
+    await shop.settle()
+    assert shop.offsets() == [3]
+
+
+async def test_records_without_a_key_are_dropped_and_counted(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path, config(cleanup_policy=("delete",)))
+    shop.produce((None, b"1"), (b"a", b"1"), roll=True)
+    shop.log.update_config(COMPACTED)
+    await shop.settle()
+    assert shop.offsets() == [1]
+    assert shop.cleaner.figures.last[0].keyless == 1
+
+
+async def test_the_checkpoint_file_is_kafkas(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    await shop.settle()
+    await shop.cleaner.checkpoints.settled()
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
+    again = Workshop(tmp_path)
+    assert again.cleaner.checkpoints.get(again.directory, ("t", 0)) == 2
+    assert not await again.clean()
+
+
+async def test_the_throttle_holds_the_work_back(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path, settings=CleanerSettings(io_max_bytes_per_second=20_000.0))
+    shop.produce((b"a", bytes(500)), roll=True)
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    assert await shop.clean()
+    assert loop.time() - begin >= 2 * 500 / 20_000
