@@ -47,6 +47,10 @@ _HEADER_SIZE: Final = 10
 _pack_header = Struct(">ii").pack
 _pack_flexible_header = Struct(">iix").pack
 
+REQUEST_BUDGET: Final = 200_000
+"""Elements in one request: room for tens of thousands of partitions. The codec could take five times as many, but what
+handlers then do for each of them would keep everybody else waiting for ten seconds and more."""
+
 REQUEST_LOGGER: Final = "kafka.request.logger"
 """Kafka's logger of requests: DEBUG writes a line per request, TRACE also what was asked and answered."""
 
@@ -151,7 +155,7 @@ class Dispatcher:
                 return
             position = self._read_rest_of_header(client, route, frame, length)
             exchange = Exchange(self._services, connection, route, correlation_id, started)
-            exchange.request, _ = decode(route.request_class, version, frame, position)
+            exchange.request, _ = decode(route.request_class, version, frame, position, REQUEST_BUDGET)
         except (CodecError, struct_error) as error:
             raise InvalidFrame(f"malformed request: {error}") from None
         route.metrics.request_bytes += len(frame)
