@@ -218,7 +218,7 @@ class KafkaBroker(Broker):
             self._format(properties)
         command = java_command("-cp", kafka_classpath(), "kafka.Kafka", str(properties), heap="512m")
         self._process = self._spawn(command)
-        self._await(lambda: coordinator_answers(self.host, self.port), "the group coordinator's answer")
+        self._await(lambda: coordinator_answers(self.host, self.port), "the group coordinator's answers")
 
     def _properties(self) -> dict[str, str]:
         listener = f"{self.host}:{self.port}"
@@ -252,14 +252,16 @@ def make_broker(
 
 
 def coordinator_answers(host: str, port: int) -> bool:
-    """Does the broker answer ApiVersions, and FindCoordinator (v1) with a coordinator?"""
+    """Does the broker name a coordinator (FindCoordinator v1), and is every group's state loaded (OffsetFetch v2)?"""
     try:
         with socket.create_connection((host, port), timeout=5) as connection:
-            _call(connection, api_key=18, version=0, body=b"")
-            key = b"compat-probe"
-            answer = _call(connection, api_key=10, version=1, body=struct.pack(">h", len(key)) + key + b"\0")
-            error: int = struct.unpack_from(">h", answer, 8)[0]
-            return error == 0
+            for group in (b"a", b"b", b"c", b"d"):  # one for each of the four partitions of __consumer_offsets
+                key = struct.pack(">h", len(group)) + group
+                (unknown,) = struct.unpack_from(">h", _call(connection, api_key=10, version=1, body=key + b"\0"), 8)
+                (unloaded,) = struct.unpack(">h", _call(connection, api_key=9, version=2, body=key + b"\xff" * 4)[-2:])
+                if unknown or unloaded:
+                    return False
+            return True
     except (OSError, EOFError, struct.error):
         return False
 
