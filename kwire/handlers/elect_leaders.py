@@ -71,7 +71,7 @@ def refuse(request: ElectLeadersRequest, version: int, code: ErrorCode, message:
         ReplicaElectionResult(topic=topic.topic, partition_result=[_result(index, error) for index in topic.partitions])
         for topic in request.topic_partitions or ()
     ]
-    return ElectLeadersResponse(error_code=code, replica_election_results=results)
+    return ElectLeadersResponse(error_code=code if version >= 1 else ErrorCode.NONE, replica_election_results=results)
 
 
 API = Api(ApiKey.ELECT_LEADERS, served=(0, 2), handle=handle, operations=operations, error_response=refuse)

@@ -1,0 +1,261 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders and the data directories, as handlers answer them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from kwire.base.errors import ErrorCode
+from kwire.codec.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.codec.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kwire.codec.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from kwire.codec.protocol import encode
+from kwire.handlers import (
+    alter_replica_log_dirs,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_log_dirs,
+    elect_leaders,
+)
+from kwire.handlers.context import AclOperation
+from tests.handlers.admin_broker import Denying, admin_broker
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    made = await admin_broker(tmp_path, directories=2)
+    yield made
+    await made.close()
+
+
+def topic(name, partitions=1, **configs):
+    properties = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=properties)
+
+
+async def create(broker, *topics, version=7, **fields):
+    fields.setdefault("timeout_ms", 5000)
+    response = await broker.call(create_topics, CreateTopicsRequest(topics=list(topics), **fields), version)
+    encode(response, version)
+    return {result.name: result for result in response.topics}
+
+
+def codes(results, name="name"):
+    return [(getattr(each, name), ErrorCode(each.error_code).name) for each in results]
+
+
+async def test_a_created_topic_tells_its_numbers_and_properties(broker):
+    result = (await create(broker, topic("a", 3, retention_ms="7")))["a"]
+    assert (result.num_partitions, result.replication_factor, result.error_message) == (3, 1, None)
+    assert result.topic_id == broker.image.topics["a"].id
+    told = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert told["retention.ms"] == ("7", 1)
+    assert told["cleanup.policy"] == ("delete", 5)
+
+
+async def test_properties_are_not_told_to_those_who_may_not_see_them(broker):
+    broker.services.authorizer = Denying(AclOperation.DESCRIBE_CONFIGS)
+    results = await create(broker, topic("secret"), topic("open"))
+    assert results["secret"].topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (results["secret"].num_partitions, results["secret"].configs) == (-1, [])
+    assert results["open"].configs
+
+
+async def test_topics_that_may_not_be_created_are_refused_and_the_others_created(broker):
+    broker.services.authorizer = Denying(AclOperation.CREATE)
+    results = await create(broker, topic("secret"), topic("open"))
+    assert codes(results.values()) == [("secret", "TOPIC_AUTHORIZATION_FAILED"), ("open", "NONE")]
+    assert list(broker.image.topics) == ["open"]
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_every_version_of_create_topics_answers_success_and_failure(broker, version):
+    results = await create(broker, topic("a"), topic("a/b"), version=version)
+    assert codes(results.values()) == [("a", "NONE"), ("a/b", "INVALID_TOPIC_EXCEPTION")]
+
+
+async def test_the_same_failure_for_all_is_well_formed_in_every_version(broker):
+    for module, request in (
+        (create_topics, CreateTopicsRequest(topics=[topic("a"), topic("a")])),
+        (create_partitions, CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a")])),
+        (delete_topics, DeleteTopicsRequest(topics=[DeleteTopicState(name="a")])),
+        (elect_leaders, ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="a", partitions=[1])])),
+        (alter_replica_log_dirs, moving("/x", "a", [0, 1])),
+    ):
+        low, high = module.API.served
+        for version in range(low, high + 1):
+            if module is delete_topics and version < 6:
+                request = DeleteTopicsRequest(topic_names=["a"])
+            response = module.API.error_response(request, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
+            assert b"\x00\x1f" in encode(response, version)
+            if module is delete_topics:
+                request = DeleteTopicsRequest(topics=[DeleteTopicState(name="a")])
+
+
+async def delete(broker, *states, version=6, **fields):
+    states = [DeleteTopicState(name=state) if isinstance(state, str) else state for state in states]
+    fields.setdefault("timeout_ms", 5000)
+    request = DeleteTopicsRequest(topics=states, **fields)
+    if version < 6:
+        request = DeleteTopicsRequest(topic_names=[state.name for state in states], **fields)
+    response = await broker.call(delete_topics, request, version)
+    encode(response, version)
+    return response.responses
+
+
+def by_id(topic_id):
+    return DeleteTopicState(name=None, topic_id=topic_id)
+
+
+async def test_topics_are_deleted_by_name_and_by_id(broker):
+    made = await create(broker, topic("a"), topic("b"), topic("c"))
+    results = await delete(broker, "a", by_id(made["b"].topic_id), "none", by_id(b"x" * 16))
+    assert sorted(codes(results), key=str) == [
+        ("a", "NONE"),
+        ("b", "NONE"),
+        ("none", "UNKNOWN_TOPIC_OR_PARTITION"),
+        (None, "UNKNOWN_TOPIC_ID"),
+    ]
+    assert list(broker.image.topics) == ["c"]
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        lambda topic_id: [DeleteTopicState(name=None)],
+        lambda topic_id: [DeleteTopicState(name="a", topic_id=topic_id)],
+        lambda topic_id: ["a", "a"],
+        lambda topic_id: [by_id(topic_id), by_id(topic_id)],
+        lambda topic_id: ["a", by_id(topic_id)],
+        lambda topic_id: [by_id(topic_id), "a"],
+    ],
+)
+async def test_what_contradicts_itself_deletes_nothing(broker, states):
+    topic_id = (await create(broker, topic("a")))["a"].topic_id
+    results = await delete(broker, *states(topic_id))
+    assert [ErrorCode(each.error_code).name for each in results] == ["INVALID_REQUEST"]
+    assert "a" in broker.image.topics
+
+
+async def test_deletion_is_refused_to_those_who_may_not_and_hidden_from_those_who_may_not_know(broker):
+    topic_id = (await create(broker, topic("secret")))["secret"].topic_id
+    broker.services.authorizer = Denying(AclOperation.DELETE)
+    assert codes(await delete(broker, "secret")) == [("secret", "TOPIC_AUTHORIZATION_FAILED")]
+    broker.services.authorizer = Denying(AclOperation.DESCRIBE)
+    assert codes(await delete(broker, "secret", by_id(topic_id)))[0][1] in (
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "INVALID_REQUEST",
+    )
+    assert codes(await delete(broker, by_id(topic_id))) == [(None, "UNKNOWN_TOPIC_ID")]
+    assert "secret" in broker.image.topics
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(1, "INVALID_REQUEST"), (2, "INVALID_REQUEST"), (3, "TOPIC_DELETION_DISABLED")]
+)
+async def test_deletion_can_be_disabled(tmp_path, version, code):
+    broker = await admin_broker(tmp_path, delete_topic_enable="false")
+    await create(broker, topic("a"))
+    assert codes(await delete(broker, "a", "b", version=version)) == [("a", code), ("b", code)]
+    assert "a" in broker.image.topics
+    await broker.close()
+
+
+async def test_partitions_are_added_topic_by_topic(broker):
+    await create(broker, topic("a"), topic("b"), topic("secret"))
+    broker.services.authorizer = Denying(AclOperation.ALTER)
+    wanted = [("a", 3), ("b", 2), ("b", 4), ("none", 2), ("secret", 2)]
+    topics = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in wanted]
+    response = await broker.call(create_partitions, CreatePartitionsRequest(topics=topics, timeout_ms=5000))
+    assert codes(response.results) == [
+        ("a", "NONE"),
+        ("b", "INVALID_REQUEST"),
+        ("none", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("secret", "TOPIC_AUTHORIZATION_FAILED"),
+    ]
+    assert [len(broker.image.topics[name].partitions) for name in ("a", "b", "secret")] == [3, 1, 1]
+    assert broker.replicas.partition("a", 2).leading
+
+
+async def test_elections_tell_topics_even_if_nothing_was_needed(broker):
+    await create(broker, topic("a", 2))
+    response = await broker.call(elect_leaders, ElectLeadersRequest(topic_partitions=None, timeout_ms=5000))
+    assert [(each.topic, each.partition_result) for each in response.replica_election_results] == [("a", [])]
+    response = await broker.call(elect_leaders, ElectLeadersRequest(topic_partitions=None, timeout_ms=0))
+    assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def moving(path, name, partitions):
+    topics = [AlterReplicaLogDirTopic(name=name, partitions=partitions)]
+    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+
+
+async def places(broker, name="a"):
+    response = await broker.call(describe_log_dirs, DescribeLogDirsRequest(topics=None))
+    return {
+        (result.log_dir[-2:], each.partition_index, each.is_future_key)
+        for result in response.results
+        for told in result.topics
+        if told.name == name
+        for each in told.partitions
+    }
+
+
+async def test_data_directories_tell_what_lies_in_them(broker):
+    await create(broker, topic("a", 2), topic("b"))
+    assert {place[1:] for place in await places(broker)} == {(0, False), (1, False)}
+    asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="b", partitions=[0, 5])])
+    results = (await broker.call(describe_log_dirs, asked)).results
+    assert [(topic.name, len(topic.partitions)) for result in results for topic in result.topics] == [("b", 1)]
+    assert all(result.total_bytes >= result.usable_bytes > 0 for result in results)
+
+
+async def test_a_failed_directory_is_told_and_nothing_is_moved_there(broker):
+    await create(broker, topic("a"))
+    failed = broker.logs.directories[1]
+    failed.failed = OSError("disk on fire")
+    results = (await broker.call(describe_log_dirs, DescribeLogDirsRequest(topics=None))).results
+    assert [ErrorCode(result.error_code).name for result in results] == ["NONE", "KAFKA_STORAGE_ERROR"]
+    response = await broker.call(alter_replica_log_dirs, moving(failed.path, "a", [0]))
+    assert response.results[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    failed.failed = None
+
+
+async def test_a_replica_moves_and_goes_on_serving(broker):
+    await create(broker, topic("a"))
+    partition = broker.replicas.partition("a", 0)
+    here = broker.logs.directory_of("a", 0)
+    there = next(each for each in broker.logs.directories if each is not here)
+    response = await broker.call(alter_replica_log_dirs, moving(there.path + "/", "a", [0, 3]))
+    assert [(each.partition_index, each.error_code) for each in response.results[0].partitions] == [(0, 0), (3, 3)]
+    assert (there.path[-2:], 0, True) in await places(broker)
+    await asyncio.gather(*(move.task for move in broker.replicas.mover.moves.values()))
+    assert await places(broker) == {(there.path[-2:], 0, False)}
+    assert broker.replicas.partition("a", 0) is partition
+    assert partition.log.directory.startswith(there.path)
+
+
+async def test_paths_that_are_no_data_directory_are_refused_first(broker):
+    for path in ("/nowhere", "d0", ""):
+        response = await broker.call(alter_replica_log_dirs, moving(path, "none", [0]))
+        assert response.results[0].partitions[0].error_code == ErrorCode.LOG_DIR_NOT_FOUND
+
+
+def test_handlers_name_the_cluster_operation_they_need():
+    context = SimpleNamespace()
+    for module, operation in (
+        (elect_leaders, AclOperation.ALTER),
+        (alter_replica_log_dirs, AclOperation.ALTER),
+        (describe_log_dirs, AclOperation.DESCRIBE),
+    ):
+        assert [each.operation for each in module.API.operations(None, context)] == [operation]
