@@ -61,6 +61,20 @@ async def test_nothing_more_is_read_while_requests_are_held_back(network: Networ
         assert connection._held is not None and len(connection._held) <= RECEIVE_BYTES
 
 
+async def test_held_back_requests_go_on_when_their_answers_leave_at_once(network: Network) -> None:
+    """Answers fill the queue, hold the next request back and are gone before anything else could wake it."""
+    network.answers.defer = True
+    server = network.serve(send_buffer_bytes=4_000_000)
+    client = await network.connect(server)
+    total = 12
+    await client.send(b"".join(request(OTHER_KEY) for _ in range(total)))
+    await network.answers.count(1)
+    network.answers.answer = answer_much
+    network.answers.slots[0].answer([ANSWER], len(ANSWER))
+    for _ in range(total):
+        assert len(await client.receive()) == 100_000
+
+
 async def test_a_slow_reader_gets_every_byte(network: Network) -> None:
     payload = bytes(range(256)) * 40_000
     network.answers.answer = lambda connection, _: connection.send(
