@@ -164,6 +164,9 @@ class Disk(Files):
         self._record("unlink", path)
         self._set_name(path, None)
 
+    def utime(self, path: str, *, ns: tuple[int, int]) -> None:
+        self._inode(path).modified_ms = ns[1] // 1_000_000
+
     def rmtree(self, path: str) -> None:
         path = self._path(path)
         if path not in self._directories:
