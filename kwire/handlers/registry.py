@@ -5,6 +5,7 @@ A module of `MODULES` declares ``API``; what it declares is all that ApiVersions
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Final
 
@@ -61,12 +62,7 @@ class Registry:
 
         apis: dict[int, Api] = {}
         for name in MODULES:
-            try:
-                api: Api = import_module(f"kwire.handlers.{name}").API
-            except ModuleNotFoundError as error:
-                if error.name != f"kwire.handlers.{name}":
-                    raise
-                continue
+            api: Api = import_module(f"kwire.handlers.{name}").API
             apis[api.key] = api
         for key, facts in API_FACTS.items():
             if "broker" in facts.listeners and key not in apis:
@@ -77,7 +73,7 @@ class Registry:
         """The API of a key; None if a Kafka broker would not know it either."""
         return self._apis.get(key)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Api]:
         return iter(self._apis.values())
 
     def advertised(self) -> list[tuple[int, int, int]]:

@@ -231,6 +231,7 @@ class Dispatcher:
             connection.close()
             return None
         code, message = error_of(error)
+        route.metrics.record_error(code.name)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._log.error("request failed", api=route.name, version=route.version, exc_info=error)
         try:

@@ -22,7 +22,8 @@ class LoopLag:
         self._timer = self._loop.call_later(LAG_INTERVAL_S, self._measure)
 
     def _measure(self) -> None:
-        self._histogram.record(int((self._loop.time() - self._timer.when()) * 1_000_000))
+        late_s = self._loop.time() - self._timer.when()  # uvloop's timers may be a little early
+        self._histogram.record(max(0, int(late_s * 1_000_000)))
         self._timer = self._loop.call_later(LAG_INTERVAL_S, self._measure)
 
     def close(self) -> None:
