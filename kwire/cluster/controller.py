@@ -57,13 +57,13 @@ ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created. -1 stands for the broker's default; ``assignments`` (replicas by partition) excludes
+    """A topic to be created. -1 stands for the broker's default; ``assignments`` (partition and its replicas) excludes
     both numbers."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    assignments: Mapping[int, Sequence[int]] = {}
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
     configs: Mapping[str, str | None] = {}
 
 

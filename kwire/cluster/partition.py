@@ -188,10 +188,8 @@ class Partition:
         """
         if self._failure is not None:
             raise KafkaError(self._failure)
-        if required_acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} in-sync replicas, {self.effective_min_isr} needed"
-            )
+        if required_acks == ACKS_ALL and len(self.isr) < self._min_isr:
+            self._require_enough_replicas()
         try:
             info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
         except KafkaError as error:
@@ -253,6 +251,12 @@ class Partition:
             self._advance()
 
     # Inside
+
+    def _require_enough_replicas(self) -> None:
+        if len(self.isr) < self.effective_min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} in-sync replicas, {self.effective_min_isr} needed"
+            )
 
     def _hold_back(self, first_offset: int, flushed: asyncio.Future[None]) -> None:
         """Nothing from this offset on is committed before the sync ends. One sync can cover several appends."""

@@ -7,7 +7,7 @@ What lives elsewhere: the decisions themselves (`kwire.cluster.controller`), the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -67,17 +67,20 @@ def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
             )
 
 
-def check_assignments(assignments: Mapping[int, Sequence[int]], brokers: Collection[int]) -> list[tuple[int, ...]]:
+def check_assignments(
+    assignments: Sequence[tuple[int, Sequence[int]]], brokers: Collection[int]
+) -> list[tuple[int, ...]]:
     """The replicas of partitions 0, 1, 2...; INVALID_REPLICA_ASSIGNMENT if they cannot be those of a topic."""
-    ordered: list[tuple[int, ...]] = []
-    for index in sorted(assignments):
-        check_replicas(assignments[index], brokers)
-        if index != len(ordered):
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The partitions must be numbered from 0 without a gap."
-            )
-        ordered.append(tuple(assignments[index]))
-    check_same_factor(ordered, len(ordered[0]) if ordered else 0)
+    placed: dict[int, tuple[int, ...]] = {}
+    for index, replicas in assignments:
+        if index in placed:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} is assigned more than once.")
+        check_replicas(replicas, brokers)
+        placed[index] = tuple(replicas)
+    if sorted(placed) != list(range(len(placed))):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The partitions must be numbered from 0 without a gap.")
+    ordered = [placed[index] for index in range(len(placed))]
+    check_same_factor(ordered, len(ordered[0]))
     return ordered
 
 

@@ -64,32 +64,18 @@ def _creatable(context: RequestContext, names: list[str]) -> frozenset[str]:
 async def _create(
     request: CreateTopicsRequest, context: RequestContext, wanted: list[CreatableTopic]
 ) -> Mapping[str, CreatedTopic | KafkaError]:
-    outcomes: dict[str, CreatedTopic | KafkaError] = {}
-    topics = []
-    for topic in wanted:
-        try:
-            topics.append(_new_topic(topic))
-        except KafkaError as error:
-            outcomes[topic.name] = error
     try:
-        outcomes.update(
-            await context.services.controller.create_topics(
-                topics, validate_only=request.validate_only, timeout_ms=request.timeout_ms
-            )
+        return await context.services.controller.create_topics(
+            [_new_topic(topic) for topic in wanted],
+            validate_only=request.validate_only,
+            timeout_ms=request.timeout_ms,
         )
     except KafkaError as error:
-        outcomes.update({topic.name: error for topic in topics})
-    return outcomes
+        return {topic.name: error for topic in wanted}
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
-    assignments: dict[int, list[int]] = {}
-    for assignment in topic.assignments:
-        if assignment.partition_index in assignments:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {assignment.partition_index} is assigned twice."
-            )
-        assignments[assignment.partition_index] = assignment.broker_ids
+    assignments = [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments]
     configs = {config.name: config.value for config in topic.configs}
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments, configs)
 

@@ -67,13 +67,14 @@ async def test_topics_larger_than_a_shard_come_back_in_order_from_the_store():
         (NewTopic("a", partitions=10_001), ErrorCode.POLICY_VIOLATION),
         (NewTopic("a", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("a", replication_factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (NewTopic("a", partitions=1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
-        (NewTopic("a", replication_factor=1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
-        (NewTopic("a", assignments={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("a", assignments={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("a", assignments={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("a", assignments={0: [1], 2: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("a", assignments={1: [1], 0: [1]}), ErrorCode.NONE),
+        (NewTopic("a", partitions=1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (NewTopic("a", replication_factor=1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (NewTopic("a", assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("a", assignments=[(0, [1, 1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("a", assignments=[(0, [9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("a", assignments=[(0, [1]), (2, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("a", assignments=[(0, [1]), (0, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("a", assignments=[(1, [1]), (0, [1])]), ErrorCode.NONE),
     ],
 )
 async def test_what_cannot_be_created_is_refused_with_kafkas_code(topic, code):
@@ -292,7 +293,7 @@ async def test_electing_leaders_that_are_there_already_is_not_needed():
 async def test_the_preferred_replica_is_elected_when_another_leads():
     made = await node()
     await node(made.store, 2)
-    topic = (await create(made, NewTopic("a", assignments={0: [1, 2]})))["a"]
+    topic = (await create(made, NewTopic("a", assignments=[(0, [1, 2])])))["a"]
     state = keys.PartitionState((1, 2), (1, 2), 2, 1, 1)
     revision = await made.store.commit([], [Write(keys.shard_key(topic.id, 0), keys.pack_shard([state]))])
     await made.metadata.wait_for(revision)

@@ -59,7 +59,7 @@ async def test_what_is_not_there_is_told_apart():
 async def test_a_partition_of_other_brokers_only_is_not_led_here():
     made = await running()
     await node(made.store, 2)
-    await create(made, NewTopic("a", assignments={0: [2]}))
+    await create(made, NewTopic("a", assignments=[(0, [2])]))
     assert code(lambda: made.replicas.partition("a", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert made.logs.logs == {}
 
