@@ -164,8 +164,9 @@ class _Database:
         return Conflict(row[0]) if row else error
 
     def open_session(self, owner: str) -> int:
-        (session,) = self._db.execute("INSERT INTO sessions (owner) VALUES (?) RETURNING id", (owner,)).fetchone()
-        return int(session)
+        session = self._db.execute("INSERT INTO sessions (owner) VALUES (?)", (owner,)).lastrowid
+        assert session is not None
+        return session
 
     def close_session(self, session: int) -> tuple[int, list[Change]] | None:
         db = self._db

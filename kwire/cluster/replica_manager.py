@@ -294,7 +294,10 @@ class ReplicaManager:
             state = None if topic is None else image.partition(log.topic, log.partition)
             if topic is None or topic.name != log.topic or state is None or self._broker_id not in state.replicas:
                 _logger.warning("stray log put aside", topic=log.topic, partition=log.partition)
-                self._logs.set_aside_as_stray(log.topic, log.partition)
+                try:
+                    self._logs.set_aside_as_stray(log.topic, log.partition)
+                except KafkaError as error:
+                    _logger.error("stray log cannot be put aside", directory=log.directory, error=str(error))
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.ensure_future(work)

@@ -1,0 +1,121 @@
+"""The image that is made of the store's feed."""
+
+from __future__ import annotations
+
+import pytest
+
+from kwire.cluster import keys
+from kwire.cluster.image import ConfigResource, MetadataCache
+from kwire.cluster.keys import PartitionState
+from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store import Change, Entry, Event, StoreFormatError, Write
+
+ID = b"i" * 16
+OTHER = b"j" * 16
+
+
+class Feed:
+    """A store that does nothing but pass on the events it is given."""
+
+    def __init__(self):
+        self.cache = MetadataCache(self)
+        self.deltas = []
+        self.cache.add_listener(lambda image, delta: self.deltas.append(delta))
+        self._revision = 0
+
+    async def subscribe(self, listener):
+        self._listener = listener
+        return self
+
+    def send(self, *changes, consistent=True):
+        self._revision += 1
+        entries = [
+            Change(key, None if value is None else Entry(value, self._revision, self._revision))
+            for key, value in changes
+        ]
+        self._listener(Event(entries, self._revision, consistent=consistent))
+
+    @property
+    def image(self):
+        return self.cache.image
+
+
+@pytest.fixture
+async def feed():
+    made = Feed()
+    await made.cache.start()
+    return made
+
+
+def topic(name, topic_id=ID):
+    return keys.topic_key(name), keys.pack(id=keys.uuid_to_text(topic_id))
+
+
+def shard(number, count, topic_id=ID, epoch=0):
+    states = [PartitionState((1,), (1,), 1, epoch, epoch)] * count
+    return keys.shard_key(topic_id, number), keys.pack_shard(states)
+
+
+async def test_nothing_is_told_before_the_state_is_consistent(feed):
+    feed.send(topic("a"), shard(0, 64), consistent=False)
+    assert feed.image.topics == {}
+    assert feed.deltas == []
+    feed.send(shard(1, 6))
+    assert len(feed.image.topics["a"].partitions) == 70
+    assert [delta.changed for delta in feed.deltas] == [["a"]]
+
+
+async def test_versions_are_those_of_the_newest_event_even_before_consistency(feed):
+    feed.send(topic("a"))
+    feed.send(topic("a"), consistent=False)
+    assert feed.cache.version("topics/a") == 2
+    assert feed.cache.version("topics/b") == 0
+
+
+async def test_a_snapshot_does_not_change_when_the_cluster_does(feed):
+    feed.send(topic("a"), shard(0, 1))
+    before = feed.image
+    feed.send(shard(0, 2))
+    feed.send((keys.config_key(ConfigResource.TOPIC, "a"), keys.pack(values={"x": "y"})))
+    assert (len(before.topics["a"].partitions), before.topic_config("a")) == (1, {})
+    assert (len(feed.image.topics["a"].partitions), feed.image.topic_config("a")) == (2, {"x": "y"})
+
+
+async def test_a_topic_replaced_within_one_event_is_both_deleted_and_changed(feed):
+    feed.send(topic("a"), shard(0, 1))
+    feed.send(topic("a", OTHER), shard(0, 3, OTHER), (shard(0, 1)[0], None))
+    assert [old.id for old in feed.deltas[-1].deleted] == [ID]
+    assert feed.deltas[-1].changed == ["a"]
+    assert list(feed.image.topics_by_id) == [OTHER]
+    assert len(feed.image.topics["a"].partitions) == 3
+
+
+async def test_shards_of_a_topic_that_is_gone_bring_nothing_back(feed):
+    feed.send(topic("a"), shard(0, 1))
+    feed.send(("topics/a", None))
+    feed.send(shard(0, 2))
+    assert (feed.image.topics, feed.image.topics_by_id) == ({}, {})
+    assert feed.deltas[-1].changed == []
+
+
+async def test_a_removed_configuration_is_told(feed):
+    key = keys.config_key(ConfigResource.BROKER, "1")
+    feed.send((key, keys.pack(values={"a": "b"})))
+    feed.send((key, None))
+    assert feed.deltas[-1].configs == [(ConfigResource.BROKER, "1")]
+    assert feed.image.config(ConfigResource.BROKER, "1") == {}
+
+
+async def test_waiting_for_a_revision_ends_when_the_image_has_it():
+    store = MemoryStore()
+    cache = MetadataCache(store)
+    await cache.start()
+    revision = await store.commit([], [Write(*topic("a"))])
+    await cache.wait_for(revision)
+    assert "a" in cache.image.topics
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b"{}", b"\xff", b'{"v":2,"id":"x"}'])
+async def test_values_of_another_making_are_refused_by_name(value):
+    with pytest.raises(StoreFormatError, match="topics/a"):
+        keys.unpack("topics/a", value)
