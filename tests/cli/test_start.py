@@ -204,7 +204,8 @@ def test_a_second_signal_ends_at_once(kwire: Command) -> None:
             process.send(signal.SIGTERM)
             return await asyncio.to_thread(process.process.wait, 3)
 
-    assert asyncio.run(hold()) == 128 + signal.SIGTERM
+    # By the handler, or by the signal's default action in the instant between the loop's end and the process's.
+    assert asyncio.run(hold()) in (128 + signal.SIGTERM, -signal.SIGTERM)
 
 
 def test_sigusr1_writes_down_what_goes_on(kwire: Command) -> None:
