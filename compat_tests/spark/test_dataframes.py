@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,10 +22,11 @@ FIRST_MS = int(time.time()) * 1000 - 3_600_000  # within the retention time
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from kwire.spark.pipeline import spark_session
 
-    session = spark_session("kwire compat tests", spark_driver_memory="512m")
+    with contextlib.chdir(tmp_path_factory.mktemp("spark")):  # Spark leaves folders where it starts
+        session = spark_session("kwire compat tests", spark_driver_memory="512m")
     yield session
     session.stop()
 

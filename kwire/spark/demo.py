@@ -67,9 +67,9 @@ def run(bootstrap: str, directory: str, options: argparse.Namespace) -> int:
     job += [word for name, topic in topics.items() for word in (f"--{name}", topic)]
     try:
         say(f"broker {bootstrap}: producer writes {options.orders:,} orders, {options.rate:,} a second")
-        stopped_at = run_job(job, options.orders, kill_at=int(options.orders * KILL_AT))
+        stopped_at = run_job(job, directory, options.orders, kill_at=int(options.orders * KILL_AT))
         say(f"Spark killed with SIGKILL after {stopped_at:,} orders; starting it again from its checkpoints")
-        result = run_job(job, options.orders, kill_at=None)
+        result = run_job(job, directory, options.orders, kill_at=None)
         if producer.wait(120) != 0:
             say("the producer failed")
             return 1
@@ -81,11 +81,11 @@ def run(bootstrap: str, directory: str, options: argparse.Namespace) -> int:
     return compare(result, read_totals(bootstrap, topics["totals"]), options)
 
 
-def run_job(command: list[str], count: int, *, kill_at: int | None) -> Any:
-    """Run the Spark job, showing its progress. With ``kill_at``: kill it (with its JVM) once it has done as many
+def run_job(command: list[str], directory: str, count: int, *, kill_at: int | None) -> Any:
+    """Run the Spark job in a directory (Spark leaves things there), showing its progress. With ``kill_at``: kill it (with its JVM) once it has done as many
     orders, and return how many; otherwise return its result."""
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=directory
     )
     assert process.stdout is not None
     assert process.stderr is not None
