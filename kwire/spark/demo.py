@@ -82,8 +82,11 @@ def run(bootstrap: str, directory: str, options: argparse.Namespace) -> int:
 
 
 def run_job(command: list[str], directory: str, count: int, *, kill_at: int | None) -> Any:
-    """Run the Spark job in a directory (Spark leaves things there), showing its progress. With ``kill_at``: kill it (with its JVM) once it has done as many
-    orders, and return how many; otherwise return its result."""
+    """Run the Spark job in a directory (Spark leaves things there), showing its progress.
+
+    With ``kill_at``: kill it (with its JVM) once it has done as many orders, and return how many; otherwise return its
+    result.
+    """
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=directory
     )
