@@ -61,6 +61,7 @@ class Workshop:
         )
         self.directory: Any = SimpleNamespace(path=str(path), online=True)
         self.env = LogEnvironment.create(doors)
+        self.env.producer_expiration_ms = 1 << 60
         self.log: PartitionLog = open_log(path, config, env=self.env, **how)
         self.cleaner = LogCleaner(self.env, lambda: [(self.log, self.directory)], settings)
         self.cleaner.checkpoints.load([self.directory])
