@@ -1,7 +1,7 @@
 """Random conversations: seeded members do what members do, and what they should not, on both brokers alike.
 
 Sessions are long, so that only requests move the groups. After every request the script waits until nothing more comes,
-and keeps what came. A failing seed is named in the test's id; the campaign runs many (`KWIRE_GROUP_SEEDS`).
+and keeps what came. A failing seed is named in the test's id; a campaign runs many (`KWIRE_GROUP_SEEDS=FIRST:END`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 
-SEEDS = range(int(os.environ.get("KWIRE_GROUP_SEEDS", "2")))
+SEEDS = range(*map(int, os.environ.get("KWIRE_GROUP_SEEDS", "0:2").split(":")))
 STEPS = 60
 QUIET_S = 0.1
 QUIET_AFTER_JOIN_S = 0.3  # Kafka's timers are coarse: even no delay at all takes a while
