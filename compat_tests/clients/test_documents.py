@@ -1,0 +1,40 @@
+"""What the documents say is so: the README's first client, the table of API versions."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from compat_tests.brokers import Broker
+from scripts.compat_table import advertised, written
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def first_client() -> str:
+    """The shell text under "A first client"."""
+    section = (ROOT / "README.md").read_text().partition("## A first client")[2]
+    match = re.search(r"```sh\n(.*?)```", section, re.S)
+    assert match is not None, "README.md shows no first client"
+    return match[1]
+
+
+def test_the_first_client_of_the_readme_works_as_it_is_pasted(broker: Broker, tmp_path: Path) -> None:
+    text = first_client()
+    assert "localhost:9092" in text and text.count("\n") <= 6
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    text = text.replace("localhost:9092", broker.bootstrap)  # the one thing that a test cannot take: the usual port
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        ["sh", "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "b'hello'\n"), done.stderr
+
+
+def test_the_table_of_api_versions_is_what_the_brokers_advertise(broker: Broker) -> None:
+    column = {"kafka": "Kafka 4.3", "kwire": "kwire"}[broker.kind]
+    assert written(column) == advertised(broker.bootstrap)
