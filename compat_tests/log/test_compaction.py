@@ -101,10 +101,12 @@ def batch_facts(data: bytes) -> dict[str, Any]:
     ((_, header),) = iter_headers(data)
     facts = dict(zip(header._fields, header, strict=True))
     del facts["crc"], facts["magic"]
+    facts["partition_leader_epoch"] = min(facts["partition_leader_epoch"], 1)  # Kafka's restart takes two
     if header.compression:
         del facts["length"]
     if header.delete_horizon_ms is not None:
-        del facts["base_timestamp"], facts["length"]
+        del facts["base_timestamp"]
+        facts.pop("length", None)
     facts["records"] = [
         (each.offset, each.timestamp, each.key, each.value, each.headers)
         for each in iter_records(data, max_bytes=1 << 20)
