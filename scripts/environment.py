@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 _STAMP = VENV / "kwire-environment.json"
-# What a level installs. "test" holds everything of the others.
+# What a level installs. Each holds everything of those before it.
 _LEVELS = {
     "start": ["-e", ".", "kafka-python>=3.0"],
-    "spark": ["-e", ".[spark]"],
+    "spark": ["-e", ".[spark]", "kafka-python>=3.0"],
     "test": ["-e", ".[spark,test]"],
 }
 
@@ -37,7 +37,7 @@ def ensure(level: str) -> Path:
         say(f"environment: creating .venv with {base}")
         _run([base, "-m", "venv", str(VENV)], "python3 -m venv failed (on Debian: apt-get install python3-venv)")
     wanted = _wanted(level)
-    if _installed() in [wanted, _wanted("test")]:
+    if _installed() in [_wanted(each) for each in list(_LEVELS)[list(_LEVELS).index(level) :]]:
         return PYTHON
     say(f"environment: installing kwire and what `{level}` needs into .venv (once; a minute or two)")
     started = time.monotonic()

@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kwire.base.config import ConfigError
     from kwire.server.errors import StartError
 
+    _occupy_standard_descriptors()
     try:
         config = configuration.load(arguments)
     except ConfigError as error:
@@ -46,6 +47,16 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, StartError) as error:
         return fail(error)
     return 0
+
+
+def _occupy_standard_descriptors() -> None:
+    """Whoever closed a standard stream must not have its number given to a connection or a segment: what is written to
+    the stream would go there, and libuv aborts when it closes one of the three."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - for as long as the process lives
 
 
 def _raise_descriptor_limit() -> None:
@@ -79,11 +90,21 @@ async def _serve(config: KafkaConfig) -> None:
     stopped = asyncio.Event()
     with _signals(broker, stopped):
         if await _unless(stopped, broker.start()):
-            print(f"kwire ready bootstrap={broker.bootstrap_servers} pid={os.getpid()}", flush=True)
+            _say_ready(broker.bootstrap_servers)
             await stopped.wait()
         log.info("stopping")
         await broker.stop()
         log.info("stopped")
+
+
+def _say_ready(bootstrap: str) -> None:
+    """The one line. Its reader may be gone: clients are served all the same."""
+    try:
+        os.write(1, f"kwire ready bootstrap={bootstrap} pid={os.getpid()}\n".encode())  # nothing stays in a buffer
+    except OSError as error:
+        from kwire.base.logging import get_logger
+
+        get_logger("kwire.server").warning("standard output takes no ready line", error=error.strerror)
 
 
 async def _unless(stopped: asyncio.Event, work: Any) -> bool:

@@ -44,7 +44,7 @@ def test_every_property_has_an_attribute_of_its_own() -> None:
     ("name", "text", "allowed"),
     [
         ("socket.request.max.bytes", "0", "at least 1"),
-        ("socket.request.max.bytes", "2147483648", "between -2147483648 and 2147483647"),
+        ("socket.request.max.bytes", "2147483648", "between 1 and 2147483647"),
         ("num.partitions", "1_0", "whole number"),
         ("num.partitions", "²", "whole number"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "between 0 and 1"),

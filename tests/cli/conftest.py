@@ -44,6 +44,10 @@ class Command:
         return self.start_python("-m", "kwire", "start", *arguments, **variables)
 
     def start_python(self, *arguments: str, **variables: str) -> Process:
+        return Process(self.popen(*arguments, **variables))
+
+    def popen(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        """A Python whose ready line is not waited for."""
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.directory,
@@ -53,7 +57,7 @@ class Command:
             text=True,
         )
         self.processes.append(process)
-        return Process(process)
+        return process
 
 
 class Process:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -86,7 +88,7 @@ def test_a_directory_keeps_its_node_id(kwire: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["start", "--set", "num.partitions=none"], 1, ["num.partitions", "none"]),
+        (["start", "--set", "num.partitions=none"], 1, ["num.partitions", "none", "between 1 and 2147483647"]),
         (["start", "--set", "listeners=SSL://localhost:0"], 1, ["listeners", "SSL"]),
         (["start", "--listen", "127.0.0.1:0", "--config", "missing.properties"], 1, ["missing.properties"]),
         (["start", "--set", "novalue"], 2, ["novalue", "NAME=VALUE"]),
@@ -107,6 +109,29 @@ def test_what_is_wrong_is_said_on_standard_error(
     assert all(word in result.stderr for word in words), result.stderr
     if status == 1:
         assert result.stderr.count("\n") == 1
+
+
+def test_closed_standard_streams_are_not_taken_for_sockets_and_segments(kwire: Command, tmp_path: Path) -> None:
+    closing = "import os, sys; os.closerange(0, 3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    process = kwire.popen("-c", closing, "-m", "kwire", "start", *ANY_PORT, "--set", "unknown.name=1")
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "kwire-data" / "meta.properties").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for descriptor in range(3):
+        assert os.readlink(f"/proc/{process.pid}/fd/{descriptor}") == os.devnull
+    process.terminate()
+    assert process.wait(20) == 0
+
+
+def test_clients_are_served_even_if_nobody_reads_the_ready_line(kwire: Command) -> None:
+    full = "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); "
+    command = "from kwire.cli import main; sys.exit(main(sys.argv[1:]))"
+    process = kwire.popen("-c", full + command, "start", *ANY_PORT)
+    assert process.stderr is not None
+    assert json.loads(process.stderr.readline())["event"] == "standard output takes no ready line"
+    process.terminate()
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, "Traceback" in err) == (0, "", False)
 
 
 def test_version(kwire: Command) -> None:

@@ -53,7 +53,7 @@ def parse_value(row: Row, text: str | None, name: str | None = None) -> Any:
     ``name`` is used in the error instead of the row's name (synonyms, listener prefixes).
     """
     try:
-        value = None if text is None else _PARSERS[row[1]](text.strip())
+        value = None if text is None else _parse(row, text.strip())
         if row[5] is not None:
             if row[5][0] == "list" and value is not None:
                 value = tuple(dict.fromkeys(value))
@@ -62,6 +62,23 @@ def parse_value(row: Row, text: str | None, name: str | None = None) -> Any:
         shown = HIDDEN if row[1] == "PASSWORD" and text is not None else text
         raise ConfigError(name or row[0], shown, str(error)) from None
     return value
+
+
+def _parse(row: Row, text: str) -> Any:
+    if row[1] not in _INTEGER_BITS:
+        return _PARSERS[row[1]](text)
+    try:
+        return _parse_integer(text, _INTEGER_BITS[row[1]])
+    except ValueError:
+        raise ValueError(_whole_numbers(row)) from None
+
+
+def _whole_numbers(row: Row) -> str:
+    """What a property of a whole number takes: the limits of its validator within those of its type."""
+    limit = 1 << _INTEGER_BITS[row[1]]
+    _, low, high, *other = row[5] if row[5] is not None and row[5][0] in ("range", "range_or") else ("", None, None)
+    low, high = -limit if low is None else low, limit - 1 if high is None else high
+    return f"must be a whole number between {low} and {high}" + (f", or {other[0]}" if other else "")
 
 
 def format_value(kind: str, value: Any) -> str | None:
@@ -105,16 +122,11 @@ def _parse_boolean(text: str) -> bool:
     return lower == "true"
 
 
-def _integer_parser(kind: str) -> Callable[[str], int]:
-    limit = 1 << _INTEGER_BITS[kind]
-
-    def parse(text: str) -> int:
-        # The length is looked at first: a text of a megabyte of digits must not cost quadratic time.
-        if len(text) > 64 or not _INTEGER.fullmatch(text) or not -limit <= (number := int(text)) < limit:
-            raise ValueError(f"must be a whole number between {-limit} and {limit - 1}")
-        return number
-
-    return parse
+def _parse_integer(text: str, bits: int) -> int:
+    # The length is looked at first: a text of a megabyte of digits must not cost quadratic time.
+    if len(text) > 64 or not _INTEGER.fullmatch(text) or not -(1 << bits) <= (number := int(text)) < 1 << bits:
+        raise ValueError
+    return number
 
 
 def _parse_double(text: str) -> float:
@@ -125,9 +137,6 @@ def _parse_double(text: str) -> float:
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "BOOLEAN": _parse_boolean,
-    "SHORT": _integer_parser("SHORT"),
-    "INT": _integer_parser("INT"),
-    "LONG": _integer_parser("LONG"),
     "DOUBLE": _parse_double,
     "LIST": split_list,
     "STRING": str,
