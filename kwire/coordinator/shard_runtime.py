@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.codec.errors import CodecError
-from kwire.codec.records import RecordBatchBuilder
+from kwire.codec.records import ABORT, COMMIT, RecordBatchBuilder, build_control_batch
 from kwire.coordinator import log_loader
 from kwire.coordinator.group_shard import NO_PRODUCER_ID, GroupShard
 from kwire.coordinator.machine import CoordinatorRecord, Instant, Result, Waiter, append_error, settle
+from kwire.coordinator.timers import Timers
 from kwire.log.append_info import Origin
 
 if TYPE_CHECKING:
@@ -33,11 +35,40 @@ RECORDS_PER_BATCH: Final = 1000
 """Expiry and deleted topics can yield any number of records, which need not stand or fall together."""
 
 
+class Shard(Protocol):
+    """A pure machine that a runtime can run."""
+
+    timers: Timers
+
+    def apply(
+        self, key: bytes | memoryview, value: bytes | memoryview | None, offset: int, *,
+        wall_ms: int, producer_id: int = NO_PRODUCER_ID,
+    ) -> None:  # fmt: skip
+        """Change the state as a record says. Raises CodecError."""
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Change the state as a transaction's marker says."""
+
+    def loaded(self, now: Instant) -> Result[None]:
+        """The log is read."""
+
+    def unload(self) -> Result[None]:
+        """The leadership is gone."""
+
+
+S = TypeVar("S", bound=Shard)
+
+
 class RuntimeSettings(Protocol):
     """The configuration that the runtime reads."""
 
-    offsets_commit_timeout_ms: int
-    offsets_topic_compression_codec: int
+    @property
+    def offsets_commit_timeout_ms(self) -> int:
+        """How long an answer waits for its commit."""
+
+    @property
+    def offsets_topic_compression_codec(self) -> int:
+        """How batches are compressed."""
 
 
 class Phase(Enum):
@@ -54,10 +85,10 @@ _NOT_ACTIVE = {
 }
 
 
-class ShardRuntime:
+class Runtime(Generic[S]):
     """Runs ``shard`` on ``partition`` for one leadership."""
 
-    def __init__(self, shard: GroupShard, partition: Partition, doors: Doors, settings: RuntimeSettings) -> None:
+    def __init__(self, shard: S, partition: Partition, doors: Doors, settings: RuntimeSettings) -> None:
         self.shard = shard
         self.partition = partition
         self.phase = Phase.LOADING
@@ -122,13 +153,16 @@ class ShardRuntime:
 
     # --- operations ------------------------------------------------------------------------------------------------
 
-    def perform(self, operation: Callable[[Instant], Result[A]]) -> A | asyncio.Future[A]:
+    def perform(
+        self, operation: Callable[[Instant], Result[A]], producer: tuple[int, int] | None = None
+    ) -> A | asyncio.Future[A]:
         """Run an operation that answers at once; a future where the answer has to wait for a commit.
 
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, what the machine refuses, and what the log
-        does (as clients are told, `append_error`).
+        ``producer`` (id, epoch): what is written belongs to that producer's transaction. Raises KafkaError:
+        COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, what the machine refuses, and what the log does (as clients are
+        told, `append_error`).
         """
-        result, barrier = self._step(operation)
+        result, barrier = self._step(operation, producer)
         assert result.answer is not None
         if barrier is None:
             return result.answer
@@ -157,7 +191,13 @@ class ShardRuntime:
             part.records = records[start : start + RECORDS_PER_BATCH]
             self._run(lambda _, part=part: part)  # type: ignore[misc]
 
-    def _step(self, operation: Callable[[Instant], Result[A]]) -> tuple[Result[A], asyncio.Future[None] | None]:
+    def barrier(self) -> asyncio.Future[None] | None:
+        """The commit of all that was written so far; None when nothing is left to wait for."""
+        return self.partition.wait_committed(self._last_offset)
+
+    def _step(
+        self, operation: Callable[[Instant], Result[A]], producer: tuple[int, int] | None = None
+    ) -> tuple[Result[A], asyncio.Future[None] | None]:
         """Run, append, apply. Replies that need not wait are given; else the future of the commit is returned."""
         if self.phase is not Phase.ACTIVE:
             raise KafkaError(_NOT_ACTIVE[self.phase])
@@ -165,11 +205,20 @@ class ShardRuntime:
         result = operation(now)
         if result.records:
             try:
-                settle(result, now, self._append, self._apply)
+                if producer is None:
+                    settle(result, now, self._append, self._apply)
+                else:
+                    producer_id = producer[0]
+                    settle(
+                        result,
+                        now,
+                        partial(self._append, producer=producer),
+                        partial(self._apply, producer_id=producer_id),
+                    )
             except KafkaError as error:
                 raise KafkaError(append_error(error.code), error.message) from error
         self._set_alarm()
-        barrier = self.partition.wait_committed(self._last_offset)
+        barrier = self.barrier()
         if barrier is None:
             for waiter, answer in result.replies:
                 _resolve(waiter, answer)
@@ -185,20 +234,48 @@ class ShardRuntime:
         if barrier is not None:
             self._after(barrier, result.replies)
 
-    def _append(self, records: list[CoordinatorRecord]) -> int:
+    def _append(self, records: list[CoordinatorRecord], producer: tuple[int, int] | None = None) -> int:
         now_ms = self._doors.clock.time_ms()
-        builder = RecordBatchBuilder(compression=self._settings.offsets_topic_compression_codec)
+        compression = self._settings.offsets_topic_compression_codec
+        if producer is None:
+            builder = RecordBatchBuilder(compression=compression)
+        else:
+            builder = RecordBatchBuilder(
+                compression=compression,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                base_sequence=0,
+                is_transactional=True,
+            )
         for key, value in records:
             builder.append(now_ms, key, value)
-        batch = memoryview(bytearray(builder.build()))
+        return self._append_batch(builder.build())
+
+    def _append_batch(self, data: bytes) -> int:
+        batch = memoryview(bytearray(data))
         info = self.partition.append(batch, required_acks=ALL_REPLICAS, origin=Origin.COORDINATOR)
         self._last_offset = info.last_offset
         return info.first_offset
 
-    def _apply(self, record: CoordinatorRecord, offset: int) -> None:
-        self.shard.apply(
-            record.key, record.value, offset, wall_ms=self._doors.clock.time_ms(), producer_id=NO_PRODUCER_ID
+    def _apply(self, record: CoordinatorRecord, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        self.shard.apply(record.key, record.value, offset, wall_ms=self._doors.clock.time_ms(), producer_id=producer_id)
+
+    def write_marker(self, producer: tuple[int, int], *, commit: bool, coordinator_epoch: int) -> None:
+        """Write the end of a producer's transaction to this log, and let the machine see it. Wait for `barrier` then.
+        KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what the log refuses, as it says it."""
+        if self.phase is not Phase.ACTIVE:
+            raise KafkaError(_NOT_ACTIVE[self.phase])
+        producer_id, producer_epoch = producer
+        self._append_batch(
+            build_control_batch(
+                COMMIT if commit else ABORT,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                timestamp=self._doors.clock.time_ms(),
+            )
         )
+        self.shard.end_transaction(producer_id, committed=commit)
 
     # --- answers that wait for a commit ------------------------------------------------------------------------------
 
@@ -241,6 +318,10 @@ class ShardRuntime:
             self._run(lambda now, action=action: _timed(action, now))  # type: ignore[misc]
         if self.phase is Phase.ACTIVE:
             self._set_alarm()
+
+
+class ShardRuntime(Runtime[GroupShard]):
+    """The runtime of groups and their offsets."""
 
 
 def _timed(action: Callable[[Result[Any], Instant], None], now: Instant) -> Result[Any]:
