@@ -23,8 +23,8 @@ from kwire.codec.records.header import (
     seal,
 )
 from kwire.codec.records.reader import read_body
-from kwire.log.cleaner_map import OffsetMap
-from kwire.log.cleaner_records import FoundRecord, walk, with_timestamp_delta
+from kwire.log.cleaner_map import OffsetMap, is_dense
+from kwire.log.cleaner_records import FoundRecord, pick, walk, with_timestamp_delta
 from kwire.log.cleaner_transactions import CleanedTransactions
 from kwire.log.validator import MAX_DECOMPRESSED_BYTES
 
@@ -95,22 +95,27 @@ class BatchFilter:
         if header.base_offset > offsets.latest_offset:
             # Behind the map nothing is known to be superseded; Kafka looks for tombstones all the same.
             return self._filtered(header, data)
-        if offsets.covers(header):
-            count, with_tombstone = offsets.survivors(header.base_offset, header.last_offset)
-            if count == 0:
-                return None
-            if count == header.count and not with_tombstone:
-                self.records_kept += count
-                return data
-        return self._filtered(header, data)
+        if not offsets.covers(header):
+            return self._filtered(header, data)
+        last = offsets.survivors(header.base_offset, header.last_offset)
+        if not last:
+            return None
+        with_tombstone = any(value & 1 for value in last)
+        if len(last) == header.count and not with_tombstone:
+            self.records_kept += len(last)
+            return data
+        if not is_dense(header) or (with_tombstone and self._horizon_passed(header)):
+            return self._filtered(header, data)
+        body = read_body(data, header, max_bytes=MAX_DECOMPRESSED_BYTES)
+        kept = pick(body, header.count, ((value >> 1) - header.base_offset for value in last))
+        return self._filtered(header, data) if kept is None else self._left(header, data, body, kept)
 
     def _filtered(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
-        """The way through the records."""
+        """The way through all records."""
         body = read_body(data, header, max_bytes=MAX_DECOMPRESSED_BYTES)
         drops_tombstones = self._horizon_passed(header)
         offsets, base_offset, latest = self._offsets, header.base_offset, self._offsets.latest_offset
         kept: list[FoundRecord] = []
-        with_tombstone = False
         for record in walk(body, header.count):
             offset = base_offset + record.offset_delta
             if offset <= latest:
@@ -118,13 +123,18 @@ class BatchFilter:
                     continue
                 if record.is_tombstone and drops_tombstones:
                     continue
-            with_tombstone = with_tombstone or record.is_tombstone
             kept.append(record)
+        return self._left(header, data, body, kept)
+
+    def _left(
+        self, header: BatchHeader, data: memoryview, body: bytes, kept: list[FoundRecord]
+    ) -> bytes | memoryview | None:
+        """What a batch becomes if these records stay."""
         self.records_kept += len(kept)
         if not kept:
             return None
         horizon = header.delete_horizon_ms
-        if with_tombstone and horizon is None:
+        if horizon is None and any(record.is_tombstone for record in kept):
             return self._rebuilt(header, body, kept, self._new_horizon_ms())
         return data if len(kept) == header.count else self._rebuilt(header, body, kept, horizon)
 

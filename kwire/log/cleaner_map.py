@@ -15,10 +15,15 @@ from array import array
 from bisect import bisect_left
 
 from kwire.codec.records.header import BatchHeader
-from kwire.log.cleaner_records import index_keys, walk
+from kwire.log.cleaner_records import index_dense_keys, index_keys, walk
 
 ENTRY_BYTES = 192
 """Measured: key of 32 bytes, offset, and their share of a dictionary that has just grown."""
+
+
+def is_dense(header: BatchHeader) -> bool:
+    """Whether a batch has a record for every offset it spans."""
+    return header.count == header.last_offset_delta + 1
 
 
 class OffsetMap:
@@ -47,7 +52,8 @@ class OffsetMap:
         got. IndexError, InvalidRecords."""
         if header.base_offset < self.first_offset or len(self._entries) + header.count > self.capacity:
             return self._add_slowly(header, body)
-        self.keyless += index_keys(self._entries, body, header.count, header.base_offset)
+        index = index_dense_keys if is_dense(header) else index_keys
+        self.keyless += index(self._entries, body, header.count, header.base_offset)
         self.note_end(header.last_offset)
         return True
 
@@ -74,15 +80,14 @@ class OffsetMap:
         found = self._entries.get(key)
         return found is None or offset >= found >> 1
 
-    def survivors(self, first_offset: int, last_offset: int) -> tuple[int, bool]:
-        """How many records between two offsets, both within what was looked at, are the last of their keys; and
-        whether one of these is a tombstone."""
+    def survivors(self, first_offset: int, last_offset: int) -> array[int]:
+        """Which records between two offsets, both within what was looked at, are the last of their keys: twice their
+        offsets, plus 1 for tombstones, ascending."""
         if self._survivors is None:
             self._survivors = array("q", sorted(self._entries.values()))
         found = self._survivors
         low = bisect_left(found, first_offset * 2)
-        high = bisect_left(found, last_offset * 2 + 2, low)
-        return high - low, any(value & 1 for value in found[low:high])
+        return found[low : bisect_left(found, last_offset * 2 + 2, low)]
 
     def covers(self, header: BatchHeader) -> bool:
         """Whether `survivors` can tell about a batch."""

@@ -8,7 +8,7 @@ not add up all the same raises `InvalidRecords`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -34,6 +34,13 @@ class FoundRecord(NamedTuple):
     is_tombstone: bool
 
 
+_KEY_ENDS = [1 + (size >> 1) if size <= 2 * KEY_BYTES_MAX and not size & 1 else 0 for size in range(256)]
+"""First byte of a key's size -> from there to the end of a short key; 0 where there is no key or a long one."""
+
+_DELTA_WIDTHS = ((64, 1), (8192, 2), (1 << 20, 3), (1 << 27, 4))
+"""Offset deltas below the first number take so many bytes."""
+
+
 def map_key(key: bytes) -> bytes:
     """What stands for a key in the map: itself, or its digest if it is long."""
     return key if len(key) <= KEY_BYTES_MAX else blake2b(key, digest_size=KEY_BYTES_MAX + 1).digest()
@@ -41,68 +48,109 @@ def map_key(key: bytes) -> bytes:
 
 def index_keys(entries: dict[bytes, int], body: bytes, count: int, base_offset: int) -> int:
     """Enter every record that has a key into ``entries``: key -> twice its offset, plus 1 for a tombstone. Returns how
-    many records have none."""
-    position = keyless = 0
-    twice = base_offset * 2
-    for _ in range(count):
-        size = body[position]  # the length, of one or two bytes in almost every record
-        if size < 128:
-            position += 1
-            end = position + (size >> 1)
-        elif body[position + 1] < 128:
-            end = position + 2 + ((body[position + 1] << 7 | size & 127) >> 1)
-            position += 2
-        else:
-            size, position = decode_varint(body, position)
-            end = position + size
-        position += 1
-        while body[position] > 127:  # the timestamp delta does not matter
-            position += 1
-        position += 1
-        delta = body[position]  # the offset delta, zigzag: twice its value
-        if delta < 128:
-            position += 1
-        elif body[position + 1] < 128:
-            delta = body[position + 1] << 7 | delta & 127
-            position += 2
-        else:
-            delta, position = decode_varint(body, position)
-            delta *= 2
-        size = body[position]
-        if size <= 2 * KEY_BYTES_MAX and not size & 1:
-            key_end = position + 1 + (size >> 1)
-            entries[body[position + 1 : key_end]] = twice + delta + (body[key_end] == NULL)
-        elif size == NULL:
+    many records have none. For records in the order of their offsets, with gaps or without."""
+    keyless = 0
+    for record in walk(body, count):
+        if record.key is None:
             keyless += 1
         else:
-            size, position = decode_varint(body, position)
-            entries[map_key(body[position : position + size])] = twice + delta + (body[position + size] == NULL)
-        position = end
-    if position != len(body):
-        raise InvalidRecords(f"{count} records end at byte {position} of {len(body)}")
+            entries[record.key] = (base_offset + record.offset_delta) * 2 + record.is_tombstone
     return keyless
+
+
+def index_dense_keys(entries: dict[bytes, int], body: bytes, count: int, base_offset: int) -> int:
+    """The same for a batch without gaps, the n-th record having offset delta n, which producers write: the deltas need
+    not be read. If the last one is not what it should be, the batch goes the slow way."""
+    end = position = keyless = lowest = 0
+    delta_bytes = 1
+    for limit, delta_bytes in _DELTA_WIDTHS:
+        skipped = delta_bytes + 1
+        highest = min(limit, count)
+        for value in range((base_offset + lowest) * 2, (base_offset + highest) * 2, 2):
+            position = end
+            size = body[position]  # the length, of one or two bytes in almost every record
+            if size < 128:
+                end = position + 1 + (size >> 1)
+                position += 2  # behind the attributes
+            elif body[position + 1] < 128:
+                end = position + 2 + ((body[position + 1] << 7 | size & 127) >> 1)
+                position += 3
+            else:
+                size, position = decode_varint(body, position)
+                end = position + size
+                position += 1
+            while body[position] > 127:  # the timestamp delta does not matter
+                position += 1
+            position += skipped
+            key_end = _KEY_ENDS[body[position]]
+            if key_end:
+                key_end += position
+                entries[body[position + 1 : key_end]] = value + (body[key_end] == NULL)
+            elif body[position] == NULL:
+                keyless += 1
+            else:
+                size, start = decode_varint(body, position)
+                entries[map_key(body[start : start + size])] = value + (body[start + size] == NULL)
+        lowest = highest
+        if highest == count:
+            break
+    if body[position - delta_bytes : position] != encode_varint(count - 1):
+        return index_keys(entries, body, count, base_offset)
+    if end != len(body):
+        raise InvalidRecords(f"{count} records end at byte {end} of {len(body)}")
+    return keyless
+
+
+def pick(body: bytes, count: int, deltas: Iterable[int]) -> list[FoundRecord] | None:
+    """The records with these offset deltas (ascending) of a batch without gaps, skipping the others by their lengths;
+    None if the batch is not so."""
+    found = []
+    index = position = 0
+    for delta in deltas:
+        while index < delta:
+            size = body[position]
+            if size < 128:
+                position += 1 + (size >> 1)
+            elif body[position + 1] < 128:
+                position += 2 + ((body[position + 1] << 7 | size & 127) >> 1)
+            else:
+                size, position = decode_varint(body, position)
+                position += size
+            index += 1
+        if index >= count:
+            return None
+        record = _found_at(body, position)
+        if record.offset_delta != delta:
+            return None
+        found.append(record)
+        position, index = record.end, index + 1
+    return found
 
 
 def walk(body: bytes, count: int) -> Iterator[FoundRecord]:
     """Every record of a body. IndexError or InvalidRecords if it does not hold them."""
     position = 0
     for _ in range(count):
-        start = position
-        size, position = decode_varint(body, position)
-        end = position + size
-        timestamp_delta, rest = decode_varlong(body, position + 1)
-        offset_delta, position = decode_varint(body, rest)
-        size, position = decode_varint(body, position)
-        key = None
-        if size >= 0:
-            key = map_key(body[position : position + size])
-            position += size
-        if not position < end <= len(body):
-            raise InvalidRecords(f"a record from byte {start} to {end} of {len(body)}")
-        yield FoundRecord(start, rest, end, offset_delta, timestamp_delta, key, body[position] == NULL)
-        position = end
+        record = _found_at(body, position)
+        position = record.end
+        yield record
     if position != len(body):
         raise InvalidRecords(f"{count} records end at byte {position} of {len(body)}")
+
+
+def _found_at(body: bytes, start: int) -> FoundRecord:
+    size, position = decode_varint(body, start)
+    end = position + size
+    timestamp_delta, rest = decode_varlong(body, position + 1)
+    offset_delta, position = decode_varint(body, rest)
+    size, position = decode_varint(body, position)
+    key = None
+    if size >= 0:
+        key = map_key(body[position : position + size])
+        position += size
+    if not position < end <= len(body):
+        raise InvalidRecords(f"a record from byte {start} to {end} of {len(body)}")
+    return FoundRecord(start, rest, end, offset_delta, timestamp_delta, key, body[position] == NULL)
 
 
 def with_timestamp_delta(body: bytes, record: FoundRecord, timestamp_delta: int) -> bytes:
