@@ -19,12 +19,12 @@ import pytest
 from compat_tests.brokers import KINDS, Broker, make_broker, wait_until
 from compat_tests.java_runner import JavaRunner
 from compat_tests.kafka_jars import why_no_java
-from compat_tests.observations import Observations
+from compat_tests.observations import FOLDER_VARIABLE, Observations, started_ms
 
 ON_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
-# A folder that the processes of one parallel run share. Set it to keep what one broker showed for a later run of the
-# other kind: KWIRE_COMPAT_OBSERVATIONS=/tmp/seen pytest compat_tests --broker kafka, then the same with kwire.
-_OBSERVATIONS = "KWIRE_COMPAT_OBSERVATIONS"
+# FOLDER_VARIABLE names a folder that the processes of one parallel run share. Set it to keep what one broker showed for
+# a later run of the other: KWIRE_COMPAT_OBSERVATIONS=/tmp/seen pytest compat_tests --broker kafka, then kwire.
+_KIND = re.compile(rf"\[({'|'.join(KINDS)})(?:-|(?=\]))")  # the first parameter of a test that takes a broker
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,11 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "java: needs Java; skips by name where there is none, fails on CI")
     config.addinivalue_line("markers", "kcat: needs the kcat command; skips by name where there is none, fails on CI")
-    if not hasattr(config, "workerinput") and _OBSERVATIONS not in os.environ:
+    if not hasattr(config, "workerinput") and FOLDER_VARIABLE not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="kwire-observations-")
-        os.environ[_OBSERVATIONS] = folder.name
+        os.environ[FOLDER_VARIABLE] = folder.name
+        started_ms()  # before there are several processes
         config.add_cleanup(folder.cleanup)
-        config.add_cleanup(lambda: os.environ.pop(_OBSERVATIONS, None))
+        config.add_cleanup(lambda: os.environ.pop(FOLDER_VARIABLE, None))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -48,10 +49,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = metafunc.config.getoption("--broker")
         kinds = [kind for kind in KINDS if chosen in (kind, "both")]
         marks = {"kafka": [pytest.mark.java], "kwire": []}
-        parameters = [
-            pytest.param(kind, marks=[*marks[kind], pytest.mark.xdist_group(f"broker-{kind}")]) for kind in kinds
-        ]
+        parameters = [pytest.param(kind, marks=marks[kind]) for kind in kinds]
         metafunc.parametrize("broker_kind", parameters, scope="session")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``-n 2``, one process has all tests on kwire and one all on Apache Kafka, so that each starts one broker;
+    other tests go by file to whoever has time."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByKind(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            kind = _KIND.search(nodeid)
+            return kind[1] if kind else nodeid.partition("::")[0]
+
+    return ByKind(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -174,14 +187,14 @@ def _is_there(admin: Any, topic: str, partitions: int) -> bool:
 @pytest.fixture
 def observe(request: pytest.FixtureRequest, broker_kind: str) -> Observations:
     """``observe(name, value)``: record plain data; the second broker kind must see the same."""
-    folder = Path(os.environ[_OBSERVATIONS])
+    folder = Path(os.environ[FOLDER_VARIABLE])
     folder.mkdir(parents=True, exist_ok=True)
     return Observations(folder, _without_kind(request.node.nodeid), broker_kind)
 
 
 def _without_kind(nodeid: str) -> str:
     """The test's id with the broker kind, the first parameter, taken out of the brackets."""
-    return re.sub(rf"\[({'|'.join(KINDS)})(-|(?=\]))", "[", nodeid)
+    return _KIND.sub("[", nodeid)
 
 
 @pytest.fixture(scope="session")

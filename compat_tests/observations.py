@@ -9,10 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+FOLDER_VARIABLE = "KWIRE_COMPAT_OBSERVATIONS"
+
+
+def started_ms() -> int:
+    """When this comparison began, in milliseconds: the same number in the tests of both kinds."""
+    folder = Path(os.environ[FOLDER_VARIABLE])
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(folder / "started_ms", "x") as file:
+            file.write(f"{time.time_ns() // 1_000_000:d}\n")
+    except FileExistsError:
+        pass
+    return int((folder / "started_ms").read_text())
 
 
 class Observations:

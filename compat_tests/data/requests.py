@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from compat_tests.observations import started_ms
 from compat_tests.wire import WireClient
 from kwire.codec.message import Struct
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -15,7 +16,7 @@ from kwire.codec.messages.metadata_request import MetadataRequest, MetadataReque
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch
 
-NOW_MS = int(time.time() * 1000) // 1000 * 1000
+NOW_MS = started_ms() // 1000 * 1000  # the same in the tests of both brokers
 
 _TIMES = ("log_append_time_ms",)
 
