@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,10 @@ import pytest
 from compat_tests.brokers import KINDS, Broker, make_broker, wait_until
 from compat_tests.java_runner import JavaRunner
 from compat_tests.kafka_jars import why_no_java
-from compat_tests.observations import FOLDER_VARIABLE, Observations, started_ms
+from compat_tests.observations import Observations, folder, started_ms
 
 ON_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
-# FOLDER_VARIABLE names a folder that the processes of one parallel run share. Set it to keep what one broker showed for
-# a later run of the other: KWIRE_COMPAT_OBSERVATIONS=/tmp/seen pytest compat_tests --broker kafka, then kwire.
+started_ms()  # before this process starts others
 _KIND = re.compile(rf"\[({'|'.join(KINDS)})(?:-|(?=\]))")  # the first parameter of a test that takes a broker
 
 
@@ -36,12 +34,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "java: needs Java; skips by name where there is none, fails on CI")
     config.addinivalue_line("markers", "kcat: needs the kcat command; skips by name where there is none, fails on CI")
-    if not hasattr(config, "workerinput") and FOLDER_VARIABLE not in os.environ:
-        folder = tempfile.TemporaryDirectory(prefix="kwire-observations-")
-        os.environ[FOLDER_VARIABLE] = folder.name
-        started_ms()  # before there are several processes
-        config.add_cleanup(folder.cleanup)
-        config.add_cleanup(lambda: os.environ.pop(FOLDER_VARIABLE, None))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -187,9 +179,7 @@ def _is_there(admin: Any, topic: str, partitions: int) -> bool:
 @pytest.fixture
 def observe(request: pytest.FixtureRequest, broker_kind: str) -> Observations:
     """``observe(name, value)``: record plain data; the second broker kind must see the same."""
-    folder = Path(os.environ[FOLDER_VARIABLE])
-    folder.mkdir(parents=True, exist_ok=True)
-    return Observations(folder, _without_kind(request.node.nodeid), broker_kind)
+    return Observations(folder(), _without_kind(request.node.nodeid), broker_kind)
 
 
 def _without_kind(nodeid: str) -> str:

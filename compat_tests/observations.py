@@ -7,9 +7,11 @@ two kinds may run in two test processes at once.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,26 @@ import pytest
 FOLDER_VARIABLE = "KWIRE_COMPAT_OBSERVATIONS"
 
 
+def folder() -> Path:
+    """Where observations are. The first process of a run makes it, and those that it starts inherit it; set
+    KWIRE_COMPAT_OBSERVATIONS to keep what one broker showed for a later run of the other."""
+    if FOLDER_VARIABLE not in os.environ:
+        temporary = tempfile.TemporaryDirectory(prefix="kwire-observations-")
+        atexit.register(temporary.cleanup)
+        os.environ[FOLDER_VARIABLE] = temporary.name
+    path = Path(os.environ[FOLDER_VARIABLE])
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def started_ms() -> int:
     """When this comparison began, in milliseconds: the same number in the tests of both kinds."""
-    folder = Path(os.environ[FOLDER_VARIABLE])
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        with open(folder / "started_ms", "x") as file:
-            file.write(f"{time.time_ns() // 1_000_000:d}\n")
+        with open(folder() / "started_ms", "x") as file:
+            file.write(f"{time.time_ns() // 1_000_000:d}")
     except FileExistsError:
         pass
-    return int((folder / "started_ms").read_text())
+    return int((folder() / "started_ms").read_text())
 
 
 class Observations:
