@@ -22,6 +22,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.metrics import TopicMetrics
 from kwire.cluster.keys import PartitionState
 from kwire.log.append_info import AppendInfo, FetchedData, Origin
+from kwire.log.producer_state import NOT_ASKED, Verification
 
 if TYPE_CHECKING:
     from kwire.log.partition_log import PartitionLog
@@ -180,18 +181,27 @@ class Partition:
 
     # Reading and writing
 
-    def append(self, records: memoryview, *, required_acks: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
+    def append(
+        self,
+        records: memoryview,
+        *,
+        required_acks: int,
+        origin: Origin = Origin.CLIENT,
+        verification: Verification | None = NOT_ASKED,
+    ) -> AppendInfo:
         """Append whole batches; the log assigns offsets. KafkaError for what leader, ISR or log refuse.
 
-        With acks=all (-1) the append needs `min.insync.replicas`, and the answer belongs after
-        `wait_committed(info.last_offset)`.
+        ``verification``: what a transaction's coordinator was asked with (`producer_state`). With acks=all (-1) the
+        append needs `min.insync.replicas`, and the answer belongs after `wait_committed(info.last_offset)`.
         """
         if self._failure is not None:
             raise KafkaError(self._failure)
         if required_acks == ACKS_ALL and len(self.isr) < self._min_isr:
             self._require_enough_replicas()
         try:
-            info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+            info = self.log.append_as_leader(
+                records, leader_epoch=self.leader_epoch, origin=origin, verification=verification
+            )
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self.fail()

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from kwire.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
     from kwire.codec.messages.sync_group_request import SyncGroupRequest
     from kwire.codec.messages.sync_group_response import SyncGroupResponse
+    from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+    from kwire.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
 A = TypeVar("A")
 
@@ -189,6 +191,28 @@ class GroupCoordinator:
     ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
         """OffsetCommit of topics that are there, each with its name and id. Raises what holds for all partitions."""
         return self._perform(request.group_id, lambda shard, now: shard.commit_offsets(request, caller, now))
+
+    def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int
+    ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+        """TxnOffsetCommit of topics that are there, by a producer whose transaction the partition is part of. Raises
+        what holds for all partitions."""
+        runtime = self._runtime(request.group_id, may_be_empty=False)
+        return runtime.perform(
+            lambda now: runtime.shard.commit_transactional_offsets(request, version, now),
+            (request.producer_id, request.producer_epoch),
+        )
+
+    def write_marker(
+        self, index: int, producer: tuple[int, int], *, commit: bool, coordinator_epoch: int
+    ) -> asyncio.Future[None] | None:
+        """Write the end of a producer's transaction to one partition of `OFFSETS_TOPIC`; its offsets count, or are
+        forgotten, from now on. Returns the commit to wait for. KafkaError: NOT_COORDINATOR and the log's."""
+        runtime = self._runtimes.get(index)
+        if runtime is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        runtime.write_marker(producer, commit=commit, coordinator_epoch=coordinator_epoch)
+        return runtime.barrier()
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool

@@ -30,7 +30,9 @@ from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
 from kwire.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
 from kwire.codec.messages.sync_group_request import SyncGroupRequest
 from kwire.codec.messages.sync_group_response import SyncGroupResponse
-from kwire.coordinator import group_records
+from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+from kwire.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+from kwire.coordinator import group_records, transactional_offsets
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_join import Arrival, JoinGroup, NewId
 from kwire.coordinator.classic_protocol import ClassicProtocol
@@ -101,6 +103,12 @@ class GroupShard:
         out: Result[OffsetCommitResponse] = Result()
         self._positions.commit(request, caller, out, now)
         return out
+
+    def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int, now: Instant
+    ) -> Result[TxnOffsetCommitResponse]:
+        """TxnOffsetCommit, to be written as part of its producer's transaction. Raises KafkaError as above."""
+        return transactional_offsets.commit(request, version, self.groups, self._settings, now)
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool

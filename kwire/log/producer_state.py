@@ -4,13 +4,13 @@ One `ProducerStateManager` per log. A batch is checked before it is written (`ch
 (`update`), live and at recovery with the same function. The table is kept across restarts by snapshots taken when a
 segment rolls and when the log closes, plus a replay of the batches after the newest one.
 
-What Kafka checks when the transaction coordinator verifies a partition (KIP-890) comes with transactions: it belongs
-into `check`.
+The first batch of a transaction must have been verified with its coordinator (KIP-890): `start_verification` before
+that question, and its `Verification` with the batch. Whatever ends the transaction in between makes it worthless.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kwire.base.doors import Files
 from kwire.base.errors import ErrorCode, KafkaError
@@ -65,6 +65,23 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else NONE
 
 
+class Verification:
+    """What a partition remembers while the coordinator is asked whether a producer's transaction has it. The object
+    itself is the proof: a later question of the same producer shares it, the end of the transaction removes it."""
+
+    __slots__ = ("created_ms", "epoch", "lowest_sequence", "supports_epoch_bump")
+
+    def __init__(self, created_ms: int, sequence: int, epoch: int, supports_epoch_bump: bool) -> None:
+        self.created_ms = created_ms
+        self.lowest_sequence = sequence
+        self.epoch = epoch
+        self.supports_epoch_bump = supports_epoch_bump
+
+
+NOT_ASKED: Final = Verification(0, 0, NONE, False)
+"""For who appends without having to ask: the check is left out."""
+
+
 class CompletedTransaction(NamedTuple):
     """A transaction whose marker was just met. ``last_offset`` is the marker's."""
 
@@ -87,17 +104,47 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id; offsets rise
         self._unreplicated: dict[int, int] = {}  # first offset of an ended one -> marker's offset
         self._last_snapshot_offset = NONE
+        self._verifications: dict[int, Verification] = {}
 
     # Checking
 
-    def check(self, header: BatchHeader, origin: Origin) -> BatchMetadata | None:
+    def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open here, in this epoch."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.txn_first_offset != NONE and entry.epoch == epoch
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> Verification | None:
+        """Before the coordinator is asked. None: no need to, the transaction is open here.
+
+        ``supports_epoch_bump``: the producer has an epoch for every transaction, so that a partition new to it must
+        begin with sequence 0.
+        """
+        if self.has_ongoing_transaction(producer_id, epoch):
+            return None
+        found = self._verifications.get(producer_id)
+        if found is None:
+            found = self._verifications[producer_id] = Verification(now_ms, sequence, epoch, supports_epoch_bump)
+        elif epoch > found.epoch:
+            found.epoch, found.lowest_sequence = epoch, sequence
+        elif epoch == found.epoch:
+            found.lowest_sequence = min(found.lowest_sequence, sequence)
+        return found
+
+    def check(
+        self, header: BatchHeader, origin: Origin, verification: Verification | None = NOT_ASKED
+    ) -> BatchMetadata | None:
         """Whether a batch of an idempotent producer may be appended. Returns the earlier one if it is a duplicate.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. An unknown producer
         may start with any sequence: its records may have been deleted (KIP-360).
         """
         entry = self.producers.get(header.producer_id)
-        if entry is None or origin is Origin.REPLICATION:
+        if origin is Origin.REPLICATION:
+            return None
+        if entry is None:
+            self._check_verified(header, origin, None, verification)
             return None
         first = header.base_sequence
         if origin is Origin.CLIENT and header.producer_epoch == entry.epoch:
@@ -105,6 +152,7 @@ class ProducerStateManager:
             for batch in entry.batches:
                 if batch.first_sequence == first and batch.last_sequence == last:
                     return batch
+        self._check_verified(header, origin, entry, verification)
         self._check_epoch(header, entry)
         if origin is Origin.CLIENT:
             self._check_sequence(header, entry)
@@ -114,6 +162,27 @@ class ProducerStateManager:
                 f"Producer {header.producer_id} has a transaction open in {self._name}: the write must be part of it",
             )
         return None
+
+    def _check_verified(
+        self, header: BatchHeader, origin: Origin, entry: ProducerEntry | None, verification: Verification | None
+    ) -> None:
+        """Part of a transaction that the coordinator knows of, and first the batch that was first to ask."""
+        if origin is not Origin.CLIENT or not header.is_transactional or verification is NOT_ASKED:
+            return
+        producer_id, first = header.producer_id, header.base_sequence
+        expected = self._verifications.get(producer_id)
+        ongoing = self.has_ongoing_transaction(producer_id, header.producer_epoch)
+        if not ongoing and (expected is None or verification is not expected):
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        if expected is None or (entry is not None and header.producer_epoch < entry.epoch):
+            return
+        is_new = entry is None or not entry.batches
+        if first > expected.lowest_sequence or (first and is_new and expected.supports_epoch_bump):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {producer_id} in {self._name}: {first} (incoming) in a "
+                f"transaction that begins with {0 if is_new else expected.lowest_sequence}",
+            )
 
     def _check_epoch(self, header: BatchHeader, entry: ProducerEntry) -> None:
         if header.producer_epoch < entry.epoch:
@@ -156,6 +225,19 @@ class ProducerStateManager:
                 f"older than the last seen {entry.coordinator_epoch}",
             )
 
+    def check_marker_epoch(self, producer_id: int, epoch: int, version: int) -> None:
+        """Whether the end of a transaction comes in time where every transaction has its own epoch (``version`` 2): a
+        marker's is above its records'. Repeating it is harmless. KafkaError(INVALID_PRODUCER_EPOCH) (KIP-1228)."""
+        entry = self.producers.get(producer_id)
+        if version < 2 or entry is None or epoch > entry.epoch:
+            return
+        if epoch < entry.epoch or (entry.txn_first_offset != NONE and epoch != 0x7FFF):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"The end of a transaction of producer {producer_id} in {self._name} has epoch {epoch}, not above the "
+                f"last seen epoch {entry.epoch}",
+            )
+
     # Recording
 
     def update(self, header: BatchHeader, base_offset: int, data: Data) -> CompletedTransaction | None:
@@ -183,6 +265,7 @@ class ProducerStateManager:
         if header.is_transactional and entry.txn_first_offset == NONE:
             entry.txn_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
+            self._verifications.pop(producer_id, None)
         return None
 
     def _update_control(self, header: BatchHeader, base_offset: int, data: Data) -> CompletedTransaction | None:
@@ -190,6 +273,7 @@ class ProducerStateManager:
         if read is None:
             return None
         marker, timestamp = read
+        self._verifications.pop(header.producer_id, None)
         entry = self.producers.get(header.producer_id)
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerEntry(header.producer_epoch)
@@ -241,6 +325,9 @@ class ProducerStateManager:
         expired = [pid for pid, entry in self.producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
+        if self._verifications:
+            late = now_ms - self.expiration_ms
+            self._verifications = {pid: one for pid, one in self._verifications.items() if one.created_ms > late}
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.txn_first_offset == NONE and now_ms - entry.last_timestamp >= self.expiration_ms
@@ -250,6 +337,7 @@ class ProducerStateManager:
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
         self.map_end_offset = 0
 
     def on_log_start_offset(self, log_start_offset: int) -> None:

@@ -30,7 +30,7 @@ class FakeLog:
         self.flushes = False
         self.epochs: list[int] = []
 
-    def append_as_leader(self, records, *, leader_epoch, origin):
+    def append_as_leader(self, records, *, leader_epoch, origin, verification=None):
         if self.failure:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failure))
         info = AppendInfo(self.log_end_offset, self.log_end_offset, 0, leader_epoch, len(records))

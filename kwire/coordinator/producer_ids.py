@@ -1,0 +1,40 @@
+"""This broker's block of producer ids, out of which producers with and without a transactional id get theirs.
+
+A block is written down by the controller before its first id is handed out, so that no id is handed out twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+
+class ProducerIds:
+    """``allocate`` gets a new block; it raises KafkaError when none can be had."""
+
+    def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
+        self._allocate = allocate
+        self._block: Iterator[int] = iter(())
+        self._refill: asyncio.Task[None] | None = None
+
+    def take(self) -> int | None:
+        """The next id, None when the block is used up."""
+        return next(self._block, None)
+
+    async def wait(self) -> int:
+        """The next id, from a new block if need be. KafkaError."""
+        while (producer_id := self.take()) is None:
+            await self.refill()
+        return producer_id
+
+    async def refill(self) -> None:
+        """A new block. All who wait share one request to the controller. KafkaError."""
+        if self._refill is None:
+            self._refill = asyncio.create_task(self._fill())
+        await asyncio.shield(self._refill)
+
+    async def _fill(self) -> None:
+        try:
+            self._block = iter(await self._allocate())
+        finally:
+            self._refill = None

@@ -1,0 +1,92 @@
+"""Writing the markers that end a transaction to the partitions that were part of it.
+
+On this broker a marker is one append; where other brokers lead partitions, WriteTxnMarkers will carry it there. The
+offsets topic is special: its coordinator must see the marker, too. Who decides that a transaction ends, and what
+happens when all markers are committed: `transaction_coordinator`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kwire.base.doors import Doors
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.records import ABORT, COMMIT, build_control_batch
+from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
+from kwire.coordinator.transaction_records import Partition
+from kwire.log.append_info import Origin
+
+if TYPE_CHECKING:
+    from kwire.cluster.replica_manager import ReplicaManager
+    from kwire.coordinator.group_coordinator import GroupCoordinator
+
+_ALL_REPLICAS = -1
+
+
+class Marker(NamedTuple):
+    """The end of one producer's transaction. ``version`` 2: every transaction has an epoch of its own, so that the
+    marker's must be above that of the records (KIP-1228)."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    version: int
+
+
+class MarkerWriter:
+    """Writes markers to the partitions that this broker leads."""
+
+    def __init__(self, doors: Doors, replicas: ReplicaManager, groups: GroupCoordinator) -> None:
+        self._clock = doors.clock
+        self._replicas = replicas
+        self._groups = groups
+
+    def write(
+        self, marker: Marker, partitions: Iterable[Partition]
+    ) -> tuple[dict[Partition, ErrorCode], dict[Partition, asyncio.Future[None]]]:
+        """Append to every partition. The errors of all (NONE where it is in the log), and the commits that are still
+        to be waited for."""
+        errors: dict[Partition, ErrorCode] = {}
+        commits: dict[Partition, asyncio.Future[None]] = {}
+        for partition in partitions:
+            try:
+                commit = self._write_one(marker, *partition)
+            except KafkaError as error:
+                errors[partition] = error.code
+                continue
+            errors[partition] = ErrorCode.NONE
+            if commit is not None:
+                commits[partition] = commit
+        return errors, commits
+
+    def _write_one(self, marker: Marker, topic: str, index: int) -> asyncio.Future[None] | None:
+        partition = self._replicas.partition(topic, index)
+        partition.require_leader()
+        partition.log.producer_state.check_marker_epoch(marker.producer_id, marker.producer_epoch, marker.version)
+        if topic == OFFSETS_TOPIC:
+            return self._groups.write_marker(
+                index, marker[:2], commit=marker.commit, coordinator_epoch=marker.coordinator_epoch
+            )
+        batch = build_control_batch(
+            COMMIT if marker.commit else ABORT,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp=self._clock.time_ms(),
+        )
+        info = partition.append(memoryview(bytearray(batch)), required_acks=_ALL_REPLICAS, origin=Origin.COORDINATOR)
+        return partition.wait_committed(info.last_offset)
+
+
+async def committed(commits: dict[Partition, asyncio.Future[None]]) -> dict[Partition, ErrorCode]:
+    """How the commits of markers end."""
+    if commits:
+        await asyncio.wait(commits.values())
+    outcome = {}
+    for partition, commit in commits.items():
+        error = commit.exception()
+        outcome[partition] = error.code if isinstance(error, KafkaError) else ErrorCode.NONE
+    return outcome
