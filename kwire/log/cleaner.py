@@ -191,7 +191,9 @@ class LogCleaner:
         found = []
         for log, directory in self._logs():
             key = key_of(log)
-            if not log.config.compacts or log.closed or key in self._under_way or key in self.uncleanable:
+            if not log.config.compacts or len(log.segments) < 2 or log.closed:
+                continue  # first what rules out most logs at the least cost
+            if key in self._under_way or key in self.uncleanable:
                 continue
             try:
                 found.append((self._examine(log, directory, key, now_ms), directory))
@@ -324,7 +326,7 @@ class Cleaning:
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self.aborted:
             raise CleaningAborted(f"{self._log.name} goes away")
-        rate = self._settings.io_max_bytes_per_second
+        rate = self._settings.io_max_bytes_per_second / max(self._settings.threads, 1)
         answer = await self._helper.call({"bytes_per_second": rate if rate < 1e18 else 0.0, **request})
         if self.aborted:
             raise CleaningAborted(f"{self._log.name} goes away")

@@ -8,8 +8,9 @@ The steps, and what the next start's recovery does after a crash in each:
 4. the old files become `.deleted`, oldest first, and the `.swap` files get their final names    complete
 5. the names are synced; old files go after `file.delete.delay.ms`, and when the last reader is done with them
 
-Step 4 happens in one go on the loop: a reader sees the old segments or the new one, never a mixture. Oldest first
-matters: a tombstone's segment must not go before the one that holds what it deleted. Syncs run on threads.
+Step 4 happens in one go on the loop: a reader sees the old segments or the new one, never a mixture. Oldest first, so
+that what a crash leaves of the old segments is their newest: of no key an older record than the log had. Syncs run on
+threads.
 """
 
 from __future__ import annotations

@@ -67,6 +67,14 @@ class LogConfig:
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
 
     @property
+    def roll_ms(self) -> int:
+        """The age at which a segment is closed: where `max.compaction.lag.ms` asks for compaction sooner, then, as the
+        segment that is being written is never compacted."""
+        if self.compacts and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
+
+    @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
 

@@ -402,3 +402,9 @@ async def test_the_throttle_holds_the_work_back(tmp_path: Path) -> None:
     begin = loop.time()
     assert await shop.clean()
     assert loop.time() - begin >= 2 * 500 / 20_000
+
+
+def test_the_greatest_lag_bounds_the_age_of_a_segment() -> None:
+    assert config(segment_ms=5000, max_compaction_lag_ms=1000).roll_ms == 1000
+    assert config(segment_ms=5000, max_compaction_lag_ms=9000).roll_ms == 5000
+    assert config(segment_ms=5000, max_compaction_lag_ms=1000, cleanup_policy=("delete",)).roll_ms == 5000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kwire.codec.records.control import ABORT, COMMIT
-from kwire.log.cleaner_swap import SegmentSwap
+from kwire.log.cleaner_swap import CleaningAborted, SegmentSwap
 from kwire.testing.simulation.disk import Disk
 from kwire.testing.simulation.trace import Trace
 from tests.log.cleaner_tools import COMPACTED, Kept, Workshop, final_values, names_in, read_batches
@@ -178,3 +178,40 @@ async def test_a_crash_at_any_step_of_the_recovery_after_it_loses_nothing(monkey
         check(reopened(disk, shop), before, cleaned, shop.log.log_end_offset)
         step += 1
     assert step > 5
+
+
+async def test_a_crash_at_any_step_of_an_undo_loses_nothing() -> None:
+    """The log stops to be compacted when the `.swap` files are there already."""
+    source = await prepared()
+    before = opened(source)[1].kept()
+
+    async def aborted(steps: int) -> tuple[MortalDisk, Workshop, bool]:
+        disk, shop = opened(source)
+        checks = 0
+
+        def fail_late(swap: SegmentSwap) -> None:
+            nonlocal checks
+            checks += 1
+            if checks == 4:  # before the work, before and after the first sync, before the swap
+                assert names_in(shop.log, ".log.swap")
+                disk.steps_left = steps
+                raise CleaningAborted("a test")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SegmentSwap, "check", fail_late)
+            try:
+                await shop.clean()
+            except Crash:
+                return disk, shop, False
+        return disk, shop, True
+
+    step, finished = 0, False
+    while not finished:
+        disk, shop, finished = await aborted(step)
+        if finished:
+            assert names_in(shop.log, ".cleaned", ".swap") == []
+        disk.reborn(power_loss=False)
+        again = reopened(disk, shop)
+        check(again, before, [], shop.log.log_end_offset)
+        step += 1
+    assert step > 3 and again.kept() == before
