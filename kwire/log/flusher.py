@@ -7,9 +7,11 @@ crash looks at the active segment only. `flush.messages` and `flush.ms` sync the
 from __future__ import annotations
 
 import asyncio
+import os.path
 from typing import TYPE_CHECKING
 
 from kwire.base.doors import Files
+from kwire.log.checkpoints import PARTITION_METADATA_FILE
 from kwire.log.environment import LogEnvironment
 
 if TYPE_CHECKING:
@@ -27,9 +29,12 @@ class Flusher:
         self.last_flush_ms = env.doors.clock.time_ms()
         self._under_way: asyncio.Future[None] | None = None
         self._target = recovery_point
+        self._sealed: dict[Segment, None] = {}  # their indexes were completed and are not synced
+        self._is_named = False  # whether the directory's own name, and whose it is, are on stable storage
 
     def sealed(self, segment: Segment, end_offset: int) -> None:
         """A segment was completed: sync it in the background. Without a running loop `close` will."""
+        self._sealed[segment] = None
         if _loop_runs():
             self._start(end_offset)
 
@@ -70,33 +75,38 @@ class Flusher:
         finally:
             for segment in segments:
                 segment.file.release()
-        self._advance(end_offset)
+        self._advance(end_offset, segments)
 
     def flush_blocking(self) -> None:
         """The same, here and now. OSError."""
         end_offset = self._log.log_end_offset
-        segments = self._unsynced(end_offset) if end_offset > self.recovery_point else []
         for segment in self._log.segments:
             if segment.index.loaded or segment.time_index.loaded:
                 segment.note_max_timestamp()
-                segment.flush_indexes()
+                if segment.flush_indexes():
+                    self._sealed[segment] = None
+        segments = self._unsynced(end_offset)
         if segments:
             sync_files(self._env.doors.files, *self._prepare(segments))
-        self._advance(end_offset)
+        self._advance(end_offset, segments)
 
-    def _advance(self, end_offset: int) -> None:
+    def _advance(self, end_offset: int, synced: list[Segment]) -> None:
+        for segment in synced:
+            if segment is not self._log.active:
+                self._sealed.pop(segment, None)
         # The log may have been truncated meanwhile: what is not there is not synced.
         self.recovery_point = max(self.recovery_point, min(end_offset, self._log.log_end_offset))
+        self._is_named = True
         self.last_flush_ms = self._env.doors.clock.time_ms()
 
     def _unsynced(self, end_offset: int) -> list[Segment]:
-        """Segments with offsets between the recovery point and an end."""
+        """Segments with offsets between the recovery point and an end, and those that were completed since."""
         segments = self._log.segments
         ends = [segment.base_offset for segment in segments[1:]] + [self._log.log_end_offset]
         return [
             segment
             for segment, end in zip(segments, ends, strict=True)
-            if end > self.recovery_point and segment.base_offset < end_offset
+            if (end > self.recovery_point or segment in self._sealed) and segment.base_offset < end_offset
         ]
 
     def _prepare(self, segments: list[Segment]) -> tuple[list[int], list[str]]:
@@ -110,8 +120,13 @@ class Flusher:
             paths += [path for path in segment.paths() if path != segment.file.path]
             paths.append(log.producer_state.snapshot_path(segment.base_offset))
         paths.append(log.epochs.path)
+        if not self._is_named:
+            paths.append(f"{log.directory}/{PARTITION_METADATA_FILE}")
         existing = [path for path in paths if self._env.doors.files.exists(path)]
-        return [segment.file.descriptor() for segment in segments], [*existing, log.directory]
+        existing.append(log.directory)
+        if not self._is_named:
+            existing.append(os.path.dirname(log.directory))
+        return [segment.file.descriptor() for segment in segments], existing
 
 
 def sync_files(files: Files, descriptors: list[int], paths: list[str]) -> None:

@@ -56,11 +56,11 @@ class _EntryFile:
     def count(self) -> int:
         return len(self.data) // self.entry.size
 
-    def flush(self) -> None:
-        """Write what the file lacks, and cut what it has too much. OSError."""
+    def flush(self) -> bool:
+        """Write what the file lacks, and cut what it has too much. Whether there was anything to do. OSError."""
         data = self._data
         if data is None or (self._written == len(data) and not self._cleared):
-            return
+            return False
         fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if self._cleared:
@@ -73,6 +73,7 @@ class _EntryFile:
             self._written = len(data)
         finally:
             self._files.close(fd)
+        return True
 
     def ensure_file(self) -> None:
         """Make the file exist even if it has no entry: Kafka has one beside every segment."""

@@ -30,6 +30,7 @@ class LeaderEpochCache:
         self.path = f"{directory}/{LEADER_EPOCH_FILE}"
         self._entries: list[EpochEntry] = entries or []
         self.dirty = False  # the file could not be written
+        self._held = False
 
     @classmethod
     def load(cls, files: Files, directory: str) -> LeaderEpochCache:
@@ -60,7 +61,9 @@ class LeaderEpochCache:
             return
         # An entry that starts at or beyond this one never came to have a record of its own.
         kept = [entry for entry in entries if entry.epoch < epoch and entry.start_offset < start_offset]
-        self._replace([*kept, EpochEntry(epoch, start_offset)])
+        # Recovery meets the batches of an epoch from its middle on: it has begun where it had begun.
+        begun = [entry.start_offset for entry in entries if entry.epoch == epoch and entry.start_offset < start_offset]
+        self._replace([*kept, EpochEntry(epoch, begun[0] if begun else start_offset)])
 
     def epoch_for_offset(self, offset: int) -> int:
         """The epoch of the record at an offset, -1 if it lies before the first known one."""
@@ -99,8 +102,22 @@ class LeaderEpochCache:
         if self._entries:
             self._replace([])
 
+    def hold(self) -> None:
+        """Keep changes in memory until `settle`: half of what recovery reads back must not reach the disk, where it
+        would look whole."""
+        self._held = True
+
+    def settle(self) -> None:
+        """Write what was held back."""
+        self._held = False
+        if self.dirty:
+            self._replace(self._entries)
+
     def _replace(self, entries: list[EpochEntry]) -> None:
         self._entries = entries
+        if self._held:
+            self.dirty = True
+            return
         try:
             self.write()
         except OSError:

@@ -8,7 +8,8 @@ The passes, in order, each relying on the ones before:
 4. epochs        the leader epoch file, rebuilt from the batches if it does not read
 5. indexes       a segment without its indexes gets them built anew (clean) or waits for pass 6
 6. tail          after an unclean stop: from the recovery point on, every batch is checked with its CRC, indexes are
-                 rebuilt, and the first bad batch ends the log there
+                 rebuilt, and the first bad batch or hole ends the log there; a bad batch below the recovery point was
+                 good on disk once: it is kept and cannot be read, and what follows it stays
 7. bounds        log end offset, log start offset
 8. producers     the newest snapshot that fits, plus a replay of what came after it
 
@@ -24,10 +25,12 @@ from kwire.log import names
 from kwire.log.append_info import AbortedTransaction
 from kwire.log.batch_scan import CorruptLog, ScannedBatch, scan
 from kwire.log.checkpoints import CorruptCheckpoint
+from kwire.log.damage import Damage, next_batch
 from kwire.log.environment import LogEnvironment
+from kwire.log.flusher import sync_files
 from kwire.log.indexes import CorruptIndex
 from kwire.log.leader_epoch_cache import LeaderEpochCache
-from kwire.log.log_config import LogConfig
+from kwire.log.log_config import INT64_MAX, LogConfig
 from kwire.log.producer_state import ProducerStateManager
 from kwire.log.segment import Segment
 
@@ -67,6 +70,8 @@ class LogRecovery:
         self.epochs = LeaderEpochCache(self._files, directory)
         self.producers = ProducerStateManager(self._files, directory, name, env.producer_expiration_ms)
         self.complaints: list[str] = []
+        self._next_offset = -1  # after the last batch that pass 6 has looked at
+        self._has_gaps = False
 
     def run(self) -> LogRecovery:
         """All passes. OSError when the disk fails; damage in files is repaired, not raised."""
@@ -78,6 +83,7 @@ class LogRecovery:
         self._pass_6_tail()
         self._pass_7_bounds()
         self._pass_8_producers()
+        self.epochs.settle()
         return self
 
     # 1
@@ -166,10 +172,18 @@ class LogRecovery:
             self.epochs = LeaderEpochCache.load(self._files, self._directory)
         except CorruptCheckpoint as error:
             self.complaints.append(f"{error}; the epochs are read from the batches")
-        if not self.epochs.entries and self._clean:
-            for segment in self.segments:
-                for batch in self._scan(segment):
-                    self.epochs.assign(batch.header.partition_leader_epoch, batch.header.base_offset)
+            self.epochs.dirty = True
+        self.epochs.hold()
+        if not self.epochs.entries:
+            self._read_epochs([segment for segment in self.segments if not self._is_dirty(segment)])
+
+    def _read_epochs(self, segments: list[Segment], *, upto: int = INT64_MAX) -> None:
+        """Take epochs from the batches of segments, below an offset."""
+        for segment in segments:
+            for batch in self._scan(segment):
+                if batch.header.base_offset >= upto:
+                    return
+                self.epochs.assign(batch.header.partition_leader_epoch, batch.header.base_offset)
 
     # 5
 
@@ -193,6 +207,7 @@ class LogRecovery:
             self.complaints.append(f"{error}; what follows in this segment has no index entries")
         segment.size = end
         segment.seal()
+        sync_files(self._files, [], [segment.index.path, segment.time_index.path, self._directory])
 
     def _is_dirty(self, segment: Segment) -> bool:
         """Whether an unclean stop may have hit a segment: the one of the recovery point and all after it."""
@@ -210,37 +225,84 @@ class LogRecovery:
         dirty = [segment for segment in self.segments if self._is_dirty(segment)]
         self._load_producers(dirty[0].base_offset)
         for segment in dirty:
+            if self._is_behind_a_hole(segment):
+                self._drop_from(segment)
+                break
+            if segment is not dirty[0]:
+                self.producers.map_end_offset = segment.base_offset
+                self.producers.take_snapshot()
             if not self._recover_segment(segment):
                 self._drop_after(segment)
                 break
+
+    def _is_behind_a_hole(self, segment: Segment) -> bool:
+        """Whether what should come before a segment was lost with the power. Only compaction leaves gaps in a log."""
+        due = self._next_offset
+        if due < 0 or segment.base_offset <= due or due < self.recovery_point:
+            return False
+        if self._config.compacts or self._has_gaps:
+            return False
+        self.complaints.append(f"{segment.file.path}: offset {due} was due; the log ends there")
+        return True
 
     def _recover_segment(self, segment: Segment) -> bool:
         """Check every batch, rebuild indexes, epochs and producers. False if the log ends in this segment because
         its rest was bad and is cut off."""
         end = segment.size
         segment.reset_indexes(transactions=True)
-        next_offset = segment.base_offset
-        try:
-            for batch in self._checked(segment, start=0, end=end, check_crc=True):
-                if batch.header.base_offset < next_offset:
-                    raise CorruptLog(segment.file.path, batch.position, "its offsets were there before")
-                next_offset = batch.header.next_offset
-                self._note(segment, batch)
-                self._replay(segment, batch)
-        except CorruptLog as error:
-            self.complaints.append(f"{error}; the log ends here now, {end - segment.size} bytes are cut off")
-        intact = segment.size == end
-        if not intact:
-            self._files.ftruncate(segment.file.descriptor(), segment.size)
+        self._next_offset = segment.base_offset
+        position = 0
+        intact = True
+        while position < end and intact:
+            try:
+                self._replay_from(segment, position, end)
+                break
+            except CorruptLog as error:
+                intact = self._next_offset < self.recovery_point
+                if intact:
+                    position = self._quarantine(segment, error, end)
+                else:
+                    lost = end - segment.size
+                    self.complaints.append(f"{error}; the log ends here now, {lost} bytes are cut off")
+                    self._files.ftruncate(segment.file.descriptor(), segment.size)
+        self._complete(segment, intact)
+        return intact
+
+    def _replay_from(self, segment: Segment, position: int, end: int) -> None:
+        for batch in self._checked(segment, start=position, end=end, check_crc=True):
+            header = batch.header
+            if header.base_offset < self._next_offset:
+                raise CorruptLog(segment.file.path, batch.position, "its offsets were there before")
+            self._has_gaps |= header.base_offset > self._next_offset or header.count <= header.last_offset_delta
+            self._next_offset = header.next_offset
+            self._note(segment, batch)
+            self._replay(segment, batch)
+
+    def _quarantine(self, segment: Segment, error: CorruptLog, end: int) -> int:
+        """Pass over damage below the recovery point: where the next good batch begins, or the end."""
+        fd = segment.file.descriptor()
+        following = next_batch(self._files, fd, error.position + 1, end, self._next_offset, INT64_MAX)
+        if following is None:
+            self._next_offset = max(self._next_offset, self._end_below(segment))
+            following = end
+        self.complaints.append(f"{error}; {following - error.position} bytes cannot be read any more")
+        segment.bad.append(Damage(error.position, following, str(error)))
+        segment.size = following
+        self._has_gaps = True
+        return following
+
+    def _end_below(self, segment: Segment) -> int:
+        """Where a segment ends whose last batches do not read: at the next one, or at the recovery point."""
+        at = self.segments.index(segment)
+        return self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.recovery_point
+
+    def _complete(self, segment: Segment, intact: bool) -> None:
         segment.note_max_timestamp()
         segment.flush_indexes()
-        self.producers.map_end_offset = next_offset
+        segment.trust_all()
+        self.producers.map_end_offset = self._next_offset
         if segment is not self.segments[-1] and intact:
             segment.seal()
-            following = self.segments[self.segments.index(segment) + 1]
-            self.producers.map_end_offset = following.base_offset
-            self.producers.take_snapshot()
-        return intact
 
     def _note(self, segment: Segment, batch: ScannedBatch) -> None:
         header = batch.header
@@ -270,12 +332,22 @@ class LogRecovery:
         self.producers.complete(completed)
 
     def _drop_after(self, segment: Segment) -> None:
+        self._drop(self.segments.index(segment) + 1)
+
+    def _drop_from(self, segment: Segment) -> None:
+        """The log ends before this segment; the one before it is written again."""
         at = self.segments.index(segment)
-        for later in self.segments[at + 1 :]:
+        if at == 0:
+            self.segments.insert(0, self._new_segment(self._next_offset))
+            at = 1
+        self._drop(at)
+
+    def _drop(self, at: int) -> None:
+        for later in self.segments[at:]:
             self.complaints.append(f"{later.file.path}: removed, since the log ends before it")
             later.file.close()
             self._env.remover.remove_files(later.paths(), self._config.file_delete_delay_ms)
-        del self.segments[at + 1 :]
+        del self.segments[at:]
 
     # 7
 
@@ -289,8 +361,25 @@ class LogRecovery:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         if self._clean:
             self.recovery_point = self.log_end_offset
+        if self._next_offset >= 0:
+            self.log_end_offset = max(self.log_end_offset, self._next_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
+        self._fill_epochs()
         self.epochs.truncate_from_start(self.log_start_offset)
+
+    def _fill_epochs(self) -> None:
+        """Records that were deleted before the stop may be back, since the log start offset is written now and then:
+        the epochs of them are read from the batches."""
+        known = self.epochs.entries
+        if (
+            known
+            and known[0].start_offset > self.log_start_offset
+            and self.segments[0].base_offset < known[0].start_offset
+        ):
+            self.epochs.clear()
+            self._read_epochs(self.segments, upto=known[0].start_offset)
+            for entry in known:
+                self.epochs.assign(entry.epoch, entry.start_offset)
 
     def _start_anew(self) -> None:
         for segment in self.segments:

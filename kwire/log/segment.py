@@ -14,6 +14,7 @@ from kwire.codec.records.header import BatchHeader
 from kwire.log import names
 from kwire.log.append_info import NO_DATA, AbortedTransaction, FetchedData
 from kwire.log.batch_scan import BatchPosition, find_batch, scan
+from kwire.log.damage import Damage
 from kwire.log.file_cache import FileCache, LogFile
 from kwire.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
 
@@ -37,6 +38,7 @@ class Segment:
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "_tail",
+        "bad",
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
@@ -47,6 +49,7 @@ class Segment:
         "size",
         "time_index",
         "txn_index",
+        "unverified",
     )
 
     def __init__(self, cache: FileCache, directory: str, base_offset: int, size: int, created_ms: int, *, new: bool):
@@ -62,6 +65,8 @@ class Segment:
         self.txn_index = TransactionIndex(cache.files, prefix + names.TXN_INDEX_SUFFIX, new=new)
         self.file.on_idle = self._forget_indexes
         self.bytes_since_index_entry = 0
+        self.unverified = 0 if new else size  # bytes found at start that must be verified before they are served
+        self.bad: list[Damage] = []  # stretches that cannot be read, rising
         self.needs_cut = False  # a failed write may have left bytes beyond `size`
         self._index_grew = not new
         self._first_timestamp: int | None = None
@@ -254,9 +259,27 @@ class Segment:
         return self.txn_index.entries()
 
     def find(self, offset: int) -> BatchPosition | None:
-        """The first batch that ends at or beyond an offset."""
+        """The first batch that ends at or beyond an offset. Damage is passed over. OSError, CorruptLog."""
         position = self.index.lookup(offset - self.base_offset)
+        if self.bad:
+            return self._find_around(offset, position)
         return find_batch(self._files, self.file.descriptor(), self.file.path, offset, position, self.size)
+
+    def _find_around(self, offset: int, position: int) -> BatchPosition | None:
+        for damage in self.bad:
+            if damage.end <= position:
+                continue
+            if position < damage.position:
+                fd, path = self.file.descriptor(), self.file.path
+                found = find_batch(self._files, fd, path, offset, position, damage.position)
+                if found is not None:
+                    return found
+            position = damage.end
+        return find_batch(self._files, self.file.descriptor(), self.file.path, offset, position, self.size)
+
+    def trust_all(self) -> None:
+        """Everything in the file was verified."""
+        self.unverified = 0
 
     def position_before(self, offset: int) -> int:
         """Where the batches end that lie wholly below an offset."""
@@ -271,7 +294,7 @@ class Segment:
         last = self.index.last()
         position, next_offset = (0, self.base_offset) if last is None else (last[1], self.base_offset + last[0])
         while position < self.size:
-            found = find_batch(self._files, self.file.descriptor(), self.file.path, next_offset, position, self.size)
+            found = self._find_around(next_offset, position)
             if found is None:
                 break
             position, next_offset = found.position + found.size, found.last_offset + 1
@@ -328,12 +351,13 @@ class Segment:
         self.index.unload()
         self.time_index.unload()
 
-    def flush_indexes(self) -> None:
-        """Bring the index files up to date (not synced)."""
-        self.index.flush()
-        self.time_index.flush()
+    def flush_indexes(self) -> bool:
+        """Bring the index files up to date (not synced). Whether they were not."""
+        wrote = self.index.flush()
+        wrote |= self.time_index.flush()
         self.index.ensure_file()
         self.time_index.ensure_file()
+        return wrote
 
     def paths(self) -> list[str]:
         """The files that exist now."""

@@ -1,0 +1,124 @@
+"""Getting past damage in a `.log` file: where the next whole batch begins, and which stretches are bad.
+
+A damaged batch may have lost its length, so the next one is searched for by what a batch must look like: its magic,
+offsets that fit, and its checksum. What to do with damage is decided elsewhere: `recovery` cuts or quarantines,
+`trust` keeps it from being served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kwire.base.doors import Files
+from kwire.codec.errors import CodecError
+from kwire.codec.records.header import HEADER_SIZE, crc_is_valid, parse_header
+from kwire.log.batch_scan import CorruptLog, ScannedBatch, scan
+
+_MAGIC = b"\x02"
+_MAGIC_AT = 16
+_SEARCH_CHUNK = 1 << 20
+
+
+class Damage(NamedTuple):
+    """Bytes from ``position`` to ``end`` of a segment that are no valid batches."""
+
+    position: int
+    end: int
+    why: str
+
+
+def next_batch(files: Files, fd: int, position: int, end: int, lowest: int, limit: int) -> int | None:
+    """Where the next valid batch begins, at or after a position, with offsets from ``lowest`` to below ``limit``; None
+    if there is none before ``end``. OSError."""
+    while position + HEADER_SIZE <= end:
+        chunk = files.pread(fd, min(_SEARCH_CHUNK, end - position), position)
+        at = chunk.find(_MAGIC, _MAGIC_AT)
+        while at >= 0:
+            start = at - _MAGIC_AT
+            if start + HEADER_SIZE > len(chunk):
+                break
+            if _is_batch(files, fd, chunk, start, position, end, lowest, limit):
+                return position + start
+            at = chunk.find(_MAGIC, at + 1)
+        if position + len(chunk) >= end or len(chunk) <= HEADER_SIZE:
+            return None
+        position += len(chunk) - HEADER_SIZE
+    return None
+
+
+def _is_batch(files: Files, fd: int, chunk: bytes, at: int, position: int, end: int, lowest: int, limit: int) -> bool:
+    base_offset = int.from_bytes(chunk[at : at + 8], "big", signed=True)
+    if not lowest <= base_offset < limit:
+        return False
+    try:
+        header = parse_header(chunk, at)
+    except CodecError:
+        return False
+    if header.last_offset_delta < 0 or header.next_offset > limit or position + at + header.size > end:
+        return False
+    data = chunk[at : at + header.size]
+    if len(data) < header.size:
+        data = files.pread(fd, header.size, position + at)
+    return len(data) == header.size and crc_is_valid(data, 0, header)
+
+
+def judge(
+    files: Files,
+    fd: int,
+    path: str,
+    end: int,
+    base_offset: int,
+    limit: int,
+    epoch_of: Callable[[int], int],
+) -> Iterator[ScannedBatch | Damage]:
+    """Every batch of a segment up to position ``end``, or the damage in its place. OSError.
+
+    Offset and leader epoch lie outside the checksum: they must rise, stay below ``limit``, and fit what follows; an
+    epoch that is neither its neighbours' nor ``epoch_of`` its offset is damage too. A batch is good until the next one
+    is asked for.
+    """
+    position, expected = 0, base_offset
+    held: ScannedBatch | None = None
+    epoch = -1
+    while position < end:
+        try:
+            for batch in scan(files, fd, path, position, end, check_crc=True):
+                header = batch.header
+                if held is not None:
+                    if _fits(held, header.base_offset, epoch, header.partition_leader_epoch, epoch_of):
+                        expected, epoch = held.header.next_offset, held.header.partition_leader_epoch
+                        yield held
+                    else:
+                        yield _misplaced(held)
+                    held = None
+                if header.base_offset < expected or header.next_offset > limit:
+                    raise CorruptLog(path, batch.position, f"offset {header.base_offset}, {expected} was due")
+                held = batch._replace(data=memoryview(bytes(batch.data)))
+                position = batch.position + header.size
+        except CorruptLog as error:
+            if held is not None:
+                expected = held.header.next_offset
+                yield held if _fits(held, limit, epoch, epoch, epoch_of) else _misplaced(held)
+                held = None
+            following = next_batch(files, fd, error.position + 1, end, expected, limit)
+            position = end if following is None else following
+            yield Damage(error.position, position, str(error))
+    if held is not None:
+        yield held if _fits(held, limit, epoch, epoch, epoch_of) else _misplaced(held)
+
+
+def _fits(
+    batch: ScannedBatch, following: int, epoch_before: int, epoch_after: int, epoch_of: Callable[[int], int]
+) -> bool:
+    header = batch.header
+    if header.next_offset > following:
+        return False
+    epoch = header.partition_leader_epoch
+    return epoch in (epoch_of(header.base_offset), epoch_before, epoch_after)
+
+
+def _misplaced(batch: ScannedBatch) -> Damage:
+    header = batch.header
+    why = f"offset {header.base_offset} or leader epoch {header.partition_leader_epoch} cannot be"
+    return Damage(batch.position, batch.position + header.size, why)
