@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from compat_tests.brokers import Broker, wait_until
@@ -256,3 +257,33 @@ def test_what_is_left_of_transactions_is_equal(
         topic.produce(some_batches(round_number + 10, 30))
     broker.stop()
     accepted(java, topic.folder, observe)
+
+
+def test_committed_offsets_survive_the_compaction_of_their_log(
+    broker_factory: Callable[..., Broker], observe: Observations
+) -> None:
+    """The group coordinator loads a log with gaps."""
+    broker = broker_factory(settings={**BROKER, "offsets.topic.num.partitions": "1"})
+    plain = CompactedTopic(broker, "plain")
+    plain.create()
+    groups = [Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"group-{i}"}) for i in range(3)]
+    commit(groups, 0)
+    offsets = CompactedTopic(broker, "__consumer_offsets")
+    offsets.alter("min.cleanable.dirty.ratio", "1.0")
+    offsets.alter("internal.segment.bytes", str(SEGMENT_BYTES))
+    for value in range(1, 100):
+        commit(groups, value)
+    before = sum(path.stat().st_size for path in offsets.folder.glob("*.log"))
+    offsets.clean()
+    assert sum(path.stat().st_size for path in offsets.folder.glob("*.log")) < before / 2
+    broker.restart()
+    found = [[each.offset for each in group.committed([TopicPartition("plain", 0)], timeout=30)] for group in groups]
+    for group in groups:
+        group.close()
+    observe("committed", found)
+    assert found == [[99], [109], [119]]
+
+
+def commit(groups: list[Consumer], value: int) -> None:
+    for i, group in enumerate(groups):
+        group.commit(offsets=[TopicPartition("plain", 0, value + 10 * i)], asynchronous=False)
