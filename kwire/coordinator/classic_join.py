@@ -16,7 +16,7 @@ from kwire.codec.messages.join_group_response import JoinGroupResponse
 from kwire.coordinator import group_records
 from kwire.coordinator.classic_group import ClassicGroup, ClassicMember, GroupState
 from kwire.coordinator.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer, refusal
-from kwire.coordinator.group import Groups, GroupSettings
+from kwire.coordinator.group import Group, Groups, GroupSettings
 from kwire.coordinator.machine import Caller, Instant, Result, Waiter
 
 NewId = Callable[[], str]
@@ -77,19 +77,22 @@ class JoinGroup:
         """Fill the arrival's result. Raises INCONSISTENT_GROUP_PROTOCOL for a group of another type."""
         request = arrival.request
         group = self._groups.find(request.group_id)
-        if group is None:
-            self._found(arrival, now)
+        if group is None or (not isinstance(group, ClassicGroup) and group.is_empty):
+            self._found(arrival, now, group)
         elif isinstance(group, ClassicGroup):
             self._join(group, arrival, now)
         else:
             arrival.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
 
-    def _found(self, arrival: Arrival, now: Instant) -> None:
-        """The first of its group: the group is written down, empty, before anybody is in it."""
+    def _found(self, arrival: Arrival, now: Instant, former: Group | None) -> None:
+        """The first of its group: the group is written down, empty, before anybody is in it. It may take the place of
+        an empty one of another type."""
         request, out = arrival.request, arrival.out
         if request.member_id:
             arrival.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             return
+        if former is not None:
+            out.records.extend(former.tombstones())
         empty = ClassicGroup(request.group_id, now.wall_ms)
         out.records.append(group_records.empty_group(empty, 0, now.wall_ms))
 

@@ -21,6 +21,13 @@ ExpiryBase = Callable[["CommittedOffset"], int]
 class GroupSettings(Protocol):
     """The configuration that the machines read: Kafka's properties of these names (a `KafkaConfig` is one)."""
 
+    group_consumer_assignment_interval_ms: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_migration_policy: str
+    group_consumer_regex_refresh_interval_ms: int
+    group_consumer_session_timeout_ms: int
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int

@@ -8,13 +8,15 @@ COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID. What an operation does is the ma
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
+from kwire.coordinator.consumer_group import ConsumerGroup
+from kwire.coordinator.consumer_protocol import check_request
 from kwire.coordinator.group_shard import GroupShard
 from kwire.coordinator.java import partition_for
 from kwire.coordinator.machine import Caller, GroupFigures, Instant, Result
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from kwire.cluster.image import ClusterImage, Delta, MetadataCache
     from kwire.cluster.partition import Partition
     from kwire.cluster.replica_manager import ReplicaManager
+    from kwire.codec.messages.consumer_group_describe_response import DescribedGroup as ConsumerDescribedGroup
+    from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+    from kwire.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
     from kwire.codec.messages.describe_groups_response import DescribedGroup
     from kwire.codec.messages.heartbeat_request import HeartbeatRequest
     from kwire.codec.messages.heartbeat_response import HeartbeatResponse
@@ -63,6 +68,7 @@ class GroupCoordinator:
         self._expiry: asyncio.TimerHandle | None = None
         self._open = False
         self._figures = GroupFigures()
+        self._topic_ids: Collection[bytes] = ()
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -101,6 +107,7 @@ class GroupCoordinator:
             GroupShard(self._config, self._new_id, self._figures), partition, self._doors, self._config
         )
         self._runtimes[index] = runtime
+        runtime.shard.consumers.protocol.see_topics(self._metadata.image, (), new=False)
         if runtime.is_empty_log:
             runtime.begin()
         else:
@@ -113,7 +120,12 @@ class GroupCoordinator:
             del self._loading[index]
 
     def _on_image(self, image: ClusterImage, delta: Delta) -> None:
-        """Positions on a deleted topic are deleted, too."""
+        """Consumer groups look at their topics again; positions on a deleted topic are deleted, too."""
+        changed = [*delta.changed, *(topic.name for topic in delta.deleted)]
+        new = any(name in image.topics and image.topics[name].id not in self._topic_ids for name in delta.changed)
+        self._topic_ids = image.topics_by_id.keys()
+        for runtime in self._runtimes.values():
+            runtime.shard.consumers.protocol.see_topics(image, changed, new=new)
         if not delta.deleted:
             return
         gone = {topic.name: frozenset(range(len(topic.partitions))) for topic in delta.deleted}
@@ -184,6 +196,15 @@ class GroupCoordinator:
         """LeaveGroup, its members in the form of version 3 (a list)."""
         return self._perform(request.group_id, lambda shard, now: shard.leave(request, now), may_be_empty=False)
 
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> ConsumerGroupHeartbeatResponse | asyncio.Future[ConsumerGroupHeartbeatResponse]:
+        """ConsumerGroupHeartbeat. Raises KafkaError with a message for the member."""
+        check_request(request, caller.api_version, self._config)
+        return self._perform(
+            request.group_id, lambda shard, now: shard.consumers.heartbeat(request, caller, now), may_be_empty=False
+        )
+
     # --- offsets ---------------------------------------------------------------------------------------------------
 
     def commit_offsets(
@@ -233,6 +254,10 @@ class GroupCoordinator:
     def describe(self, group_id: str, version: int) -> DescribedGroup | asyncio.Future[DescribedGroup]:
         """One group's part of DescribeGroups."""
         return self._perform(group_id, lambda shard, _: shard.describe(group_id, version))
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup | asyncio.Future[ConsumerDescribedGroup]:
+        """One group's part of ConsumerGroupDescribe. Raises GROUP_ID_NOT_FOUND."""
+        return self._perform(group_id, lambda shard, _: shard.consumers.describe(group_id), may_be_empty=False)
 
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
         """One group's part of DeleteGroups."""
@@ -298,4 +323,6 @@ class GroupCoordinator:
                         "joining": len(group.joining),
                         "pending": len(group.pending),
                     }
+                elif isinstance(group, ConsumerGroup):
+                    facts |= {"epoch": group.epoch, "assigned": group.assignment_epoch, "members": len(group.members)}
                 yield {**facts, "partition": index, "offsets": sum(1 for _ in shard.offsets.walk(group.group_id))}

@@ -2,8 +2,8 @@
 
 The shard is the pure machine. Each operation takes an `Instant` and returns a `Result`; `apply` changes state from a
 record, the same live and at load. Parked requests and timers are soft: they are lost with the leadership (`unload`).
-What binds a shard to a log and a loop: `shard_runtime`. The new group types (KIP-848) come in beside `ClassicGroup`:
-their records have types that `apply` leaves alone until then.
+What binds a shard to a log and a loop: `shard_runtime`. Groups of the consumer protocol (KIP-848) live beside the
+classic ones; what is theirs alone is `consumers`' business.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_join import Arrival, JoinGroup, NewId
 from kwire.coordinator.classic_protocol import ClassicProtocol
 from kwire.coordinator.classic_rebalance import Rebalancer, refusal
+from kwire.coordinator.consumer_group import ConsumerGroup
+from kwire.coordinator.consumer_shard import ConsumerShard
 from kwire.coordinator.group import Groups, GroupSettings
 from kwire.coordinator.group_records import CommittedOffset
 from kwire.coordinator.machine import Caller, GroupFigures, Instant, Result, Waiter
@@ -59,6 +61,7 @@ class GroupShard:
         self._rebalancer = Rebalancer(self.groups, self.timers, settings)
         self._join = JoinGroup(self.groups, self._rebalancer, settings, new_id)
         self._classic = ClassicProtocol(self.groups, self._rebalancer, figures)
+        self.consumers = ConsumerShard(self.groups, self.timers, settings, new_id, self._rebalancer)
         self._positions = OffsetProtocol(self.groups, self.offsets, self._classic, settings, figures)
 
     # --- members ---------------------------------------------------------------------------------------------------
@@ -72,6 +75,8 @@ class GroupShard:
         low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
             out.answer = refusal(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        elif isinstance(group := self.groups.find(request.group_id), ConsumerGroup) and not group.is_empty:
+            self.consumers.classic.join(group, request, caller, out, now)
         else:
             self._join(Arrival(request, caller, waiter, out), now)
         return out
@@ -79,19 +84,28 @@ class GroupShard:
     def sync(self, request: SyncGroupRequest, waiter: Waiter, now: Instant) -> Result[SyncGroupResponse]:
         """SyncGroup; parked (no answer) until the leader has brought the assignment."""
         out: Result[SyncGroupResponse] = Result()
-        self._classic.sync(request, waiter, out, now)
+        if isinstance(group := self.groups.find(request.group_id), ConsumerGroup):
+            self.consumers.classic.sync(group, request, out, now)
+        else:
+            self._classic.sync(request, waiter, out, now)
         return out
 
     def heartbeat(self, request: HeartbeatRequest, now: Instant) -> Result[HeartbeatResponse]:
         """Heartbeat."""
         out: Result[HeartbeatResponse] = Result()
-        self._classic.heartbeat(request, out, now)
+        if isinstance(group := self.groups.find(request.group_id), ConsumerGroup):
+            self.consumers.classic.heartbeat(group, request, out, now)
+        else:
+            self._classic.heartbeat(request, out, now)
         return out
 
     def leave(self, request: LeaveGroupRequest, now: Instant) -> Result[LeaveGroupResponse]:
         """LeaveGroup, its members in the form of version 3 (a list)."""
         out: Result[LeaveGroupResponse] = Result()
-        self._classic.leave(request, out, now)
+        if isinstance(group := self.groups.find(request.group_id), ConsumerGroup):
+            self.consumers.classic.leave(group, request, out, now)
+        else:
+            self._classic.leave(request, out, now)
         return out
 
     # --- offsets ---------------------------------------------------------------------------------------------------
@@ -174,6 +188,7 @@ class GroupShard:
         """
         parsed = group_records.parse_key(key)
         if parsed is None:
+            self.consumers.apply(key, value)
             return
         if isinstance(parsed, GroupMetadataKey):
             self._apply_group(parsed.group, value, wall_ms)
@@ -191,6 +206,8 @@ class GroupShard:
             removed = self.groups.remove(group_id)
             if isinstance(removed, ClassicGroup):
                 self._rebalancer.forget(removed)
+            elif removed is not None:  # a stale tombstone: the group has gone on as one of another type
+                self.groups.put(removed)
             return
         self._classic_group(group_id, wall_ms).apply_metadata(group_records.parse_value(GroupMetadataValue, value))
 
@@ -224,6 +241,7 @@ class GroupShard:
     def loaded(self, now: Instant) -> Result[None]:
         """The log is read: the sessions of all members start, and groups that are too large rebalance."""
         out: Result[None] = Result()
+        self.consumers.protocol.loaded(now)
         for group in self.groups.snapshot():
             if not isinstance(group, ClassicGroup):
                 continue

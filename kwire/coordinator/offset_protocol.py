@@ -31,6 +31,7 @@ from kwire.codec.messages.offset_fetch_response import (
 from kwire.coordinator import group_records
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_protocol import ClassicProtocol
+from kwire.coordinator.consumer_group import ConsumerGroup
 from kwire.coordinator.group import Group, Groups, GroupSettings
 from kwire.coordinator.group_records import NO_TIMESTAMP, CommittedOffset
 from kwire.coordinator.java import utf16_length
@@ -76,6 +77,9 @@ class OffsetProtocol:
         for topic in request.topics:
             answers = []
             for partition in topic.partitions:
+                if isinstance(group, ConsumerGroup):
+                    epoch, index = request.generation_id_or_member_epoch, partition.partition_index
+                    group.check_partition_commit(request.member_id, epoch, topic.topic_id, index)
                 error = self._commit_error(partition)
                 if error is ErrorCode.NONE:
                     committed = _from_request(partition, topic.topic_id, now.wall_ms, expire_ms)

@@ -27,6 +27,13 @@ WALL_MS = 1_800_000_000_000
 
 @dataclass
 class Settings:
+    group_consumer_assignment_interval_ms: int = 0
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_session_timeout_ms: int = 45_000
     group_initial_rebalance_delay_ms: int = 0
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2**31 - 1

@@ -101,6 +101,9 @@ class FakeMetadata:
         self.image.topic = self.image.topics.get
         self.image.partition = self._partition
         self.image.brokers = {}
+        self.image.revision = 1
+        self.image.notes = {}
+        self.image.config = lambda resource, name: {}
         self.listener: Callable[[Any, Any], None] = lambda image, delta: None
 
     def _partition(self, topic: str, index: int) -> Any:
@@ -113,4 +116,4 @@ class FakeMetadata:
 
     def delete(self, topic: str) -> None:
         gone = self.image.topics.pop(topic)
-        self.listener(self.image, SimpleNamespace(deleted=[gone]))
+        self.listener(self.image, SimpleNamespace(changed=[], deleted=[gone]))

@@ -1,0 +1,50 @@
+"""The ``range`` assignor: each topic cut into one run of partitions per subscriber, the same order for every topic.
+
+Members with equal positions own equal partition numbers of topics of equal size, so that consumers can join them.
+Static members come first, by instance id, then the others by member id; the last assignment plays no part.
+"""
+
+from __future__ import annotations
+
+from kwire.coordinator.assignors.model import GroupAssignment, GroupSpec, MemberSpec
+
+
+class _Topic:
+    """One topic on its way through the members: where the next run starts, and how many runs are one longer."""
+
+    __slots__ = ("extra", "next", "quota")
+
+    def __init__(self, partitions: int, subscribers: int) -> None:
+        self.quota, self.extra = divmod(partitions, subscribers)
+        self.next = 0
+
+    def take(self) -> list[int]:
+        """The next member's run."""
+        length = self.quota
+        if self.extra:
+            length += 1
+            self.extra -= 1
+        run = list(range(self.next, self.next + length))
+        self.next += length
+        return run
+
+
+def assign_range(group: GroupSpec) -> GroupAssignment:
+    """See the module."""
+    subscribers: dict[bytes, int] = {}
+    for spec in group.members.values():
+        for topic_id in spec.topics:
+            subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
+    topics = {topic_id: _Topic(group.partition_counts[topic_id], count) for topic_id, count in subscribers.items()}
+    assignment: GroupAssignment = {}
+    for member_id, spec in sorted(group.members.items(), key=_position):
+        runs = {topic_id: topics[topic_id].take() for topic_id in sorted(spec.topics)}
+        assignment[member_id] = {topic_id: run for topic_id, run in runs.items() if run}
+    return assignment
+
+
+def _position(member: tuple[str, MemberSpec]) -> tuple[bool, bytes]:
+    """Java compares strings by their UTF-16 units."""
+    member_id, spec = member
+    name = member_id if spec.instance_id is None else spec.instance_id
+    return spec.instance_id is None, name.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,90 @@
+"""The ``uniform`` assignor: as even as can be, and moving as little as possible.
+
+Here: groups whose members all subscribe to the same topics. Others: `uniform_heterogeneous`.
+"""
+
+from __future__ import annotations
+
+from kwire.coordinator.assignors.model import GroupAssignment, GroupSpec, MemberSpec, hash_set_order, mutable
+from kwire.coordinator.assignors.uniform_heterogeneous import assign_heterogeneous
+
+TopicPartition = tuple[bytes, int]
+
+
+def assign_uniform(group: GroupSpec) -> GroupAssignment:
+    """See the module."""
+    if not group.members:
+        return {}
+    return _Homogeneous(group).assign() if group.homogeneous else assign_heterogeneous(group)
+
+
+class _Homogeneous:
+    """Every member keeps what its quota allows; what is free then goes to those below it, in order."""
+
+    def __init__(self, group: GroupSpec) -> None:
+        self._members = group.members
+        self._topics = next(iter(group.members.values())).topics
+        self._counts = group.partition_counts
+        total = sum(self._counts[topic_id] for topic_id in self._topics)
+        self._quota, self._extra = divmod(total, len(group.members))
+        self._free: list[TopicPartition] = []
+        self._unfilled: list[tuple[str, int]] = []
+        self._assignment: GroupAssignment = {}
+
+    def assign(self) -> GroupAssignment:
+        if not self._topics:
+            return {}
+        self._find_free()
+        left = len(self._members)
+        for member_id, spec in self._members.items():
+            self._keep(member_id, spec, left)
+            left -= 1
+        self._hand_out()
+        return self._assignment
+
+    def _find_free(self) -> None:
+        owned = {
+            (topic_id, partition)
+            for spec in self._members.values()
+            for topic_id, partitions in spec.assigned.items()
+            for partition in partitions
+        }
+        for topic_id in hash_set_order(self._topics):
+            free = ((topic_id, partition) for partition in range(self._counts[topic_id]))
+            self._free.extend(one for one in free if one not in owned)
+
+    def _keep(self, member_id: str, spec: MemberSpec, members_left: int) -> None:
+        """Let a member keep up to its quota. One more than the others it may have only if it has it already, or if
+        those who come after it are too few to take what is over."""
+        quota = self._quota
+        one_more = self._extra > 0
+        if one_more:
+            quota += 1
+        kept: dict[bytes, list[int]] = {}
+        for topic_id, partitions in mutable(spec.assigned).items():
+            if topic_id not in self._topics:
+                continue
+            keep, revoke = partitions[:quota], partitions[quota:]
+            quota -= len(keep)
+            self._free.extend((topic_id, partition) for partition in revoke)
+            if keep:
+                kept[topic_id] = keep
+        if quota > 0 and one_more and members_left > self._extra:
+            quota -= 1
+            one_more = False
+        if quota > 0:
+            self._unfilled.append((member_id, quota))
+        if one_more:
+            self._extra -= 1
+        self._assignment[member_id] = kept
+
+    def _hand_out(self) -> None:
+        free = iter(self._free)
+        for member_id, quota in self._unfilled:
+            assignment = self._assignment[member_id]
+            touched: dict[bytes, None] = {}
+            for _, (topic_id, partition) in zip(range(quota), free, strict=False):
+                assignment.setdefault(topic_id, []).append(partition)
+                touched[topic_id] = None
+            for topic_id in touched:
+                assignment[topic_id].sort()
