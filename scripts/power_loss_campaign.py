@@ -93,7 +93,7 @@ class Model:
 
     @property
     def end(self) -> int:
-        return self.batches[-1].last + 1 if self.batches else 0
+        return max(self.batches[-1].last + 1 if self.batches else 0, self.start)
 
     def cut(self, end: int) -> None:
         self.batches = [batch for batch in self.batches if batch.last < end]
@@ -340,7 +340,7 @@ class World:
                 if producer_id in log.producer_state.producers:
                     raise Violation(f"{log} knows producer {producer_id}, of which there is nothing")
                 continue
-            if producer_id not in log.producer_state.producers and last.last < log.log_start_offset:
+            if last.last < log.log_start_offset:
                 continue
             end = log.log_end_offset
             again = bytearray(last.data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os.path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kwire.base.doors import Files
@@ -22,14 +23,16 @@ if TYPE_CHECKING:
 class Flusher:
     """The recovery point of one log: everything below it is on stable storage."""
 
-    def __init__(self, env: LogEnvironment, log: PartitionLog, recovery_point: int) -> None:
+    def __init__(
+        self, env: LogEnvironment, log: PartitionLog, recovery_point: int, completed: Sequence[Segment] = ()
+    ) -> None:
         self._env = env
         self._log = log
         self.recovery_point = recovery_point
         self.last_flush_ms = env.doors.clock.time_ms()
         self._under_way: asyncio.Future[None] | None = None
         self._target = recovery_point
-        self._sealed: dict[Segment, None] = {}  # their indexes were completed and are not synced
+        self._sealed: dict[Segment, None] = dict.fromkeys(completed)  # their indexes were completed and are not synced
         self._is_named = False  # whether the directory's own name, and whose it is, are on stable storage
 
     def sealed(self, segment: Segment, end_offset: int) -> None:

@@ -32,7 +32,7 @@ from kwire.log.checkpoints import read_topic_id, write_topic_id
 from kwire.log.environment import LogEnvironment, logger
 from kwire.log.flusher import Flusher
 from kwire.log.log_config import INT64_MAX, LogConfig
-from kwire.log.producer_state import BatchMetadata, CompletedTransaction
+from kwire.log.producer_state import NOT_ASKED, BatchMetadata, CompletedTransaction, Verification
 from kwire.log.recovery import LogRecovery, Progress, no_progress, replay_producers
 from kwire.log.segment import Segment
 
@@ -60,7 +60,7 @@ class PartitionLog:
         self.log_start_offset = opened.log_start_offset
         self.log_end_offset = opened.log_end_offset
         self.high_watermark = opened.log_start_offset
-        self.flusher = Flusher(env, self, opened.recovery_point)
+        self.flusher = Flusher(env, self, opened.recovery_point, opened.rebuilt)
         self.closed = False
         self.cut_to = INT64_MAX  # the lowest offset the log was truncated to since the cleaner last asked
         self._latest_epoch = self.epochs.latest_epoch
@@ -150,11 +150,18 @@ class PartitionLog:
     def _draw_roll_age(self) -> None:
         jitter = self.config.segment_jitter_ms
         jitter = self._env.doors.random.randrange(min(jitter, self.config.segment_ms)) if jitter > 0 else 0
-        self._roll_age_ms = self.config.segment_ms - jitter
+        self._roll_age_ms = self.config.roll_ms - jitter
 
     # Appending
 
-    def append_as_leader(self, records: Records, *, leader_epoch: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
+    def append_as_leader(
+        self,
+        records: Records,
+        *,
+        leader_epoch: int,
+        origin: Origin = Origin.CLIENT,
+        verification: Verification | None = NOT_ASKED,
+    ) -> AppendInfo:
         """Append what a client or a coordinator sends, giving it offsets. A client sends exactly one batch.
 
         ``records`` is patched in place if it can be written, copied otherwise. Raises KafkaError: the codes of
@@ -164,7 +171,7 @@ class PartitionLog:
             return self._append_trusted(records, leader_epoch, origin)
         header, data, append_time = self._judge(records)
         if header.producer_id >= 0:
-            duplicate = self.producer_state.check(header, origin)
+            duplicate = self.producer_state.check(header, origin, verification)
             if duplicate is not None:
                 return self._duplicate(duplicate, leader_epoch)
         size = header.length + 12

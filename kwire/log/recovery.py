@@ -70,6 +70,7 @@ class LogRecovery:
         self.epochs = LeaderEpochCache(self._files, directory)
         self.producers = ProducerStateManager(self._files, directory, name, env.producer_expiration_ms)
         self.complaints: list[str] = []
+        self.rebuilt: list[Segment] = []  # sealed segments whose new indexes are not synced
         self._next_offset = -1  # after the last batch that pass 6 has looked at
         self._has_gaps = False
 
@@ -210,12 +211,19 @@ class LogRecovery:
         sync_files(self._files, [], [segment.index.path, segment.time_index.path, self._directory])
 
     def _is_dirty(self, segment: Segment) -> bool:
-        """Whether an unclean stop may have hit a segment: the one of the recovery point and all after it."""
+        """Whether an unclean stop may have hit a segment: the one of the recovery point and all after it.
+
+        Where batches are synced one by one, a segment that ends right at the recovery point was synced before it was
+        completed: its indexes may not have been.
+        """
         if self._clean:
             return False
         at = self.segments.index(segment)
         following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else None
-        return following is None or following > self.recovery_point
+        if following is None or following > self.recovery_point:
+            return True
+        flushes = self._config.flush_messages != INT64_MAX or self._config.flush_ms != INT64_MAX
+        return flushes and following == self.recovery_point
 
     # 6
 
@@ -236,11 +244,12 @@ class LogRecovery:
                 break
 
     def _is_behind_a_hole(self, segment: Segment) -> bool:
-        """Whether what should come before a segment was lost with the power. Only compaction leaves gaps in a log."""
+        """Whether what should come before a segment was lost with the power (only compaction leaves gaps in a log), or
+        a segment was dropped once and is back."""
         due = self._next_offset
-        if due < 0 or segment.base_offset <= due or due < self.recovery_point:
+        if due < 0 or segment.base_offset == due or due < self.recovery_point:
             return False
-        if self._config.compacts or self._has_gaps:
+        if segment.base_offset > due and (self._config.compacts or self._has_gaps):
             return False
         self.complaints.append(f"{segment.file.path}: offset {due} was due; the log ends there")
         return True
@@ -265,6 +274,8 @@ class LogRecovery:
                     lost = end - segment.size
                     self.complaints.append(f"{error}; the log ends here now, {lost} bytes are cut off")
                     self._files.ftruncate(segment.file.descriptor(), segment.size)
+                    # What is cut must not be back after the next power loss, beside what is written here now.
+                    self._files.fsync(segment.file.descriptor())
         self._complete(segment, intact)
         return intact
 
@@ -303,6 +314,7 @@ class LogRecovery:
         self.producers.map_end_offset = self._next_offset
         if segment is not self.segments[-1] and intact:
             segment.seal()
+            self.rebuilt.append(segment)
 
     def _note(self, segment: Segment, batch: ScannedBatch) -> None:
         header = batch.header
@@ -347,6 +359,8 @@ class LogRecovery:
             self.complaints.append(f"{later.file.path}: removed, since the log ends before it")
             later.file.close()
             self._env.remover.remove_files(later.paths(), self._config.file_delete_delay_ms)
+        if self.segments[at:]:
+            self._files.sync_dir(self._directory)
         del self.segments[at:]
 
     # 7
