@@ -29,13 +29,23 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext
 
+GROUP_VERSION: Final = "group.version"
+"""1: the consumer group protocol of KIP-848."""
 METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 LATEST_METADATA_VERSION: Final = 30
 """The level that Kafka calls 4.3-IV0."""
 
-SUPPORTED_FEATURES: Final = {METADATA_VERSION: (7, LATEST_METADATA_VERSION), TRANSACTION_VERSION: (0, 2)}
-NEW_CLUSTER_FEATURES: Final = {METADATA_VERSION: LATEST_METADATA_VERSION, TRANSACTION_VERSION: 2}
+SUPPORTED_FEATURES: Final = {
+    GROUP_VERSION: (0, 1),
+    METADATA_VERSION: (7, LATEST_METADATA_VERSION),
+    TRANSACTION_VERSION: (0, 2),
+}
+NEW_CLUSTER_FEATURES: Final = {
+    GROUP_VERSION: 1,
+    METADATA_VERSION: LATEST_METADATA_VERSION,
+    TRANSACTION_VERSION: 2,
+}
 """What a new cluster is finalised at."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
