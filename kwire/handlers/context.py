@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kwire.cluster.image import ClusterImage
     from kwire.cluster.replica_manager import ReplicaManager
     from kwire.coordinator.group_coordinator import GroupCoordinator
+    from kwire.coordinator.transaction_coordinator import TransactionCoordinator
     from kwire.handlers.registry import Registry
     from kwire.log.log_manager import LogManager
 
@@ -167,6 +168,7 @@ class Services:
     replicas: ReplicaManager
     logs: LogManager
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     metrics: MetricsRegistry
     registry: Registry
     authorizer: Authorizer

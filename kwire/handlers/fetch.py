@@ -139,7 +139,7 @@ class _Fetch:
         data.records = fetched.records
         self._size += fetched.size
         if self._committed_only and fetched.size:
-            data.aborted_transactions = _aborted(partition, want.fetch_offset)
+            data.aborted_transactions = _aborted(partition, want.fetch_offset, fetched.size)
         return data
 
     def _diverges(self, partition: Partition, asked: FetchedPartition, data: PartitionData) -> bool:
@@ -241,9 +241,12 @@ class _WaitingFetch:
             partition.off_change(self._look)
 
 
-def _aborted(partition: Partition, offset: int) -> list[AbortedTransaction]:
-    """The aborted transactions that reach above ``offset``; a client passes over those beyond what it got."""
+def _aborted(partition: Partition, offset: int, size: int) -> list[AbortedTransaction]:
+    """The aborted transactions that reach into what was read; a client passes over those that begin behind that."""
     found = partition.log.aborted_transactions(offset, partition.last_stable_offset)
+    if len(found) > 1:
+        end = partition.log.offset_beyond(offset, size)
+        found = [one for one in found if one.first_offset < end]
     return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in found]
 
 

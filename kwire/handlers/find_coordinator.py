@@ -5,8 +5,9 @@ Behaviour:
 * Group -> partition of ``__consumer_offsets`` by Java's hash of its id -> leader of that partition. The topic is
   created when it is first needed (``offsets.topic.num.partitions``, ``offsets.topic.replication.factor``).
 * COORDINATOR_NOT_AVAILABLE with node -1 while there is no leader. INVALID_REQUEST for an unknown type of key.
-* Transactional ids: COORDINATOR_NOT_AVAILABLE, as there is no transaction coordinator yet; share keys likewise, from
-  the version on that knows them, and INVALID_REQUEST where the key is not GROUP:TOPIC_ID:PARTITION.
+* Transactional ids likewise: ``__transaction_state``, ``transaction.state.log.num.partitions`` and so on.
+* Share keys: COORDINATOR_NOT_AVAILABLE, as there is no share coordinator, from the version on that knows them, and
+  INVALID_REQUEST where the key is not GROUP:TOPIC_ID:PARTITION.
 
 Versions: 1 key types, error message (on success "NONE"); 3 flexible; 4 many keys of one type (KIP-699); 5
 TRANSACTION_ABORTABLE (KIP-890: no effect here); 6 share keys (KIP-932).
@@ -24,6 +25,7 @@ from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.codec.protocol import ApiKey
 from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
+from kwire.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 from kwire.handlers.group_calls import group_operation
@@ -46,17 +48,24 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
+_TOPICS: Final[dict[int, str]] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
+"""Where the coordinators of what kind of key keep their state."""
+
+
 def handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Answered from the image, once the topic is there."""
-    if request.key_type == KeyType.GROUP and context.services.image.topic(OFFSETS_TOPIC) is None:
-        return _create_and_find(request, context)
+    topic = _TOPICS.get(request.key_type)
+    if topic is not None and context.services.image.topic(topic) is None:
+        return _create_and_find(topic, request, context)
     return _find(request, context)
 
 
-async def _create_and_find(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    await context.services.controller.auto_create([OFFSETS_TOPIC])
+async def _create_and_find(
+    topic: str, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    await context.services.controller.auto_create([topic])
     return _find(request, context)
 
 
@@ -79,7 +88,7 @@ def _find(request: FindCoordinatorRequest, context: RequestContext) -> FindCoord
 def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinator:
     try:
         _check(key, key_type, context)
-        node_id, host, port = _leader_of(key, context)
+        node_id, host, port = _leader_of(key, key_type, context)
     except KafkaError as error:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message="")
     return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
@@ -94,7 +103,6 @@ def _check(key: str, key_type: int, context: RequestContext) -> None:
     elif key_type == KeyType.TRANSACTION:
         if not authorizer.allows_all:
             authorizer.require(context, Operation(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key))
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     elif key_type == KeyType.SHARE and context.api_version >= SHARE_KEYS_SINCE and _is_share_key(key):
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     else:
@@ -110,11 +118,12 @@ def _is_share_key(key: str) -> bool:
     return bool(group) and partition.isdecimal()
 
 
-def _leader_of(group_id: str, context: RequestContext) -> tuple[int, str, int]:
+def _leader_of(key: str, key_type: int, context: RequestContext) -> tuple[int, str, int]:
     services = context.services
     image = services.image
-    index = services.groups.partition_of(group_id)
-    state = None if index is None else image.partition(OFFSETS_TOPIC, index)
+    coordinator = services.transactions if key_type == KeyType.TRANSACTION else services.groups
+    index = coordinator.partition_of(key)
+    state = None if index is None else image.partition(_TOPICS[key_type], index)
     if state is not None and state.leader == services.broker_id:
         return (state.leader, *context.endpoint)
     broker = None if state is None else image.brokers.get(state.leader)

@@ -7,6 +7,7 @@ Behaviour:
 - acks=1: answered as soon as the batches are in the leader's log; acks=-1: when the high watermark has passed them,
   REQUEST_TIMED_OUT after ``timeout_ms``.
 - each partition succeeds or fails for itself; a batch refused for single records names them (``record_errors``).
+- a transactional batch is appended only once its partition is part of the transaction (`produce_transactional`).
 - a duplicate of an idempotent producer's recent batch is answered with the offset of the first time.
 
 Versions: 3 record batches v2 and transactional ids (KIP-98); 5 ``log_start_offset``; 7 zstd (KIP-110: refused as
@@ -18,6 +19,7 @@ leader (KIP-951); 11 TRANSACTION_ABORTABLE, 12 implicit AddPartitionsToTxn (KIP-
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
@@ -33,7 +35,9 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, CloseConnection, error_of
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 from kwire.handlers.partitions import find_partition
+from kwire.handlers.produce_transactional import NotVerified, Permits, has_transactional, permits
 from kwire.log.append_info import AppendInfo, NotOneBatch, RecordsRefused
+from kwire.log.producer_state import NOT_ASKED, Verification
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
@@ -41,8 +45,6 @@ if TYPE_CHECKING:
 ALL: Final = -1
 _ZSTD: Final = 4
 _COMPRESSION_MASK: Final = 7
-_TRANSACTIONAL: Final = 16
-_MAGIC: Final = 16
 _ATTRIBUTES: Final = 22
 """Where in a batch the low byte of its attributes stands."""
 
@@ -60,17 +62,40 @@ _WITHOUT_LOG_START: Final = frozenset(
 )
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+Answer = ProduceResponse | Awaitable[ProduceResponse | None] | None
+
+
+def handle(request: ProduceRequest, context: RequestContext) -> Answer:
     """Append everything at once, then answer or wait."""
     acks = request.acks
     if acks not in (ALL, 0, 1):
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUIRED_ACKS, None)
-    if request.transactional_id is None and _has_transactional(request):
-        return refuse(request, context.api_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
+    if has_transactional(request):
+        if request.transactional_id is None:
+            return refuse(request, context.api_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
+        permitted = permits(request, request.transactional_id, context)
+        if inspect.isawaitable(permitted):
+            return _append_later(request, context, permitted)
+        return _append_all(request, context, permitted)
+    return _append_all(request, context, {})
+
+
+async def _append_later(
+    request: ProduceRequest, context: RequestContext, permitted: Awaitable[Permits]
+) -> ProduceResponse | None:
+    answer = _append_all(request, context, await permitted)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _append_all(request: ProduceRequest, context: RequestContext, permitted: Permits) -> Answer:
+    acks = request.acks
     response = ProduceResponse()
     pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]] = []
     for topic in request.topic_data:
-        answers = [_produce(topic, data, acks, context, pending) for data in topic.partition_data]
+        answers = [
+            _produce(topic, data, acks, context, pending, permitted.get(id(data), NOT_ASKED))
+            for data in topic.partition_data
+        ]
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         response.responses.append(answer)
     if pending:
@@ -87,13 +112,16 @@ def _produce(
     acks: int,
     context: RequestContext,
     pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]],
+    permit: Verification | NotVerified | None,
 ) -> PartitionProduceResponse:
     """One partition's part; what has yet to be committed or flushed joins ``pending``."""
     partition: Partition | None = None
     try:
         partition = find_partition(context, topic.name, topic.topic_id, data.index, by_id=context.api_version >= 13)
         partition.metrics.total_produce_requests += 1
-        info = _append(partition, data, acks, context)
+        if isinstance(permit, NotVerified):
+            raise permit
+        info = _append(partition, data, acks, context, permit)
     except Exception as error:
         return _failure(data, partition, error, context)
     answer = PartitionProduceResponse(
@@ -111,27 +139,15 @@ def _produce(
     return answer
 
 
-def _append(partition: Partition, data: PartitionProduceData, acks: int, context: RequestContext) -> AppendInfo:
+def _append(
+    partition: Partition, data: PartitionProduceData, acks: int, context: RequestContext, permit: Verification | None
+) -> AppendInfo:
     records = cast("memoryview | None", data.records)  # what was decoded is a view of the frame
     if not records:
         raise NotOneBatch(ErrorCode.INVALID_RECORD)
     if context.api_version < 7 and len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _COMPRESSION_MASK == _ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    return partition.append(records, required_acks=acks)
-
-
-def _has_transactional(request: ProduceRequest) -> bool:
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = cast("memoryview | None", data.records)
-            if records and len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL and _is_whole(records):
-                return True
-    return False
-
-
-def _is_whole(records: memoryview) -> bool:
-    """Whether a batch begins here: what is none has no attributes, and is told so by the log."""
-    return records[_MAGIC] == 2 and len(records) >= 12 + int.from_bytes(records[8:12], "big")
+    return partition.append(records, required_acks=acks, verification=permit)
 
 
 def _failure(
@@ -146,9 +162,9 @@ def _failure(
     if partition is not None:
         partition.metrics.failed_produce_requests += 1
         partition.metrics.bytes_rejected += len(cast("memoryview", data.records or b""))
-        if code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
+        if code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch | NotVerified):
             answer.log_start_offset = partition.log_start_offset
-    if isinstance(error, RecordsRefused | NotOneBatch):
+    if isinstance(error, RecordsRefused | NotOneBatch | NotVerified):
         answer.error_message = message
     if isinstance(error, RecordsRefused):
         answer.record_errors = [

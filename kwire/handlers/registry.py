@@ -13,6 +13,8 @@ from kwire.codec.protocol import API_FACTS
 from kwire.handlers.api import Api
 
 MODULES: Final = (
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
     "alter_configs",
     "alter_replica_log_dirs",
     "api_versions",
@@ -29,7 +31,9 @@ MODULES: Final = (
     "describe_log_dirs",
     "describe_producers",
     "describe_topic_partitions",
+    "describe_transactions",
     "elect_leaders",
+    "end_txn",
     "fetch",
     "find_coordinator",
     "heartbeat",
@@ -40,6 +44,7 @@ MODULES: Final = (
     "list_config_resources",
     "list_groups",
     "list_offsets",
+    "list_transactions",
     "metadata",
     "offset_commit",
     "offset_delete",
@@ -47,6 +52,8 @@ MODULES: Final = (
     "offset_for_leader_epoch",
     "produce",
     "sync_group",
+    "txn_offset_commit",
+    "write_txn_markers",
 )
 
 

@@ -119,6 +119,18 @@ class OffsetIndex(_EntryFile):
                 high = middle
         return 0 if low == 0 else int(_OFFSET_ENTRY.unpack_from(data, low * 8 - 8)[1])
 
+    def first_at_or_after(self, position: int) -> int | None:
+        """The relative offset of the first entry whose batch begins at a position or later; None without one."""
+        data = self.data
+        low, high = 0, len(data) // 8
+        while low < high:
+            middle = (low + high) // 2
+            if _OFFSET_ENTRY.unpack_from(data, middle * 8)[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return None if low * 8 >= len(data) else int(_OFFSET_ENTRY.unpack_from(data, low * 8)[0])
+
     def last(self) -> tuple[int, int] | None:
         """The last entry: relative offset, position."""
         data = self.data

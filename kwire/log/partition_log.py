@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Callable
+from typing import TypeVar
 
 from kwire.base.doors import Files
 from kwire.base.errors import ErrorCode, KafkaError
@@ -37,6 +38,7 @@ from kwire.log.recovery import LogRecovery, Progress, no_progress, replay_produc
 from kwire.log.segment import Segment
 
 Records = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 
 class PartitionLog:
@@ -409,6 +411,13 @@ class PartitionLog:
                     return found
         return found
 
+    def offset_beyond(self, offset: int, size: int) -> int:
+        """An offset that ``size`` bytes read from an offset on do not reach. KafkaError."""
+        at = max(bisect_right(self._bases, offset) - 1, 0)
+        following = self._bases[at + 1] if at + 1 < len(self._bases) else self.log_end_offset
+        found: int | None = self._looking_up(lambda log: log.segments[at].offset_beyond(offset, size))
+        return max(following if found is None else found, offset + 1)
+
     # Offsets
 
     def advance_high_watermark(self, offset: int) -> bool:
@@ -428,7 +437,7 @@ class PartitionLog:
         """The record with the highest timestamp; None in a log without timestamps. KafkaError."""
         return self._looking_up(timestamps.max_timestamp)
 
-    def _looking_up(self, look_up: Callable[..., TimestampAndOffset | None], *what: int) -> TimestampAndOffset | None:
+    def _looking_up(self, look_up: Callable[..., T], *what: int) -> T:
         try:
             return look_up(self, *what)
         except OSError as error:

@@ -289,6 +289,13 @@ class Segment:
         found = self.find(offset)
         return self.size if found is None else found.position
 
+    def offset_beyond(self, offset: int, size: int) -> int | None:
+        """An offset that what is read from ``offset`` on does not reach, ``size`` bytes being read: the index tells
+        the first one. None: it may reach the segment's end."""
+        found = self.find(offset)
+        relative = None if found is None else self.index.first_at_or_after(found.position + size)
+        return None if relative is None else self.base_offset + relative
+
     def next_offset(self) -> int:
         """The offset after the last batch, found from the last index entry on. CorruptLog."""
         last = self.index.last()

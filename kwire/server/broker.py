@@ -23,6 +23,7 @@ from kwire.cluster.membership import Membership
 from kwire.cluster.replica_manager import ReplicaManager
 from kwire.cluster.store import StoreError
 from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.transaction_coordinator import TransactionCoordinator
 from kwire.handlers.api_versions import NEW_CLUSTER_FEATURES
 from kwire.handlers.context import Services
 from kwire.handlers.registry import Registry
@@ -84,6 +85,7 @@ class Broker:
         self.logs: LogManager
         self.replicas: ReplicaManager
         self.groups: GroupCoordinator
+        self.transactions: TransactionCoordinator
         self._given_store = store
         self._store: MetadataStore
         self._adopt = adopt
@@ -242,12 +244,25 @@ class Broker:
         self.logs.start()
         self.groups = GroupCoordinator(self.doors, self.config, self.replicas, self.metadata)
         self.groups.add_metrics(self.metrics)
+        self.transactions = TransactionCoordinator(
+            self.doors,
+            self.config,
+            self.replicas,
+            self.metadata,
+            self.groups,
+            self._allocate_producer_ids,
+        )
         services = self.services
         services.cluster_id = self.cluster_id
         services.controller = self.controller
         services.replicas = self.replicas
         services.groups = self.groups
+        services.transactions = self.transactions
         await self.groups.start()
+        await self.transactions.start()
+
+    async def _allocate_producer_ids(self) -> range:
+        return await self.controller.allocate_producer_ids()
 
     def _follow_cleaner(self, _changed: frozenset[str]) -> None:
         self.logs.cleaner.reconfigure(cleaner_settings(self.config))
@@ -256,6 +271,7 @@ class Broker:
         self.net.start()
         self._parts.push_async_callback(self.net.drain, DRAIN_S)
         self._parts.push_async_callback(self.groups.close)
+        self._parts.push_async_callback(self.transactions.close)
         self._parts.callback(self.net.stop_accepting)
 
     # -- stop -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,191 @@
+"""The transactional part of Produce: before a producer's records are written, its transaction must have the partition.
+
+Behaviour: batches of a partition whose log has the producer's transaction open go on at once. For all others the
+coordinator is asked whether the partition was added, or, from version 12 on, told to add it (KIP-890). What keeps a
+late answer from opening a transaction that is over by then: `kwire.log.producer_state.Verification`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Final, cast
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.coordinator.transaction_records import Partition as Name
+from kwire.coordinator.transaction_shard import Producer
+from kwire.handlers.context import RequestContext
+from kwire.handlers.partitions import find_partition
+from kwire.handlers.transaction_calls import ABORTABLE_SINCE, IMPLICIT_SINCE, join_transaction
+from kwire.log.producer_state import Verification
+
+if TYPE_CHECKING:
+    from kwire.cluster.partition import Partition
+
+_ATTRIBUTES: Final = 22
+_TRANSACTIONAL: Final = 16
+_MAGIC: Final = 16
+_PRODUCER: Final = Struct(">qhi")  # id, epoch, base sequence
+_PRODUCER_AT: Final = 43
+
+_COORDINATOR_AWAY: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+Permits = dict[int, "Verification | NotVerified | None"]
+"""What each partition's data (by `id`) is to be appended with, or why not."""
+
+
+class NotVerified(KafkaError):
+    """The coordinator did not agree. It has words where Kafka tells them."""
+
+
+class Question:
+    """One batch whose partition has to be asked about."""
+
+    __slots__ = ("data", "name", "verification")
+
+    def __init__(self, data: PartitionProduceData, name: Name, verification: Verification) -> None:
+        self.data = data
+        self.name = name
+        self.verification = verification
+
+
+def is_transactional(data: PartitionProduceData) -> bool:
+    """Whether a partition's data begins with a transactional batch. What is no batch has no attributes, and is told so
+    by the log."""
+    records = cast("memoryview | None", data.records)
+    return bool(
+        records
+        and len(records) > _ATTRIBUTES
+        and records[_ATTRIBUTES] & _TRANSACTIONAL
+        and records[_MAGIC] == 2
+        and len(records) >= 12 + int.from_bytes(records[8:12], "big")
+    )
+
+
+def has_transactional(request: ProduceRequest) -> bool:
+    """Whether any batch of the request is part of a transaction."""
+    return any(is_transactional(data) for topic in request.topic_data for data in topic.partition_data)
+
+
+def permits(request: ProduceRequest, transactional_id: str, context: RequestContext) -> Permits | Awaitable[Permits]:
+    """With what, and whether, each partition's data may be appended. INVALID_PRODUCER_ID_MAPPING: batches of more than
+    one producer."""
+    version, services = context.api_version, context.services
+    knows = IMPLICIT_SINCE if version >= 12 else ABORTABLE_SINCE if version >= 11 else 0
+    if knows < IMPLICIT_SINCE and not services.config.transaction_partition_verification_enable:
+        return {}
+    producers: dict[Producer, None] = {}
+    found: Permits = {}
+    questions: list[Question] = []
+    for topic, data in _transactional_data(request):
+        producer_id, epoch, sequence = _PRODUCER.unpack_from(cast("memoryview", data.records), _PRODUCER_AT)
+        producers[Producer(producer_id, epoch)] = None
+        partition = _partition(topic, data.index, context)
+        if partition is None:
+            continue
+        verification = partition.log.producer_state.start_verification(
+            producer_id,
+            epoch,
+            sequence,
+            supports_epoch_bump=knows >= IMPLICIT_SINCE,
+            now_ms=services.doors.clock.time_ms(),
+        )
+        found[id(data)] = verification
+        if verification is not None:
+            questions.append(Question(data, (partition.topic, partition.index), verification))
+    if len(producers) > 1:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if not questions:
+        return found
+    return _ask(_Asking(context, transactional_id, next(iter(producers)), questions, knows, found))
+
+
+def _transactional_data(request: ProduceRequest) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if is_transactional(data):
+                yield topic, data
+
+
+def _partition(topic: TopicProduceData, index: int, context: RequestContext) -> Partition | None:
+    """None where the append will fail anyway."""
+    try:
+        partition = find_partition(context, topic.name, topic.topic_id, index, by_id=context.api_version >= 13)
+        partition.require_leader()
+    except KafkaError:
+        return None
+    return partition
+
+
+class _Asking:
+    """The questions of one request, and what is known so far."""
+
+    __slots__ = ("context", "found", "knows", "producer", "questions", "transactional_id")
+
+    def __init__(
+        self, context: RequestContext, transactional_id: str, producer: Producer, questions: list[Question], knows: int,
+        found: Permits,
+    ) -> None:  # fmt: skip
+        self.context = context
+        self.transactional_id = transactional_id
+        self.producer = producer
+        self.questions = questions
+        self.knows = knows
+        self.found = found
+
+    def ask(self) -> dict[Name, ErrorCode] | Awaitable[dict[Name, ErrorCode]]:
+        names = [question.name for question in self.questions]
+        return join_transaction(self.context.services, self.transactional_id, self.producer, names, self.knows)
+
+    def take(self, errors: dict[Name, ErrorCode]) -> Permits:
+        for question in self.questions:
+            error = errors[question.name]
+            if error is not ErrorCode.NONE:
+                self.found[id(question.data)] = _refusal(error, self.knows)
+        return self.found
+
+
+def _ask(asking: _Asking) -> Permits | Awaitable[Permits]:
+    errors = asking.ask()
+    if inspect.isawaitable(errors):
+        return _ask_again(asking, errors)
+    if ErrorCode.CONCURRENT_TRANSACTIONS in errors.values():
+        return _ask_again(asking, None)
+    return asking.take(errors)
+
+
+async def _ask_again(asking: _Asking, pending: Awaitable[dict[Name, ErrorCode]] | None) -> Permits:
+    """The last transaction of this producer may not be quite over: that is a matter of moments."""
+    config = asking.context.services.config
+    loop = asyncio.get_running_loop()
+    patience_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
+    end = loop.time() + patience_ms / 1000
+    while True:
+        if pending is None:
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            answer = asking.ask()
+            errors = await answer if inspect.isawaitable(answer) else answer
+        else:
+            errors, pending = await pending, None
+        if ErrorCode.CONCURRENT_TRANSACTIONS not in errors.values() or loop.time() >= end:
+            return asking.take(errors)
+
+
+def _refusal(error: ErrorCode, knows: int) -> NotVerified:
+    """As producers are told: those that would not try again are told what they do try again."""
+    if error is ErrorCode.INVALID_TXN_STATE:
+        return NotVerified(error, "Partition was not added to the transaction")
+    if error in _COORDINATOR_AWAY or (error is ErrorCode.CONCURRENT_TRANSACTIONS and knows < IMPLICIT_SINCE):
+        text = f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"
+        return NotVerified(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+    return NotVerified(error)
