@@ -29,7 +29,7 @@ def _property(text: str) -> tuple[str, str]:
 def _listener(text: str) -> str:
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT (port 0 to 65535)")
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"
     return f"PLAINTEXT://{host}:{port}"

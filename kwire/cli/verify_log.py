@@ -51,12 +51,12 @@ def _verify(directory: str, arguments: argparse.Namespace) -> int:
     verifier.run(None if arguments.quiet else _Progress())
     for finding in verifier.findings:
         print(json.dumps(finding._asdict()) if arguments.json else f"{finding.path}: {finding.problem}")
-    totals = verifier.totals
+    totals, found = verifier.totals, len(verifier.findings)
     if arguments.json:
-        print(json.dumps({"directory": directory, "findings": len(verifier.findings), **totals._asdict()}))
+        print(json.dumps({"directory": directory, "findings": found, **totals._asdict()}))
     else:
         print(
-            f"{directory}: {len(verifier.findings)} findings in {totals.partitions} partitions, {totals.segments} "
+            f"{directory}: {found} finding{'s' * (found != 1)} in {totals.partitions} partitions, {totals.segments} "
             f"segments, {totals.batches} batches, {totals.records} records, {totals.bytes} bytes"
         )
     return 1 if verifier.findings else 0

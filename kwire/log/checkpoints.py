@@ -57,8 +57,8 @@ def read_lines(files: Files, path: str) -> list[list[str]] | None:
         if lines == [""]:
             return []  # Kafka makes the file before it has anything to say
         version, count = int(lines[0]), int(lines[1])
-    except (ValueError, IndexError, UnicodeDecodeError) as error:
-        raise CorruptCheckpoint(f"{path}: {error}") from error
+    except (ValueError, IndexError) as error:
+        raise CorruptCheckpoint(f"{path}: does not begin with a version and a number of entries") from error
     if version != 0:
         raise CorruptCheckpoint(f"{path}: version {version} is not known")
     entries = [line.split() for line in lines[2:] if line]
@@ -103,7 +103,7 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
             name, _, value = line.partition(":")
             fields[name.strip()] = value.strip()
         if fields.get("version") != "0":
-            raise CorruptCheckpoint(f"{path}: version {fields.get('version')} is not known")
+            raise CorruptCheckpoint(f"{path}: version {fields.get('version', 'missing')} is not known")
         return uuid_from_text(fields["topic_id"])
     except (KeyError, ValueError) as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error

@@ -51,7 +51,7 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
     except StructError as error:
         raise CorruptSnapshot(f"{len(data)} bytes") from error
     if version != VERSION:
-        raise CorruptSnapshot(f"version {version}")
+        raise CorruptSnapshot(f"version {version} is not known")
     if crc32c(data[_CRC_END:]) != crc:
         raise CorruptSnapshot("the checksum does not match")
     if len(data) != _HEAD.size + count * _ENTRY.size:
