@@ -55,7 +55,9 @@ class Group:
             self.topics[topic_id] += self.chance.randrange(1, 5)
         elif self.same:
             self.new_topic()
-            self.wanted = frozenset(self.chance.sample(list(self.topics), self.chance.randrange(1, len(self.topics) + 1)))
+            self.wanted = frozenset(
+                self.chance.sample(list(self.topics), self.chance.randrange(1, len(self.topics) + 1))
+            )
             self.members = {name: (self.wanted, instance) for name, (_, instance) in self.members.items()}
         else:
             name = self.chance.choice(list(self.members))
