@@ -44,7 +44,7 @@ from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 NAME = "compacted"
 TIME_MS = 1_700_000_000_000
 VALUE_BYTES = 90
-BULK_RECORDS = 500  # in a batch of the bulk phases
+BULK_RECORDS = 500  # in a batch of the bulk phases, unless told
 PACED_RECORDS = 50
 PACE_S = 0.01
 STAMP = struct.Struct(">Q")
@@ -53,10 +53,11 @@ STAMP = struct.Struct(">Q")
 class Updates:
     """The whole history: update n sets a key, chosen by the seed, to a value that begins with n."""
 
-    def __init__(self, seed: int, count: int, keys: int) -> None:
+    def __init__(self, seed: int, count: int, keys: int, compression: int = 0) -> None:
+        self.compression = compression
         chance = random.Random(seed)
         self.keys = array("L", (int(chance.random() * keys) for _ in range(count)))
-        self.filler = random.Random(seed + 1).randbytes(VALUE_BYTES)
+        self.pool = random.Random(seed + 1).randbytes(1 << 16)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -65,13 +66,14 @@ class Updates:
         return Record(offset=n, timestamp=TIME_MS + n // 10, key=b"key-%08d" % self.keys[n], value=self.value(n))
 
     def value(self, n: int) -> bytes:
-        return STAMP.pack(n) + self.filler
+        start = n * 7919 % (len(self.pool) - VALUE_BYTES)
+        return STAMP.pack(n) + self.pool[start : start + VALUE_BYTES]
 
     def batch(self, first: int, count: int) -> bytes:
         records = [self.record(n) for n in range(first, min(first + count, len(self)))]
         for record in records:
             record.offset = -1
-        return build_batch(records)
+        return build_batch(records, compression=self.compression)
 
     def last_of_keys(self) -> dict[int, int]:
         return {key: n for n, key in enumerate(self.keys)}
@@ -80,7 +82,7 @@ class Updates:
 class Campaign:
     """One topic on one broker."""
 
-    def __init__(self, kind: str, home: Path, updates: Updates, segment_bytes: int) -> None:
+    def __init__(self, kind: str, home: Path, updates: Updates, segment_bytes: int, batch_records: int) -> None:
         settings = {
             "log.cleaner.backoff.ms": "50",
             "log.initial.task.delay.ms": "100",
@@ -89,6 +91,7 @@ class Campaign:
         self.broker: Broker = make_broker(kind, home, settings)
         self.updates = updates
         self.segment_bytes = segment_bytes
+        self.batch_records = batch_records
         self.written = 0
         self.folder = self.broker.data_dir / f"{NAME}-0"
 
@@ -123,10 +126,10 @@ class Campaign:
         )
         return int(self.client.call(request, 9).responses[0].partition_responses[0].error_code)
 
-    def write(self, count: int, *, batch_records: int = BULK_RECORDS) -> None:
+    def write(self, count: int) -> None:
         end = min(self.written + count, len(self.updates))
         while self.written < end:
-            size = min(batch_records, end - self.written)
+            size = min(self.batch_records, end - self.written)
             error = self._produce(self.updates.batch(self.written, size))
             assert error == 0, error
             self.written += size
@@ -281,7 +284,7 @@ def percentile(ascending: list[float], fraction: float) -> float:
 
 
 def write_clean_and_read(args: argparse.Namespace, home: Path, updates: Updates) -> dict[str, Any]:
-    campaign = Campaign("kwire", home, updates, args.segment_bytes)
+    campaign = Campaign("kwire", home, updates, args.segment_bytes, args.batch_records)
     campaign.start()
     idle_memory = campaign.memory()
     stop, results = multiprocessing.Event(), multiprocessing.Queue()
@@ -325,11 +328,12 @@ def write_clean_and_read(args: argparse.Namespace, home: Path, updates: Updates)
 
 def time_cleaner(kind: str, args: argparse.Namespace, home: Path, updates: Updates) -> dict[str, Any]:
     """Write everything, then clean it in one go."""
-    campaign = Campaign(kind, home, updates, args.throughput_segment_bytes)
+    campaign = Campaign(kind, home, updates, args.throughput_segment_bytes, args.batch_records)
     try:
         campaign.start()
         campaign.write(args.count)
         before = campaign.memory()
+        assert campaign.active_base() > 0, "one segment only: nothing can be cleaned"
         dirty = sum(path.stat().st_size for path in campaign.folder.glob("*.log"))
         begin = time.perf_counter()
         campaign.set_ratio(0.0)
@@ -362,12 +366,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=15.0, help="of each of the two measurements of latency")
     parser.add_argument("--segment-bytes", type=int, default=1 << 20)
     parser.add_argument("--throughput-segment-bytes", type=int, default=32 << 20)
+    parser.add_argument("--batch-records", type=int, default=BULK_RECORDS, help="records in a batch of the bulk")
+    parser.add_argument("--compression", type=int, default=0, choices=range(5), help="of all batches: Kafka's number")
     parser.add_argument("--no-java", action="store_true", help="without Apache Kafka: neither its cleaner nor its tool")
     parser.add_argument("--part", choices=("all", "content", "throughput"), default="all")
     args = parser.parse_args(arguments)
     if not args.no_java and (reason := why_no_java()):
         parser.error(f"{reason} (or --no-java)")
-    updates = Updates(args.seed, args.count, args.keys)
+    updates = Updates(args.seed, args.count, args.keys, args.compression)
     result: dict[str, Any] = {"seed": args.seed, "count": args.count, "keys": args.keys, "load": os.getloadavg()}
     with tempfile.TemporaryDirectory(prefix="kwire-compaction-") as folder:
         if args.part in ("all", "content"):
