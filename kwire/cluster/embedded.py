@@ -223,7 +223,10 @@ class EmbeddedStore:
 
     async def open(self) -> None:
         self._files.makedirs(self._directory)
-        await self._run(self._database.open)
+        try:
+            await self._run(self._database.open)
+        except StoreUnavailable as error:  # the path is for whoever starts the broker, not for its clients
+            raise StoreUnavailable(f"{self._directory}/{FILE_NAME}: {error}") from error
 
     async def close(self) -> None:
         for session in self._sessions:

@@ -41,7 +41,7 @@ async def test_a_store_of_a_newer_kwire_is_refused_by_name(tmp_path):
 
 async def test_a_file_that_is_no_database_is_an_error_of_the_store(tmp_path):
     (tmp_path / FILE_NAME).write_bytes(b"x" * 5000)
-    with pytest.raises(StoreUnavailable, match="database"):
+    with pytest.raises(StoreUnavailable, match=f"{FILE_NAME}.*database"):
         await opened(tmp_path)
 
 
