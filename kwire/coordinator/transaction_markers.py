@@ -65,6 +65,8 @@ class MarkerWriter:
     def _write_one(self, marker: Marker, topic: str, index: int) -> asyncio.Future[None] | None:
         partition = self._replicas.partition(topic, index)
         partition.require_leader()
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka answers what is no producer
         partition.log.producer_state.check_marker_epoch(marker.producer_id, marker.producer_epoch, marker.version)
         if topic == OFFSETS_TOPIC:
             return self._groups.write_marker(

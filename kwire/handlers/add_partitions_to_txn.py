@@ -6,7 +6,7 @@ Behaviour:
   such transactional id, or another producer id; PRODUCER_FENCED: another epoch; CONCURRENT_TRANSACTIONS: the last
   transaction is not quite over; INVALID_REQUEST: an empty transactional id.
 * All or nothing: with a partition that is not there (UNKNOWN_TOPIC_OR_PARTITION), or may not be written
-  (TOPIC_AUTHORIZATION_FAILED), the others are told OPERATION_NOT_ATTEMPTED.
+  (TOPIC_AUTHORIZATION_FAILED, internal topics included), the others are told OPERATION_NOT_ATTEMPTED.
 * ``verify_only`` changes nothing: TRANSACTION_ABORTABLE for a partition that is not part of the transaction.
 
 Versions: 0 to 3 for clients, one transaction; 1 throttled after the answer; 2 PRODUCER_FENCED (before:
@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.image import INTERNAL_TOPICS
 from kwire.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -111,7 +112,9 @@ def _refused(asked: AddPartitionsToTxnTransaction, context: RequestContext) -> E
     refused: Errors = {}
     image = context.services.image
     for topic in asked.topics:
-        allowed = context.api_version >= BATCHED_SINCE or may(context, AclOperation.WRITE, topic.name)
+        allowed = context.api_version >= BATCHED_SINCE or (
+            topic.name not in INTERNAL_TOPICS and may(context, AclOperation.WRITE, topic.name)
+        )
         for index in topic.partitions:
             if not allowed:
                 refused[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

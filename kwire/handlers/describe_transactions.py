@@ -37,6 +37,8 @@ def _one(transactional_id: str, context: RequestContext) -> TransactionState:
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
     if not may_use(context, AclOperation.DESCRIBE, transactional_id):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     found = context.services.transactions.describe(transactional_id)
     if found is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
