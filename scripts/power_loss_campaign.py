@@ -446,9 +446,9 @@ def main() -> int:
 
 def _silence() -> None:
     """What recovery repairs is its daily work here."""
-    import logging
+    from kwire.base.logging import configure
 
-    logging.disable(logging.CRITICAL)
+    configure(level="FATAL")
 
 
 if __name__ == "__main__":

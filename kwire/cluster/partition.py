@@ -223,7 +223,7 @@ class Partition:
         log = self.log
         upto = log.last_stable_offset if committed_only else log.high_watermark
         try:
-            return log.read(offset, max_bytes, upto=upto, min_one=min_one)
+            return log.read(offset, max_bytes, upto=upto, min_one=min_one, on_verified=self._announce)
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self.fail()

@@ -114,8 +114,8 @@ def _fits(
     header = batch.header
     if header.next_offset > following:
         return False
-    epoch = header.partition_leader_epoch
-    return epoch in (epoch_of(header.base_offset), epoch_before, epoch_after)
+    known = epoch_of(header.last_offset)  # -1 where the log's memory of epochs does not reach
+    return known < 0 or header.partition_leader_epoch in (known, epoch_before, epoch_after)
 
 
 def _misplaced(batch: ScannedBatch) -> Damage:

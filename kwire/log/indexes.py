@@ -91,6 +91,12 @@ class _EntryFile:
         self._written = 0
         self._data = bytearray()
 
+    def replace(self, data: bytes) -> None:
+        """Put other entries in the place of all. OSError."""
+        self.clear()
+        self._data = bytearray(data)
+        self.flush()
+
     def _cut(self, size: int) -> None:
         data = self.data
         del data[size:]

@@ -360,8 +360,9 @@ class LogManager:
         finally:
             del self._jobs[path]
 
-    def write_checkpoints(self, directory: LogDirectory) -> None:
-        """Write all checkpoints of a directory now, unsynced: what they say of a deleted log must not outlive it."""
+    def write_checkpoints(self, directory: LogDirectory, *, sync: bool = False) -> None:
+        """Write all checkpoints of a directory now, usually unsynced: what they say of a deleted log must not outlive
+        it."""
         for file, offset_of in CHECKPOINTED.items():
             path = f"{directory.path}/{file}"
             if path in self._jobs:
@@ -369,7 +370,7 @@ class LogManager:
                 continue
             text = checkpoints.offsets_text(self._collect(directory, offset_of))
             directory.checkpoint_texts[file] = text
-            checkpoints.write_text(self._files, path, text)
+            checkpoints.write_text(self._files, path, text, sync=sync)
 
     def _retention_pass(self) -> None:
         for log in self:
@@ -428,7 +429,7 @@ class LogManager:
 
     def _close_directory(self, directory: LogDirectory) -> None:
         try:
-            self.write_checkpoints(directory)
+            self.write_checkpoints(directory, sync=True)
             checkpoints.write_clean_shutdown(self._files, directory.path)
         except OSError as error:
             self._on_failure(directory.path, error)

@@ -36,6 +36,7 @@ from kwire.log.log_config import INT64_MAX, LogConfig
 from kwire.log.producer_state import NOT_ASKED, BatchMetadata, CompletedTransaction, Verification
 from kwire.log.recovery import LogRecovery, Progress, no_progress, replay_producers
 from kwire.log.segment import Segment
+from kwire.log.trust import Verifier
 
 Records = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class PartitionLog:
         self.log_end_offset = opened.log_end_offset
         self.high_watermark = opened.log_start_offset
         self.flusher = Flusher(env, self, opened.recovery_point, opened.rebuilt)
+        self.verifier = Verifier(env, self)
         self.closed = False
         self.cut_to = INT64_MAX  # the lowest offset the log was truncated to since the cleaner last asked
         self._latest_epoch = self.epochs.latest_epoch
@@ -356,10 +358,20 @@ class PartitionLog:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, upto: int, min_one: bool = True) -> FetchedData:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upto: int,
+        min_one: bool = True,
+        on_verified: Callable[[], None] | None = None,
+    ) -> FetchedData:
         """Batches from the one that holds ``offset``, all below offset ``upto``, about ``max_bytes``.
 
         The first batch comes whole even if it is larger (with ``min_one``); the last one may be cut off, as in Kafka.
+        What a start found on disk is verified before it is served: here and now, or in the background if the caller
+        gives ``on_verified``, who then gets nothing and is called when it is time to ask again.
         KafkaError: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         end_offset = self.log_end_offset
@@ -370,18 +382,27 @@ class PartitionLog:
         try:
             segment = self.active
             if offset >= segment.base_offset:
+                if segment.unverified and not self._is_verified(segment, offset, on_verified):
+                    return NO_DATA
                 end = segment.size if upto >= end_offset else segment.position_before(upto)
                 return segment.read(offset, max_bytes, end, min_one) or NO_DATA
-            return self._read_sealed(offset, max_bytes, upto, min_one)
+            return self._read_sealed(offset, max_bytes, upto, min_one, on_verified)
         except OSError as error:
             raise self._failed(error) from error
         except CorruptLog as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch of {self.name} is damaged: {error}") from error
 
-    def _read_sealed(self, offset: int, max_bytes: int, upto: int, min_one: bool) -> FetchedData:
+    def _is_verified(self, segment: Segment, offset: int, on_verified: Callable[[], None] | None) -> bool:
+        return segment.is_new(offset) or self.verifier.require(segment, on_verified)
+
+    def _read_sealed(
+        self, offset: int, max_bytes: int, upto: int, min_one: bool, on_verified: Callable[[], None] | None
+    ) -> FetchedData:
         at = bisect_right(self._bases, offset) - 1
         for i in range(max(at, 0), len(self.segments)):
             segment = self.segments[i]
+            if segment.unverified and not self._is_verified(segment, offset, on_verified):
+                return NO_DATA
             following = self._bases[i + 1] if i + 1 < len(self._bases) else self.log_end_offset
             end = segment.size if upto >= following else segment.position_before(upto)
             found = segment.read(offset, max_bytes, end, min_one)
@@ -507,6 +528,7 @@ class PartitionLog:
 
     def replace_segments(self, old: list[Segment], new: Segment) -> None:
         """Compaction: one segment takes the place of neighbours; the files have been renamed already."""
+        new.trust_all()  # every batch of it was checked on the way
         at = self.segments.index(old[0])
         self.segments[at : at + len(old)] = [new]
         self._bases[at : at + len(old)] = [new.base_offset]

@@ -385,13 +385,10 @@ class LogRecovery:
         """Records that were deleted before the stop may be back, since the log start offset is written now and then:
         the epochs of them are read from the batches."""
         known = self.epochs.entries
-        if (
-            known
-            and known[0].start_offset > self.log_start_offset
-            and self.segments[0].base_offset < known[0].start_offset
-        ):
+        upto = known[0].start_offset if known else self.log_end_offset
+        if self.segments[0].base_offset < upto and self.log_start_offset < upto:
             self.epochs.clear()
-            self._read_epochs(self.segments, upto=known[0].start_offset)
+            self._read_epochs(self.segments, upto=upto)
             for entry in known:
                 self.epochs.assign(entry.epoch, entry.start_offset)
 

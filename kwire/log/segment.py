@@ -13,7 +13,7 @@ from kwire.base.file_range import FileRange
 from kwire.codec.records.header import BatchHeader
 from kwire.log import names
 from kwire.log.append_info import NO_DATA, AbortedTransaction, FetchedData
-from kwire.log.batch_scan import BatchPosition, find_batch, scan
+from kwire.log.batch_scan import BatchPosition, CorruptLog, find_batch, scan
 from kwire.log.damage import Damage
 from kwire.log.file_cache import FileCache, LogFile
 from kwire.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
@@ -208,10 +208,12 @@ class Segment:
         """A segment that was cut may have a later timestamp behind its last time index entry."""
         start = self.index.lookup(max(self._offset_of_max_timestamp - self.base_offset, 0))
         fd, path = self.file.descriptor(), self.file.path
-        for batch in scan(self._files, fd, path, start, self.size, check_crc=False):
-            if batch.header.max_timestamp > self.max_timestamp:
-                self._max_timestamp = batch.header.max_timestamp
-                self._offset_of_max_timestamp = batch.header.last_offset
+        for damage in [*self.bad, Damage(self.size, self.size, "")]:
+            for batch in scan(self._files, fd, path, start, damage.position, check_crc=False):
+                if batch.header.max_timestamp > self.max_timestamp:
+                    self._max_timestamp = batch.header.max_timestamp
+                    self._offset_of_max_timestamp = batch.header.last_offset
+            start = max(start, damage.end)
 
     def largest_timestamp_ms(self) -> int:
         """What retention by time goes by: the records' highest timestamp, or the file's time if they have none."""
@@ -228,9 +230,13 @@ class Segment:
         first_size = 0
         if position < 0:
             found = self.find(offset)
+            if self.bad:
+                self._refuse_damage(offset, found)
             if found is None:
                 return None
             position, first_size = found.position, found.size
+        if self.bad:
+            end = min([end, *(damage.position for damage in self.bad if damage.position > position)])
         size = end - position
         if size > max_bytes:
             first_size = first_size or self._batch_size(position)
@@ -276,6 +282,43 @@ class Segment:
                     return found
             position = damage.end
         return find_batch(self._files, self.file.descriptor(), self.file.path, offset, position, self.size)
+
+    def _refuse_damage(self, offset: int, found: BatchPosition | None) -> None:
+        """Raise CorruptLog where the batch of an offset was in a damaged stretch, instead of passing over it."""
+        for damage in self.bad:
+            if (found is None and damage.end >= self.size) or (
+                found is not None and found.position == damage.end and found.base_offset > offset
+            ):
+                raise CorruptLog(self.file.path, damage.position, damage.why)
+
+    def is_new(self, offset: int) -> bool:
+        """Whether an offset begins a batch that this process appended lately."""
+        return self._tail.get(offset, -1) >= self.unverified
+
+    def has_transaction_index(self) -> bool:
+        return self.txn_index.loaded or self._files.exists(self.txn_index.path)
+
+    def replace_indexes(self, offsets: bytes, times: bytes, last_offset: int, end: int) -> None:
+        """Put entries built from the batches below position ``end``, the last of which is ``last_offset``, in the
+        place of those that were there. OSError."""
+        relative = last_offset - self.base_offset
+        newer = b"".join(self.index.entry.pack(*each) for each in self.index.entries() if end <= each[1] < self.size)
+        if end < self.size:
+            times += b"".join(
+                self.time_index.entry.pack(*each) for each in self.time_index.entries() if each[1] > relative
+            )
+        self.index.replace(offsets + newer)
+        self.time_index.replace(times)
+        self._first_timestamp = None
+        self._load_max_timestamp()
+        self._scan_max_timestamp()
+
+    def replace_transactions(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Put other entries in the place of all in the transaction index. OSError."""
+        self.txn_index.clear()
+        for entry in entries:
+            self.txn_index.append(entry)
+        self.txn_index.flush()
 
     def trust_all(self) -> None:
         """Everything in the file was verified."""
@@ -335,6 +378,8 @@ class Segment:
         position = self.find_cut(offset)
         self._files.ftruncate(self.file.descriptor(), position)
         self.size = position
+        self.unverified = min(self.unverified, position)
+        self.bad = [damage for damage in self.bad if damage.position < position]
         self.needs_cut = False
         self._tail.clear()
         self.index.truncate(offset - self.base_offset)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kwire.codec.records import iter_records
 from kwire.log.append_info import TimestampAndOffset
 from kwire.log.batch_scan import ScannedBatch, scan
+from kwire.log.damage import Damage
 from kwire.log.validator import MAX_DECOMPRESSED_BYTES
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int, upto: int) -> Tim
     """The first record from the log's start on whose timestamp is not before ``timestamp_ms``, if it lies below
     offset ``upto``. OSError, CorruptLog, CodecError."""
     for segment in log.segments:
+        log.verifier.require_small(segment)
         if segment.max_timestamp < timestamp_ms:
             continue
         found = _find_in_segment(log, segment, timestamp_ms)
@@ -44,6 +46,8 @@ def max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     """The first record that has the log's highest timestamp. OSError, CorruptLog, CodecError."""
     if not log.segments:
         return None
+    for segment in log.segments:
+        log.verifier.require_small(segment)
     segment = max(reversed(log.segments), key=lambda segment: segment.max_timestamp)
     if segment.max_timestamp < 0:
         return None
@@ -65,6 +69,10 @@ def _batches(log: PartitionLog, segment: Segment, offset: int) -> Iterator[Scann
     file = segment.file
     file.retain()
     try:
-        yield from scan(log.files, file.descriptor(), file.path, found.position, segment.size, check_crc=False)
+        start = found.position
+        for damage in [*segment.bad, Damage(segment.size, segment.size, "")]:
+            if start < damage.end or damage.end == segment.size:
+                yield from scan(log.files, file.descriptor(), file.path, start, damage.position, check_crc=False)
+                start = max(start, damage.end)
     finally:
         file.release()

@@ -43,7 +43,7 @@ class FakeLog:
     def advance_high_watermark(self, offset):
         self.high_watermark = self.last_stable_offset = offset
 
-    def read(self, offset, max_bytes, *, upto, min_one):
+    def read(self, offset, max_bytes, *, upto, min_one, on_verified=None):
         if self.failure:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failure))
         return FetchedData(b"x" * (upto - offset), upto - offset)
