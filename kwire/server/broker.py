@@ -66,7 +66,9 @@ class Broker:
         **properties: object,
     ) -> None:
         if config is None:
-            texts = {name.replace("_", "."): _property_text(value) for name, value in properties.items()}
+            texts = {
+                name.replace("_", "."): _property_text(value) for name, value in properties.items() if value is not None
+            }
             config = KafkaConfig.load(overrides=texts)
         elif properties:
             raise TypeError("give a KafkaConfig or properties, not both")
@@ -231,6 +233,7 @@ class Broker:
         self.controller = Controller(self.doors, self.config, self._store, self.metadata, self.config.node_id)
         if (founding or self._adopt) and len(self.logs):
             self.adopted_topics = await adopt_logs(self.controller, self.logs)
+            _log.info("topics found in the data directory are served", topics=len(self.adopted_topics))
 
     async def _take_over(self) -> None:
         """Become what the cluster's image says this broker is."""

@@ -126,7 +126,7 @@ def processed(query: StreamingQuery) -> int:
 
 def run(options: argparse.Namespace) -> None:
     """Start the queries, report until they are through, read the result back."""
-    spark = spark_session("kwire orders")
+    spark = spark_session("kwire orders", spark_local_dir=f"{options.directory}/local")  # a killed Spark leaves things
     queries = start_queries(spark, options)
     say({"event": "started"})
     while True:
