@@ -93,13 +93,17 @@ def permits(request: ProduceRequest, transactional_id: str, context: RequestCont
         partition = _partition(topic, data.index, context)
         if partition is None:
             continue
-        verification = partition.log.producer_state.start_verification(
-            producer_id,
-            epoch,
-            sequence,
-            supports_epoch_bump=knows >= IMPLICIT_SINCE,
-            now_ms=services.doors.clock.time_ms(),
-        )
+        try:
+            verification = partition.log.producer_state.start_verification(
+                producer_id,
+                epoch,
+                sequence,
+                supports_epoch_bump=knows >= IMPLICIT_SINCE,
+                now_ms=services.doors.clock.time_ms(),
+            )
+        except KafkaError as error:
+            found[id(data)] = NotVerified(error.code)
+            continue
         found[id(data)] = verification
         if verification is not None:
             questions.append(Question(data, (partition.topic, partition.index), verification))

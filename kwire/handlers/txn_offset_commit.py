@@ -102,8 +102,9 @@ def _needs_no_question(request: TxnOffsetCommitRequest, context: RequestContext,
     services = context.services
     if knows < IMPLICIT_SINCE and not services.config.transaction_partition_verification_enable:
         return True
-    log = services.replicas.partition(OFFSETS_TOPIC, index).log
-    return log.producer_state.has_ongoing_transaction(request.producer_id, request.producer_epoch)
+    producers = services.replicas.partition(OFFSETS_TOPIC, index).log.producer_state
+    producers.check_not_fenced(request.producer_id, request.producer_epoch)
+    return producers.has_ongoing_transaction(request.producer_id, request.producer_epoch)
 
 
 async def _commit_later(

@@ -119,8 +119,9 @@ class ProducerStateManager:
         """Before the coordinator is asked. None: no need to, the transaction is open here.
 
         ``supports_epoch_bump``: the producer has an epoch for every transaction, so that a partition new to it must
-        begin with sequence 0.
+        begin with sequence 0. KafkaError(INVALID_PRODUCER_EPOCH) for one that is fenced here.
         """
+        self.check_not_fenced(producer_id, epoch)
         if self.has_ongoing_transaction(producer_id, epoch):
             return None
         found = self._verifications.get(producer_id)
@@ -131,6 +132,18 @@ class ProducerStateManager:
         elif epoch == found.epoch:
             found.lowest_sequence = min(found.lowest_sequence, sequence)
         return found
+
+    def check_not_fenced(self, producer_id: int, epoch: int) -> None:
+        """Whether a producer may begin a transaction here. KafkaError(INVALID_PRODUCER_EPOCH)."""
+        entry = self.producers.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise self._stale_epoch(producer_id, epoch, entry.epoch)
+
+    def _stale_epoch(self, producer_id: int, epoch: int, last_seen: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch {epoch} of producer {producer_id} in {self._name} is smaller than the last seen epoch {last_seen}",
+        )
 
     def check(
         self, header: BatchHeader, origin: Origin, verification: Verification | None = NOT_ASKED
@@ -186,11 +199,7 @@ class ProducerStateManager:
 
     def _check_epoch(self, header: BatchHeader, entry: ProducerEntry) -> None:
         if header.producer_epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch {header.producer_epoch} of producer {header.producer_id} in {self._name} is smaller than the "
-                f"last seen epoch {entry.epoch}",
-            )
+            raise self._stale_epoch(header.producer_id, header.producer_epoch, entry.epoch)
 
     def _check_sequence(self, header: BatchHeader, entry: ProducerEntry) -> None:
         first = header.base_sequence
