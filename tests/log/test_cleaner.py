@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ import pytest
 from kwire.base.doors import Files
 from kwire.codec.records import iter_records
 from kwire.codec.records.control import ABORT, COMMIT
-from kwire.log.cleaner import CleanerSettings
+from kwire.log.cleaner import CleanerSettings, Cleaning
 from kwire.log.cleaner_map import ENTRY_BYTES
+from kwire.log.cleaner_pick import group_segments
 from kwire.log.log_config import LogConfig
 from tests.log.cleaner_tools import COMPACTED, Workshop, final_values, names_in, read_batches
 from tests.log.log_tools import NOW_MS, ManualClock, content
@@ -408,3 +410,73 @@ def test_the_greatest_lag_bounds_the_age_of_a_segment() -> None:
     assert config(segment_ms=5000, max_compaction_lag_ms=1000).roll_ms == 1000
     assert config(segment_ms=5000, max_compaction_lag_ms=9000).roll_ms == 5000
     assert config(segment_ms=5000, max_compaction_lag_ms=1000, cleanup_policy=("delete",)).roll_ms == 5000
+
+
+async def test_a_rebuilt_batch_has_the_highest_time_of_what_is_left_in_it(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), timestamp=NOW_MS, roll=True)
+    shop.produce((b"a", b"2"), (b"c", b"2"), roll=True)
+    await shop.settle()
+    first = read_batches(shop.log)[0][0]
+    assert (first.count, first.base_timestamp, first.max_timestamp) == (1, NOW_MS + 1, NOW_MS + 1)
+
+
+async def test_a_record_whose_successor_was_truncated_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Workshop(tmp_path)
+    for value in (b"1", b"2", b"3"):
+        shop.produce((b"a", value * 700), roll=True)  # each a group of its own
+    build_map = Cleaning._build_map
+
+    async def truncated_after(cleaning: Cleaning) -> int:
+        latest = await build_map(cleaning)
+        shop.log.truncate_to(1)
+        return latest
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cleaning, "_build_map", truncated_after)
+        assert not await shop.clean()
+    assert [each.value for each in shop.kept()] == [b"1" * 700]
+
+
+async def test_what_was_clean_is_dirty_after_a_truncation_even_if_the_log_has_grown_again(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    for i in range(6):
+        shop.produce((b"%d" % i, b"1"), roll=True)
+    await shop.settle()
+    shop.log.truncate_to(2)
+    shop.produce((b"b", b"1"), (b"b", b"2"), roll=True)
+    for i in range(4):
+        shop.produce((b"c%d" % i, b"1"), roll=True)
+    await shop.settle()
+    assert shop.offsets() == [0, 1, 3, 4, 5, 6, 7]
+
+
+async def test_snapshots_of_joined_segments_go_and_file_times_stay(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    for i in range(6):
+        shop.produce((b"a", b"%d" % i), producer_id=1, producer_epoch=0, base_sequence=i, roll=True)
+    newest = shop.log.segments[-2].file.path
+    shop.log.files.utime(newest, ns=(1_000_000_000, 1_000_000_000))
+    await shop.settle()
+    assert [segment.base_offset for segment in shop.log.segments] == [0, 6]
+    assert names_in(shop.log, ".snapshot") == [f"{6:020d}.snapshot"]
+    assert shop.log.files.stat(shop.log.segments[0].file.path).st_mtime_ns == 1_000_000_000
+
+
+def groups(segments: list[tuple[int, int, int]], end: int) -> list[list[int]]:
+    """Groups by base offset of segments (base offset, size, index size), up to 1000 bytes and 100 of indexes."""
+    made: list[Any] = [SimpleNamespace(base_offset=base, size=size, index=index) for base, size, index in segments]
+    found = group_segments(made, end, 1000, 100, lambda segment: segment.index)  # type: ignore[attr-defined]
+    return [[segment.base_offset for segment in group] for group in found]
+
+
+def test_groups_fit_one_segment_by_bytes_index_and_offsets() -> None:
+    assert groups([(0, 500, 0), (1, 500, 0), (2, 1, 0)], 3) == [[0, 1], [2]]
+    assert groups([(0, 1, 50), (1, 1, 50), (2, 1, 1)], 3) == [[0, 1], [2]]
+    far = 1 << 31
+    assert groups([(0, 1, 0), (9, 1, 0)], far) == [[0, 9]]
+    assert groups([(0, 1, 0), (9, 1, 0)], far + 1) == [[0], [9]]
+    assert groups([(0, 1, 0), (9, 0, 0), (far, 1, 0)], far + 5) == [[0, 9], [far]]
+    assert groups([], 5) == []
