@@ -118,10 +118,11 @@ class Member:
 def _command(client: str, options: dict[str, Any]) -> list[str]:
     if client != "java":
         return [sys.executable, "-m", "compat_tests.clients.member", client, json.dumps(options)]
+    strategy = _JAVA_ASSIGNORS.get(options["assignor"])
     config = {
         "bootstrap.servers": options["bootstrap"],
         "group.id": options["group"],
-        "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{_JAVA_ASSIGNORS[options['assignor']]}",
+        "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{strategy}",
         "session.timeout.ms": options["session_timeout_ms"],
         "heartbeat.interval.ms": options["heartbeat_ms"],
         "auto.offset.reset": "earliest",
@@ -131,6 +132,10 @@ def _command(client: str, options: dict[str, Any]) -> list[str]:
     }
     if options.get("instance_id"):
         config["group.instance.id"] = options["instance_id"]
+    if options.get("protocol") == "consumer":  # KIP-848: the broker decides on these
+        for name in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
+            del config[name]
+        config |= {"group.protocol": "consumer", "group.remote.assignor": options["assignor"]}
     request = json.dumps({"config": config, "topics": options["topics"]})
     return java_command("-cp", java_class_path(), "GroupMember", request, heap="128m")
 

@@ -15,6 +15,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.FencedInstanceIdException;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -61,7 +62,11 @@ public final class GroupMember implements ConsumerRebalanceListener {
     }
 
     private void run(List<String> topics) {
-        consumer.subscribe(topics, this);
+        if (topics.get(0).startsWith("^")) {
+            consumer.subscribe(new SubscriptionPattern(topics.get(0)), this);
+        } else {
+            consumer.subscribe(topics, this);
+        }
         while (true) {
             String command = COMMANDS.poll();
             if ("leave".equals(command)) {

@@ -15,7 +15,7 @@ from kwire.coordinator.consumer_group import NOTHING, ConsumerGroup
 from kwire.coordinator.consumer_member import ConsumerMember
 from kwire.coordinator.consumer_reconcile import Goal, Reported, reconcile
 from kwire.coordinator.consumer_topics import Topics, compile_regex
-from kwire.coordinator.java import hash_map_order
+from kwire.coordinator.java import hash_map_order, timeline_map_order
 
 if TYPE_CHECKING:
     from kwire.coordinator.group import GroupSettings
@@ -147,10 +147,11 @@ class Advance:
         return assignment.get(new.member_id, NOTHING)
 
     def _spec(self, members: dict[str, ConsumerMember], before: dict[str, Partitions], homogeneous: bool) -> GroupSpec:
-        """The group as assignors see it: members in the order that Kafka's hash map gives them."""
+        """The group as assignors see it: members in the order that Kafka's hash maps give them."""
+        known = [member_id for member_id in self.group.members if member_id in members]
         topics_of: dict[tuple[tuple[str, ...], str], frozenset[bytes]] = {}
         specs: dict[str, MemberSpec] = {}
-        for member_id in hash_map_order(members):
+        for member_id in hash_map_order([*timeline_map_order(known), *members]):
             member = members[member_id]
             wanted = member.topics, member.regex
             topic_ids = topics_of.get(wanted)

@@ -151,7 +151,8 @@ class ClassicMembers:
         try:
             member = self._member(group, request.member_id, request.group_instance_id, request.generation_id)
             self._check_protocol(member, request)
-            if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+            # Who has to give partitions up is told so by what is left of its assignment.
+            if member.epoch < group.assignment_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._await_join(group, member, now)
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         except KafkaError as error:
