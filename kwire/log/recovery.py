@@ -417,13 +417,14 @@ class LogRecovery:
             return self._end_despite(segment, error)
 
     def _end_despite(self, segment: Segment, error: CorruptLog) -> int:
-        """Damage below the recovery point was safe on disk once: nothing is cut, reading it fails. Otherwise the log
-        ends there."""
-        if self.recovery_point > segment.base_offset:
-            self.complaints.append(f"{error}; that batch cannot be read any more")
-            return self.recovery_point
+        """Somebody damaged the end of a log that was closed in order: look at the whole segment, as after a crash.
+
+        What was safe on disk once (below the recovery point) keeps its offsets, so that no other record ever gets
+        them; only the bytes cannot be read any more.
+        """
+        self.complaints.append(f"{error}, though the log was closed in order")
         self._recover_segment(segment)
-        return segment.next_offset()
+        return self._next_offset
 
     # 8
 

@@ -348,6 +348,8 @@ class Segment:
             if found is None:
                 break
             position, next_offset = found.position + found.size, found.last_offset + 1
+            if position > self.size:
+                raise CorruptLog(self.file.path, found.position, "the file ends inside its last batch")
         return next_offset
 
     # Changing and leaving

@@ -256,3 +256,19 @@ def test_a_damaged_batch_in_the_way_of_a_look_up_fails_that_read_only(tmp_path: 
         assert fails(lambda at=offset: again.read(at, 100, upto=again.log_end_offset)) == "CORRUPT_MESSAGE"
     assert headers(again.read(5, 100, upto=again.log_end_offset))[0].base_offset == 4
     assert [header.base_offset for header in headers(again.read(0, 1 << 20, upto=1 << 30))] == [0]
+
+
+def test_a_log_cut_after_a_clean_stop_never_gives_its_offsets_to_other_records(tmp_path: Path) -> None:
+    log = written(tmp_path, 6, LogConfig())
+    end, size = log.log_end_offset, log.size
+    log.close()
+    path = tmp_path / "t-0/00000000000000000000.log"
+    with open(path, "r+b") as file:
+        file.truncate(size - 10)
+    for expected in range(end, end + 3):  # each start finds what the one before wrote behind the damage
+        log = open_log(tmp_path, LogConfig(), clean=True, recovery_point=expected)
+        assert log.log_end_offset == expected
+        assert append(log, 1) == expected
+        stored = headers(log.read(expected, 1000, upto=expected + 1))
+        assert [header.base_offset for header in stored] == [expected]
+        log.close()
