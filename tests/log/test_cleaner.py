@@ -427,15 +427,14 @@ async def test_a_record_whose_successor_was_truncated_meanwhile_stays(
     shop = Workshop(tmp_path)
     for value in (b"1", b"2", b"3"):
         shop.produce((b"a", value * 700), roll=True)  # each a group of its own
-    build_map = Cleaning._build_map
+    clean_group = Cleaning._clean_group
 
-    async def truncated_after(cleaning: Cleaning) -> int:
-        latest = await build_map(cleaning)
+    async def truncated_before(cleaning: Cleaning, group: list[Any]) -> None:
         shop.log.truncate_to(1)
-        return latest
+        await clean_group(cleaning, group)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Cleaning, "_build_map", truncated_after)
+        patch.setattr(Cleaning, "_clean_group", truncated_before)
         assert not await shop.clean()
     assert [each.value for each in shop.kept()] == [b"1" * 700]
 
