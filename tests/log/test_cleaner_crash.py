@@ -11,7 +11,7 @@ import pytest
 
 from kwire.codec.records.control import ABORT, COMMIT
 from kwire.log.cleaner_swap import CleaningAborted, SegmentSwap
-from kwire.testing.simulation.disk import Disk
+from kwire.testing.simulation.disk import Disk, Inode
 from kwire.testing.simulation.trace import Trace
 from tests.log.cleaner_tools import COMPACTED, Kept, Workshop, final_values, names_in, read_batches
 from tests.log.log_tools import NOW_MS, ManualClock
@@ -62,7 +62,7 @@ class MortalDisk(Disk):
 
 def fill(shop: Workshop) -> None:
     """Several groups of several segments: values, tombstones, compressed batches, transactions, producers."""
-    for i in range(24):
+    for i in range(18):
         key = b"key-%d" % (i % 5)
         shop.produce((key, b"%d" % i * 12), (b"once-%d" % i, b"%d" % i * 8), compression=(0, 3)[i % 3 == 0])
         if i % 4 == 3:
@@ -92,9 +92,9 @@ def opened(disk: MortalDisk) -> tuple[MortalDisk, Workshop]:
     """A copy of a prepared disk, and the log on it a day later, when its tombstones are due."""
     copy = MortalDisk()
     copy.makedirs("/data/t-0")
-    for path, inode in disk._files.items():
-        copy.write_atomic(path, bytes(inode.data))
-    copy.settle()
+    for number, (path, inode) in enumerate(disk._files.items()):
+        copy._files[path] = Inode(number, NOW_MS)
+        copy._files[path].data += inode.data
     shop = Workshop("/data", CONFIG, files=copy, clock=ManualClock(NOW_MS + DAY_MS))
     shop.log.advance_high_watermark(shop.log.log_end_offset)
     return copy, shop
