@@ -28,9 +28,26 @@ class Damage(NamedTuple):
     why: str
 
 
+_LOOK_AHEAD = 1 << 16
+"""How far behind the first candidate a better one is looked for."""
+
+
 def next_batch(files: Files, fd: int, position: int, end: int, lowest: int, limit: int) -> int | None:
     """Where the next valid batch begins, at or after a position, with offsets from ``lowest`` to below ``limit``; None
-    if there is none before ``end``. OSError."""
+    if there is none before ``end``. OSError.
+
+    A block that was written to the wrong place holds whole batches too: of those near each other, the one with the
+    lowest offset is the right one."""
+    best = _search(files, fd, position, end, lowest, limit)
+    at = best
+    while best is not None and at is not None:
+        base_offset = int.from_bytes(files.pread(fd, 8, best), "big")
+        at = _search(files, fd, at + 1, min(end, best + _LOOK_AHEAD), lowest, base_offset)
+        best = best if at is None else at
+    return best
+
+
+def _search(files: Files, fd: int, position: int, end: int, lowest: int, limit: int) -> int | None:
     while position + HEADER_SIZE <= end:
         chunk = files.pread(fd, min(_SEARCH_CHUNK, end - position), position)
         at = chunk.find(_MAGIC, _MAGIC_AT)

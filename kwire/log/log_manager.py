@@ -7,6 +7,7 @@ Everything periodic is a timer of the running loop that the manager owns; an idl
 from __future__ import annotations
 
 import asyncio
+import os.path
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -161,7 +162,10 @@ class LogManager:
 
     def _find(self, directory: LogDirectory) -> list[_Found]:
         path, files = directory.path, self._files
+        kept = checkpoints.take_shutdown_copy(files, path)
         clean = checkpoints.take_clean_shutdown(files, path)
+        if clean:
+            self._restore(path, kept)
         recovery_points = self._offsets(path, RECOVERY_POINT_FILE)
         starts = self._offsets(path, LOG_START_OFFSET_FILE)
         high_watermarks = self._offsets(path, HIGH_WATERMARK_FILE)
@@ -175,6 +179,17 @@ class LogManager:
                 offsets = (recovery_points.get(key, 0), starts.get(key, 0), high_watermarks.get(key, 0))
                 found.append(_Found(directory, full, *key, clean, *offsets))
         return found
+
+    def _restore(self, path: str, kept: Mapping[str, str]) -> None:
+        """Put small files right that do not say any more what they said when the broker stopped in order."""
+        for file, text in kept.items():
+            name = f"{path}/{file}"
+            if not self._files.exists(os.path.dirname(name)):
+                continue
+            found = self._files.read(name) if self._files.exists(name) else None
+            if found != text.encode():
+                logger.warning("file restored: it is not what it was at the last stop", path=name)
+                checkpoints.write_text(self._files, name, text)
 
     def _offsets(self, path: str, file: str) -> dict[tuple[str, int], int]:
         try:
@@ -430,9 +445,21 @@ class LogManager:
     def _close_directory(self, directory: LogDirectory) -> None:
         try:
             self.write_checkpoints(directory, sync=True)
+            checkpoints.write_shutdown_copy(self._files, directory.path, self._shutdown_texts(directory))
             checkpoints.write_clean_shutdown(self._files, directory.path)
         except OSError as error:
             self._on_failure(directory.path, error)
+
+    def _shutdown_texts(self, directory: LogDirectory) -> dict[str, str]:
+        texts = dict(directory.checkpoint_texts)
+        for key, log in self._logs.items():
+            if self._parents[key] is directory:
+                name = names.directory_name(*key)
+                texts[f"{name}/{checkpoints.LEADER_EPOCH_FILE}"] = log.epochs.text()
+                if log.topic_id != bytes(16):
+                    metadata = checkpoints.topic_id_text(log.topic_id)
+                    texts[f"{name}/{checkpoints.PARTITION_METADATA_FILE}"] = metadata
+        return texts
 
 
 NOTHING_TO_SAY = -1

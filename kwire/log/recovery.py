@@ -25,7 +25,7 @@ from kwire.log import names
 from kwire.log.append_info import AbortedTransaction
 from kwire.log.batch_scan import CorruptLog, ScannedBatch, scan
 from kwire.log.checkpoints import CorruptCheckpoint
-from kwire.log.damage import Damage, next_batch
+from kwire.log.damage import Damage, judge, next_batch
 from kwire.log.environment import LogEnvironment
 from kwire.log.flusher import sync_files
 from kwire.log.indexes import CorruptIndex
@@ -405,16 +405,30 @@ class LogRecovery:
         try:
             segment.index.check(segment.size)
             segment.time_index.check()
-            return segment.next_offset()
-        except CorruptIndex as error:
+            end = segment.next_offset()
+        except (CorruptIndex, CorruptLog) as error:
             self.complaints.append(f"{error}; the indexes are built anew")
             self._rebuild_indexes(segment)
-        except CorruptLog as error:
-            return self._end_despite(segment, error)
-        try:
-            return segment.next_offset()
-        except CorruptLog as error:
-            return self._end_despite(segment, error)
+            try:
+                end = segment.next_offset()
+            except CorruptLog as error:
+                return self._end_despite(segment, error)
+        if self._clean and segment is self.segments[-1] and 0 < self.recovery_point != end:
+            return self._end_in_doubt(segment, end)
+        return end
+
+    def _end_in_doubt(self, segment: Segment, end: int) -> int:
+        """An orderly stop has noted another end than the last batch tells: what its checksums say decides."""
+        good = segment.base_offset
+        fd, path = segment.file.descriptor(), segment.file.path
+        for found in judge(self._files, fd, path, segment.size, good, INT64_MAX, lambda _offset: -1):
+            if isinstance(found, Damage):
+                self.complaints.append(f"{found.why}; {found.end - found.position} bytes cannot be read any more")
+            else:
+                good = found.header.next_offset
+        if max(good, self.recovery_point) != end:
+            self.complaints.append(f"{path}: ends at {max(good, self.recovery_point)}, not at {end}")
+        return max(good, self.recovery_point)
 
     def _end_despite(self, segment: Segment, error: CorruptLog) -> int:
         """Somebody damaged the end of a log that was closed in order: look at the whole segment, as after a crash.

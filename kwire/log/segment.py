@@ -16,7 +16,7 @@ from kwire.log.append_info import NO_DATA, AbortedTransaction, FetchedData
 from kwire.log.batch_scan import BatchPosition, CorruptLog, find_batch, scan
 from kwire.log.damage import Damage
 from kwire.log.file_cache import FileCache, LogFile
-from kwire.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kwire.log.indexes import CorruptIndex, OffsetIndex, TimeIndex, TransactionIndex
 
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 POSITION_MAX = 0x7FFFFFFF
@@ -340,9 +340,13 @@ class Segment:
         return None if relative is None else self.base_offset + relative
 
     def next_offset(self) -> int:
-        """The offset after the last batch, found from the last index entry on. CorruptLog."""
+        """The offset after the last batch, found from the last index entry on. CorruptLog, CorruptIndex."""
         last = self.index.last()
         position, next_offset = (0, self.base_offset) if last is None else (last[1], self.base_offset + last[0])
+        if last is not None:
+            entry = find_batch(self._files, self.file.descriptor(), self.file.path, -1, position, self.size)
+            if entry is None or entry.last_offset != next_offset:
+                raise CorruptIndex(f"{self.index.path}: entry {last} does not fit its batch")
         while position < self.size:
             found = self._find_around(next_offset, position)
             if found is None:

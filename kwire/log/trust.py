@@ -161,7 +161,9 @@ def _check_transactions(env: LogEnvironment, log: PartitionLog, segment: Segment
     elif segment is not log.segments[0]:
         return
     due = [aborted for batch in _good_batches(env, segment, end) for aborted in _aborted_by(producers, batch)]
-    later = [entry for entry in segment.aborted() if entry.last_offset > last_offset]
+    later = [entry for entry in segment.aborted() if last_offset < entry.last_offset < log.log_end_offset]
+    if segment is not log.active:
+        later = []
     if list(segment.aborted()) != due + later:
         logger.warning("transaction index does not fit its segment and is built anew", path=segment.txn_index.path)
         segment.replace_transactions(due + later)
