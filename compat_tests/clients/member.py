@@ -138,8 +138,12 @@ def run_kafka_python(options: dict[str, Any]) -> None:
             say_assignment(assigned, "", -1)
 
     def poll() -> None:
-        # A join that outlasts the time of a poll is now and then forgotten by kafka-python 3.0 (on both brokers).
-        for batch in consumer.poll(timeout_ms=1000).values():
+        # kafka-python 3.0 forgets a join that is completed between two polls: no assignment, no heartbeat, for ever.
+        # It happens with either broker. Such a member joins once more.
+        coordinator = consumer._coordinator
+        if coordinator._join_task is not None and coordinator._join_task.is_done and not coordinator.need_rejoin():
+            coordinator.request_rejoin()
+        for batch in consumer.poll(timeout_ms=50).values():
             for record in batch:
                 value = (record.value or b"").decode()
                 say("record", partition=record.partition, offset=record.offset, value=value)

@@ -92,6 +92,10 @@ class Member:
         self._reader.join(10)
         self.events.append({"event": "closed"})
 
+    def history(self) -> list[str]:
+        """What happened to its membership."""
+        return [str(event) for event in self.events if event["event"] != "record"]
+
     def errors(self) -> str:
         """The end of its standard error."""
         self._stderr.seek(0)
@@ -159,7 +163,7 @@ def wait_settled(members: list[Member], topic: str, partitions: int, timeout_s: 
     try:
         wait_until(settled(members, topic, partitions), timeout_s, "a stable group")
     except TimeoutError as error:
-        state = "\n".join(f"{one.client}: {one.assignment} {one.errors()}" for one in members)
+        state = "\n".join(f"{one.client}: {one.assignment} {one.history()} {one.errors()}" for one in members)
         raise AssertionError(f"{error}\n{state}") from None
 
 

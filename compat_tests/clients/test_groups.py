@@ -110,6 +110,7 @@ def test_a_group_grows_and_shrinks_and_reads_everything_once(
     topic, group = make_topic(4), new_name("group")
     fill(broker, topic, 4)
     first = join(client, group, topic, assignor)
+    wait_settled([first], topic, 4)
     second = join(client, group, topic, assignor)
     wait_settled([first, second], topic, 4)
     wait_until(lambda: has_read_its_own(first, 10) and has_read_its_own(second, 10), 20, "all records")
