@@ -437,6 +437,7 @@ class LogRecovery:
         them; only the bytes cannot be read any more.
         """
         self.complaints.append(f"{error}, though the log was closed in order")
+        self._load_producers(segment.base_offset)
         self._recover_segment(segment)
         return self._next_offset
 

@@ -201,6 +201,8 @@ def _surviving_content(inode: Inode, random: Random) -> bytearray:
     for start in range(0, len(result), SECTOR):
         end = min(start + SECTOR, len(result))
         pieces = list(dict.fromkeys(version[start:end] for version in versions if len(version) > start))
+        if end > len(versions[0]):  # grown here, and perhaps nothing of it was written: what was durable, then zeros
+            pieces.append(versions[0][start:end].ljust(end - start, b"\0"))
         if how == "zeros":  # the length was written, the data behind what is durable was not
             pieces = [versions[0][start:end]]
         piece = random.choice(pieces) if pieces else b""

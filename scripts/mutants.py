@@ -1,0 +1,140 @@
+"""Break a promise on purpose and see that a campaign notices: the proof that the campaigns can fail.
+
+    .venv/bin/python scripts/mutants.py            # all
+    .venv/bin/python scripts/mutants.py no-crc     # one
+
+Each mutant is a patch of the running code, put in for the length of a small campaign that must then find something.
+Ends with status 1 if a mutant survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from kwire.log import batch_scan, damage
+from kwire.log.flusher import Flusher
+from kwire.log.producer_state import ProducerStateManager
+from kwire.log.recovery import LogRecovery
+from kwire.log.segment import Segment
+from scripts import corruption_campaign, power_loss_campaign
+
+Campaign = Callable[[int, int], tuple[Any, list[str]]]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A name, what it breaks, how, and the campaign that must notice within so many seeds."""
+
+    breaks: str
+    apply: Callable[[], Any]
+    campaign: Campaign
+    seeds: int
+
+
+def _no_crc() -> Any:
+    @contextmanager
+    def both() -> Iterator[None]:
+        with (
+            patch.object(batch_scan, "crc_is_valid", lambda *_: True),
+            patch.object(damage, "crc_is_valid", lambda *_: True),
+        ):
+            yield
+
+    return both()
+
+
+def _no_snapshot() -> Any:
+    def forget(self: ProducerStateManager, offset: int, now_ms: int) -> None:
+        self.clear()
+        self.map_end_offset = offset
+
+    return patch.object(ProducerStateManager, "load_snapshot", forget)
+
+
+def _no_sync_of_names() -> Any:
+    prepare = Flusher._prepare
+
+    def without_directories(self: Flusher, segments: list[Segment]) -> tuple[list[int], list[str]]:
+        return prepare(self, segments)[0], []
+
+    return patch.object(Flusher, "_prepare", without_directories)
+
+
+def _early_recovery_point() -> Any:
+    def advance(self: Flusher) -> Any:
+        self.recovery_point = self._log.log_end_offset
+
+    return patch.object(Flusher, "flush", advance)
+
+
+def _holes_allowed() -> Any:
+    return patch.object(LogRecovery, "_is_behind_a_hole", lambda *_: False)
+
+
+def _trust_what_is_found() -> Any:
+    return patch.object(Segment, "__init__", _trusting(Segment.__init__))
+
+
+def _trusting(init: Callable[..., None]) -> Callable[..., None]:
+    def trusting(self: Segment, *args: Any, **how: Any) -> None:
+        init(self, *args, **how)
+        self.unverified = 0
+
+    return trusting
+
+
+MUTANTS: dict[str, Mutant] = {
+    "no-crc": Mutant("checksums at recovery", _no_crc, power_loss_campaign.run_seeds, 200),
+    "no-snapshot": Mutant("producer snapshots", _no_snapshot, power_loss_campaign.run_seeds, 200),
+    "no-sync-of-names": Mutant("names on stable storage", _no_sync_of_names, power_loss_campaign.run_seeds, 200),
+    "early-recovery-point": Mutant(
+        "the sync before the answer", _early_recovery_point, power_loss_campaign.run_seeds, 50
+    ),
+    "holes-allowed": Mutant("no hole in a log", _holes_allowed, power_loss_campaign.run_seeds, 300),
+    "trust-what-is-found": Mutant(
+        "verification before serving", _trust_what_is_found, corruption_campaign.run_seeds, 100
+    ),
+}
+
+
+def is_caught(name: str) -> str | None:
+    """The first finding of the campaign with a mutant at work; None if it survives."""
+    mutant = MUTANTS[name]
+    with mutant.apply():
+        for first in range(0, mutant.seeds, 10):
+            _, failures = mutant.campaign(first, 10)
+            if failures:
+                return failures[0]
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(MUTANTS), metavar="NAME", help=", ".join(MUTANTS))
+    arguments = parser.parse_args()
+    from kwire.base.logging import configure
+
+    configure(level="FATAL")
+    survivors = 0
+    for name in arguments.names:
+        started = time.monotonic()
+        finding = is_caught(name)
+        survivors += finding is None
+        how = "SURVIVES" if finding is None else f"caught: {finding.splitlines()[0][:160]}"
+        print(f"{name} (breaks {MUTANTS[name].breaks}), {time.monotonic() - started:.1f} s: {how}", flush=True)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
