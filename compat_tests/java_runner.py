@@ -30,6 +30,7 @@ TOOLS = {
     "LeaderElectionCommand": "org.apache.kafka.tools.LeaderElectionCommand",
     "LogDirsCommand": "org.apache.kafka.tools.LogDirsCommand",
     "TopicCommand": "org.apache.kafka.tools.TopicCommand",
+    "TransactionsCommand": "org.apache.kafka.tools.TransactionsCommand",
     "BrokerApiVersionsCommand": "org.apache.kafka.tools.BrokerApiVersionsCommand",
 }
 
