@@ -104,8 +104,9 @@ class Transaction:
             self.last_epoch = NONE
         elif self.state.is_prepared and value.producer_epoch != self.producer_epoch:
             self.last_epoch = self.producer_epoch if value.client_transaction_version >= EPOCH_BUMP else NONE
+        known = value.previous_producer_id != NONE  # version 0 does not tell it
+        self.previous_producer_id = value.previous_producer_id if known else self.producer_id
         self.producer_id = value.producer_id
-        self.previous_producer_id = value.previous_producer_id
         self.next_producer_id = value.next_producer_id
         self.producer_epoch = value.producer_epoch
         self.timeout_ms = value.transaction_timeout_ms
