@@ -203,7 +203,7 @@ class Partition:
                 records, leader_epoch=self.leader_epoch, origin=origin, verification=verification
             )
         except KafkaError as error:
-            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            if _is_lasting(error):
                 self.fail()
             raise
         if info.flushed is not None:
@@ -225,7 +225,7 @@ class Partition:
         try:
             return log.read(offset, max_bytes, upto=upto, min_one=min_one, on_verified=self._announce)
         except KafkaError as error:
-            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            if _is_lasting(error):
                 self.fail()
             raise
 
@@ -299,9 +299,12 @@ class Partition:
     def _on_flushed(self, flushed: asyncio.Future[None]) -> None:
         if flushed not in self._unflushed:
             return
-        if flushed.cancelled() or flushed.exception() is not None:
+        error = None if flushed.cancelled() else flushed.exception()
+        if flushed.cancelled() or (error is not None and _is_lasting(error)):
             self.fail()
             return
+        if error is not None:
+            return  # the next sync that succeeds covers this one's records
         # Syncs may end out of order; a later one covers what was written before it.
         for future in list(self._unflushed):
             del self._unflushed[future]
@@ -330,3 +333,10 @@ class Partition:
         self._announcing = False
         for callback in list(self._listeners):
             callback()
+
+
+def _is_lasting(error: BaseException) -> bool:
+    """Whether a partition cannot go on after an error: its disk has failed, and not only no room."""
+    if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+        return False
+    return not getattr(error, "transient", False)

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kwire.base.doors import Doors
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.log.file_cache import FileCache
 from kwire.log.names import DELETED_SUFFIX
 
 logger = get_logger("kwire.log")
+
+
+TRANSIENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""What passes without anybody repairing a disk: no space, no descriptors."""
+
+
+class StorageError(KafkaError):
+    """KAFKA_STORAGE_ERROR. ``transient``: the next attempt may succeed, and nothing of this one is in the log."""
+
+    def __init__(self, directory: str, error: OSError) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while using {directory}: {error.strerror or error}")
+        self.transient = error.errno in TRANSIENT
 
 
 def _report_nothing(directory: str, error: OSError) -> None:

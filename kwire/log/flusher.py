@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kwire.base.doors import Files
 from kwire.log.checkpoints import PARTITION_METADATA_FILE
-from kwire.log.environment import LogEnvironment
+from kwire.log.environment import LogEnvironment, StorageError
 
 if TYPE_CHECKING:
     from kwire.log.partition_log import PartitionLog
@@ -42,7 +42,7 @@ class Flusher:
             self._start(end_offset)
 
     def flush(self) -> asyncio.Future[None] | None:
-        """Sync what was appended so far. A future (failing with OSError), or None if nothing is unsynced."""
+        """Sync what was appended so far. A future (failing with StorageError), or None if nothing is unsynced."""
         end_offset = self._log.log_end_offset
         if end_offset <= self.recovery_point:
             return None
@@ -74,7 +74,7 @@ class Flusher:
             await self._env.doors.executor.run(sync_files, self._env.doors.files, descriptors, paths)
         except OSError as error:
             self._env.on_failure(self._log.directory, error)
-            raise
+            raise StorageError(self._log.directory, error) from error
         finally:
             for segment in segments:
                 segment.file.release()

@@ -371,6 +371,7 @@ class LogManager:
         try:
             await self._doors.executor.run(checkpoints.write_text, self._files, path, text, sync=True)
         except OSError as error:
+            directory.checkpoint_texts.pop(os.path.basename(path), None)  # to be tried again
             self._on_failure(directory.path, error)
         finally:
             del self._jobs[path]

@@ -30,7 +30,7 @@ from kwire.log.append_info import (
 )
 from kwire.log.batch_scan import CorruptLog
 from kwire.log.checkpoints import read_topic_id, write_topic_id
-from kwire.log.environment import LogEnvironment, logger
+from kwire.log.environment import LogEnvironment, StorageError, logger
 from kwire.log.flusher import Flusher
 from kwire.log.log_config import INT64_MAX, LogConfig
 from kwire.log.producer_state import NOT_ASKED, BatchMetadata, CompletedTransaction, Verification
@@ -234,7 +234,7 @@ class PartitionLog:
         return validator.set_right(data, header, walked), data
 
     def _duplicate(self, batch: BatchMetadata, leader_epoch: int) -> AppendInfo:
-        return AppendInfo(
+        info = AppendInfo(
             batch.first_offset,
             batch.last_offset,
             self.log_start_offset,
@@ -244,6 +244,9 @@ class PartitionLog:
             max_timestamp_ms=batch.timestamp,
             duplicate=True,
         )
+        if batch.last_offset + 1 - self.flusher.recovery_point >= self._flush_messages:
+            info.flushed = self.flusher.flush()  # its first answer may have been held back for good
+        return info
 
     def _append_trusted(self, records: Records, leader_epoch: int, origin: Origin) -> AppendInfo:
         headers = validator.trusted_batches(records, self.config, self.name, check_sizes=True)
@@ -346,10 +349,14 @@ class PartitionLog:
         if old.size == 0 and old.base_offset == base_offset:
             return
         new = Segment(self._env.cache, self.directory, base_offset, 0, self._clock_ms(), new=True)
-        new.create_files()
-        old.seal()
-        self.producer_state.map_end_offset = base_offset
-        self.producer_state.take_snapshot()
+        try:
+            new.create_files()
+            old.seal()
+            self.producer_state.map_end_offset = base_offset
+            self.producer_state.take_snapshot()
+        except OSError:
+            new.discard()  # it must not lie there while the old one goes on
+            raise
         self.segments.append(new)
         self._bases.append(base_offset)
         self.active = new
@@ -609,8 +616,7 @@ class PartitionLog:
         return storage_error(self.directory, error)
 
 
-def storage_error(directory: str, error: OSError) -> KafkaError:
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while using {directory}: {error.strerror or error}")
+storage_error = StorageError
 
 
 def _writable(records: Records) -> bytearray | memoryview:

@@ -366,6 +366,15 @@ class Segment:
         self.index.ensure_file()
         self.time_index.ensure_file()
 
+    def discard(self) -> None:
+        """Undo `create_files`, as far as the disk lets."""
+        self.file.close()
+        for path in self.paths():
+            try:
+                self._files.unlink(path)
+            except OSError:
+                continue
+
     def reset_indexes(self, *, transactions: bool = False) -> None:
         """Forget what the indexes say and count from the first batch again; the caller notes every batch."""
         self.index.clear()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kwire.base.doors import Doors, Files
+from kwire.base.errors import KafkaError
 from kwire.base.uuids import uuid_to_text
 from kwire.log import names
 from kwire.log.adopt import inspect_data_directory
@@ -207,7 +208,7 @@ async def test_a_failing_sync_is_reported_and_the_log_goes_on(tmp_path: Path) ->
     log = logs.create("t", 0, TOPIC_ID)
     info = log.append_as_leader(batch(1), leader_epoch=0)
     assert info.flushed is not None
-    with pytest.raises(OSError, match="Input/output"):
+    with pytest.raises(KafkaError, match="Input/output"):
         await info.flushed
     assert failures == [f"{tmp_path}/t-0"]
     assert (log.log_end_offset, log.recovery_point) == (1, 0)
