@@ -30,6 +30,9 @@ EPOCH_COMMIT_SINCE = 9
 FIRST_EPOCH = 1
 """A new group's: with nobody in it, it is where it should be. 0 is for members that join."""
 
+CONSUMER_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+"""As clients and metrics name them. Dead is never held."""
+
 NOTHING: Partitions = {}
 Counts = dict[str, int]
 

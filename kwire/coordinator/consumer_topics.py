@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.keys import ConfigResource
 
 if TYPE_CHECKING:
     from kwire.cluster.image import ClusterImage, TopicImage
@@ -79,8 +80,6 @@ class Topics:
 
     def group_config(self, group_id: str) -> Mapping[str, str]:
         """What was set by request for a group."""
-        from kwire.cluster.image import ConfigResource
-
         return self._image.config(ConfigResource.GROUP, group_id)
 
     def matching(self, pattern: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
-from kwire.coordinator.consumer_group import ConsumerGroup
+from kwire.coordinator.consumer_group import CONSUMER_STATES, ConsumerGroup
 from kwire.coordinator.consumer_protocol import check_request
 from kwire.coordinator.group_shard import GroupShard
 from kwire.coordinator.java import partition_for
@@ -290,6 +290,10 @@ class GroupCoordinator:
             metrics.gauge(f"{manager}NumGroups{state.value}", partial(self._count_groups, state))
         server, figures = "kafka.server:type=group-coordinator-metrics,name=", self._figures
         metrics.gauge(server + "group-count,protocol=classic", lambda: self._count_groups(None))
+        metrics.gauge(server + "group-count,protocol=consumer", lambda: self._count_consumer_groups(None))
+        for name in CONSUMER_STATES:
+            gauge = f"{server}consumer-group-count,state={name.lower()}"
+            metrics.gauge(gauge, partial(self._count_consumer_groups, name))
         metrics.gauge(server + "offset-commit-count", lambda: figures.offset_commits)
         metrics.gauge(server + "offset-deletion-count", lambda: figures.offset_deletions)
         metrics.gauge(server + "offset-expiration-count", lambda: figures.offset_expirations)
@@ -301,6 +305,14 @@ class GroupCoordinator:
         """Classic groups in one state, or in any."""
         return sum(
             isinstance(group, ClassicGroup) and state in (None, group.state)
+            for runtime in self._active()
+            for group in runtime.shard.groups
+        )
+
+    def _count_consumer_groups(self, state: str | None) -> int:
+        """Groups of the consumer protocol in one state, or in any."""
+        return sum(
+            isinstance(group, ConsumerGroup) and state in (None, group.state_name)
             for runtime in self._active()
             for group in runtime.shard.groups
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-
 _FIBONACCI = -7046029254386353131
 
 
@@ -45,11 +44,12 @@ def timeline_map_order(keys: Iterable[str]) -> list[str]:
     """Distinct strings in the order in which Kafka's `TimelineHashMap`, filled in the order given, yields them: by
     slots that double when three quarters are taken, the last one of a slot first."""
     names = list(dict.fromkeys(keys))
+    names.reverse()
     bits = 1
     while len(names) > (1 << bits) * 3 / 4:
         bits += 1
     slots = {name: string_hash(name) * _FIBONACCI % (1 << 64) >> 64 - bits for name in names}
-    return sorted(reversed(names), key=slots.__getitem__)
+    return sorted(names, key=slots.__getitem__)
 
 
 def _bucket(name: str, capacity: int) -> int:
