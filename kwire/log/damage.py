@@ -88,13 +88,16 @@ def judge(
     base_offset: int,
     limit: int,
     epoch_of: Callable[[int], int],
+    *,
+    dense: bool = False,
 ) -> Iterator[ScannedBatch | Damage]:
     """Every batch of a segment up to position ``end``, or the damage in its place. OSError.
 
     Offset and leader epoch lie outside the checksum: they must rise, stay below ``limit``, and fit what follows; an
-    epoch that is neither its neighbours' nor ``epoch_of`` its offset is damage too. A batch is good until the next one
-    is asked for.
+    epoch that is neither its neighbours' nor ``epoch_of`` its offset is damage too. In a log without gaps (``dense``)
+    the first batch behind damage must join the one after it. A batch is good until the next one is asked for.
     """
+    anchored = True
     position, expected = 0, base_offset
     held: ScannedBatch | None = None
     epoch = -1
@@ -103,7 +106,9 @@ def judge(
             for batch in scan(files, fd, path, position, end, check_crc=True):
                 header = batch.header
                 if held is not None:
-                    if _fits(held, header.base_offset, epoch, header.partition_leader_epoch, epoch_of):
+                    joins = anchored or not dense or held.header.next_offset == header.base_offset
+                    anchored = True
+                    if joins and _fits(held, header.base_offset, epoch, header.partition_leader_epoch, epoch_of):
                         expected, epoch = held.header.next_offset, held.header.partition_leader_epoch
                         yield held
                     else:
@@ -120,9 +125,11 @@ def judge(
                 held = None
             following = next_batch(files, fd, error.position + 1, end, expected, limit)
             position = end if following is None else following
+            anchored = False
             yield Damage(error.position, position, str(error))
     if held is not None:
-        yield held if _fits(held, limit, epoch, epoch, epoch_of) else _misplaced(held)
+        joins = anchored or not dense or held.header.next_offset == limit
+        yield held if joins and _fits(held, limit, epoch, epoch, epoch_of) else _misplaced(held)
 
 
 def _fits(

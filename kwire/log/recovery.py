@@ -377,9 +377,19 @@ class LogRecovery:
             self.recovery_point = self.log_end_offset
         if self._next_offset >= 0:
             self.log_end_offset = max(self.log_end_offset, self._next_offset)
+        self._mark_lost_end(active)
         self.epochs.truncate_from_end(self.log_end_offset)
         self._fill_epochs()
         self.epochs.truncate_from_start(self.log_start_offset)
+
+    def _mark_lost_end(self, active: Segment) -> None:
+        """Offsets that were given out and of which no byte is left fail when they are read, like any other damage."""
+        try:
+            end = active.next_offset()
+        except (CorruptIndex, CorruptLog):
+            return
+        if end < self.log_end_offset and not (active.bad and active.bad[-1].end >= active.size):
+            active.bad.append(Damage(active.size, active.size, f"offsets {end} to {self.log_end_offset - 1} are lost"))
 
     def _fill_epochs(self) -> None:
         """Records that were deleted before the stop may be back, since the log start offset is written now and then:
@@ -437,7 +447,8 @@ class LogRecovery:
         them; only the bytes cannot be read any more.
         """
         self.complaints.append(f"{error}, though the log was closed in order")
-        self._load_producers(segment.base_offset)
+        offset = segment.base_offset
+        replay_producers(self._env, self._directory, self.segments, self.producers, offset, keep_later=True)
         self._recover_segment(segment)
         return self._next_offset
 
@@ -485,12 +496,18 @@ def snapshot_offsets(env: LogEnvironment, directory: str) -> list[int]:
 
 
 def replay_producers(
-    env: LogEnvironment, directory: str, segments: list[Segment], producers: ProducerStateManager, offset: int
+    env: LogEnvironment,
+    directory: str,
+    segments: list[Segment],
+    producers: ProducerStateManager,
+    offset: int,
+    *,
+    keep_later: bool = False,
 ) -> list[str]:
     """Bring a producer table to what it was at an offset: the newest good snapshot at or below it, then the batches
     from there. Returns complaints about damaged snapshots and batches. OSError."""
     files = env.doors.files
-    snapshots = snapshot_offsets(env, directory)
+    snapshots = [each for each in snapshot_offsets(env, directory) if each <= offset or not keep_later]
     complaints = producers.reload(segments[0].base_offset, offset, snapshots, env.doors.clock.time_ms())
     start = producers.map_end_offset
     ends = [segment.base_offset for segment in segments[1:]] + [offset]
@@ -501,7 +518,7 @@ def replay_producers(
             found = segment.find(start)
             position = found.position if found else segment.size
             fd = segment.file.descriptor()
-            for batch in scan(files, fd, segment.file.path, position, segment.size, check_crc=False):
+            for batch in scan(files, fd, segment.file.path, position, segment.size, check_crc=True):
                 header = batch.header
                 if header.producer_id >= 0 and header.base_offset < offset:
                     completed = producers.update(header, header.base_offset, batch.data)

@@ -103,7 +103,14 @@ def verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator
     try:
         fd = file.descriptor()
         for found in judge(
-            env.doors.files, fd, file.path, end, segment.base_offset, limit, log.epochs.epoch_for_offset
+            env.doors.files,
+            fd,
+            file.path,
+            end,
+            segment.base_offset,
+            limit,
+            log.epochs.epoch_for_offset,
+            dense=not log.config.compacts and end == segment.size,
         ):
             if isinstance(found, Damage):
                 bad.append(found)
@@ -137,7 +144,7 @@ def _limit(log: PartitionLog, segment: Segment) -> int:
 def _conclude(log: PartitionLog, segment: Segment, bad: list[Damage]) -> None:
     segment.trust_all()
     known = {damage.position for damage in segment.bad}
-    segment.bad = bad
+    segment.bad = bad + [damage for damage in segment.bad if damage.position == damage.end]
     for damage in bad:
         if damage.position not in known:
             logger.error(

@@ -1,0 +1,98 @@
+"""A file system that fills up: the writer is told, reads go on, and writes go on when there is room again."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kwire.base.doors import Files
+from kwire.base.errors import KafkaError
+from kwire.log.environment import StorageError
+from kwire.log.log_config import LogConfig
+from tests.log.log_tools import ManualClock, append, batch, doors_at, open_log, read_all
+
+CONFIG = LogConfig(internal_segment_bytes=100_000)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[Path]:
+    """A file system of half a MiB."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    path = tmp_path / "tiny"
+    path.mkdir()
+    mount = getattr(libc, "mount", None)
+    if mount is None or mount(b"tmpfs", os.fsencode(path), b"tmpfs", 0, b"size=512k") != 0:
+        pytest.skip(f"a tmpfs cannot be mounted here: {os.strerror(ctypes.get_errno())}")
+    try:
+        yield path
+    finally:
+        libc.umount2(os.fsencode(path), 2)
+
+
+def test_writes_fail_while_the_disk_is_full_and_go_on_when_there_is_room(tiny: Path) -> None:
+    ballast = tiny / "ballast"
+    ballast.write_bytes(bytes(200_000))
+    log = open_log(tiny, CONFIG)
+    with pytest.raises(StorageError) as full:
+        for _ in range(200):
+            append(log, 1, size=5000)
+    assert full.value.code.name == "KAFKA_STORAGE_ERROR" and full.value.transient
+    end, batches = log.log_end_offset, read_all(log)
+    assert len(batches) == end > 20
+    with pytest.raises(KafkaError):
+        append(log, 1, size=90_000)
+    assert read_all(log) == batches
+    ballast.unlink()
+    assert append(log, 1, size=5000) == end
+    assert [first for first, _ in read_all(log)] == list(range(end + 1))
+    log.close()
+    again = open_log(tiny, CONFIG, recovery_point=end + 1)
+    assert again.log_end_offset == end + 1
+    again.release()
+
+
+class Stubborn(Files):
+    """Files that cannot be created for a while."""
+
+    refuse = 0
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
+        if self.refuse and flags & os.O_CREAT:
+            raise OSError(self.refuse, os.strerror(self.refuse), path)
+        return os.open(path, flags, mode)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+def test_a_segment_that_cannot_be_begun_leaves_the_old_one_as_it_was(tmp_path: Path, code: int) -> None:
+    files = Stubborn()
+    log = open_log(tmp_path, LogConfig(internal_segment_bytes=1000), doors=doors_at(ManualClock(), files=files))
+    while log.active.size < 800:
+        append(log, 1, size=100)
+    end = log.log_end_offset
+    files.refuse = code
+    with pytest.raises(StorageError) as failed:
+        log.append_as_leader(batch(1, size=400), leader_epoch=0)
+    assert failed.value.transient
+    assert (log.log_end_offset, len(log.segments)) == (end, 1)
+    files.refuse = 0
+    assert append(log, 1, size=400) == end
+    assert len(log.segments) == 2
+    log.close()
+    assert open_log(tmp_path, LogConfig(internal_segment_bytes=1000), recovery_point=end + 1).log_end_offset == end + 1
+
+
+def test_a_failed_disk_is_no_passing_trouble(tmp_path: Path) -> None:
+    files = Stubborn()
+    log = open_log(tmp_path, LogConfig(internal_segment_bytes=1000), doors=doors_at(ManualClock(), files=files))
+    while log.active.size < 800:
+        append(log, 1, size=100)
+    files.refuse = errno.EIO
+    with pytest.raises(StorageError) as failed:
+        log.append_as_leader(batch(1, size=400), leader_epoch=0)
+    assert not failed.value.transient
+    log.release()
