@@ -18,12 +18,14 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
-from compat_tests.kafka_jars import java_command, kafka_classpath
+from compat_tests.kafka_jars import class_archive, java_command, kafka_classpath, locked
 
 KINDS = ("kafka", "kwire")
 START_TIMEOUT_S = 60.0
@@ -210,15 +212,25 @@ class KafkaBroker(Broker):
         self._controller_port = 0
 
     def _start(self) -> None:
+        prepared = _prepared_kafka()
         if self.port == 0:
             self.port, self._controller_port = free_port(), free_port()
         properties = self.home / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
-        if not (self.data_dir / "meta.properties").exists():
-            self._format(properties)
-        command = java_command("-cp", kafka_classpath(), "kafka.Kafka", str(properties), heap="512m")
-        self._process = self._spawn(command)
+        if not self._is_formatted():
+            if prepared is not None and "log.dirs" not in self.settings:
+                shutil.copytree(prepared, self.data_dir, dirs_exist_ok=True)
+            else:
+                self._format(properties)
+        self._process = self._spawn(self._command(properties))
         self._await(lambda: coordinator_answers(self.host, self.port), "the group coordinator's answers")
+
+    def _is_formatted(self) -> bool:
+        first = self._properties()["log.dirs"].partition(",")[0]
+        return (Path(first) / "meta.properties").exists()
+
+    def _command(self, properties: Path) -> list[str]:
+        return java_command("-cp", kafka_classpath(), "kafka.Kafka", str(properties), heap="512m")
 
     def _properties(self) -> dict[str, str]:
         listener = f"{self.host}:{self.port}"
@@ -242,6 +254,54 @@ class KafkaBroker(Broker):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BrokerFailed(f"StorageTool format: {done.stdout[-500:]}{done.stderr[-1500:]}")
+
+
+class _FirstKafka(KafkaBroker):
+    """The broker that is started once on a machine: others copy its formatted directory and map its loaded classes."""
+
+    def __init__(self, home: Path, archive: Path, formatted: Path) -> None:
+        super().__init__(home)
+        self._archive = archive
+        self._formatted = formatted
+
+    def _start(self) -> None:
+        self.port, self._controller_port = free_port(), free_port()
+        properties = self.home / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
+        self._format(properties)
+        shutil.copytree(self.data_dir, self._formatted, dirs_exist_ok=True)
+        self._process = self._spawn(self._command(properties))
+        self._await(lambda: coordinator_answers(self.host, self.port), "the group coordinator's answers")
+
+    def _command(self, properties: Path) -> list[str]:
+        options = [f"-XX:ArchiveClassesAtExit={self._archive}"]
+        return java_command("-cp", kafka_classpath(), "kafka.Kafka", str(properties), heap="512m", options=options)
+
+
+@cache
+def _prepared_kafka() -> Path | None:
+    """A freshly formatted data directory to copy, made together with the archive of classes, once on a machine.
+
+    None when that does not work here: then every broker is formatted and started the long way.
+    """
+    formatted = class_archive().with_suffix(".formatted")
+    with locked("kafka-prepared"):
+        if class_archive().exists():
+            return formatted
+        print("preparing Apache Kafka for quick starts (once) ...", file=sys.__stderr__, flush=True)
+        with tempfile.TemporaryDirectory(prefix="kafka-prepared-") as home:
+            archive = class_archive().with_suffix(".partial")
+            first = _FirstKafka(Path(home), archive, formatted)
+            try:
+                first.start()
+                first.stop()
+                archive.rename(class_archive())
+            except (BrokerFailed, OSError) as error:
+                print(f"preparing Apache Kafka: {error}", file=sys.__stderr__, flush=True)
+                return None
+            finally:
+                first.kill()
+    return formatted
 
 
 def make_broker(

@@ -56,7 +56,7 @@ def classes_dir() -> Path:
 
 def java_class_path() -> str:
     """Kafka's jars and the tests' own classes."""
-    return f"{classes_dir()}:{kafka_classpath()}"
+    return f"{kafka_classpath()}:{classes_dir()}"
 
 
 class JavaRunner:
