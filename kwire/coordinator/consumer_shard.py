@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.consumer_group_current_member_assignment_key import ConsumerGroupCurrentMemberAssignmentKey
 from kwire.codec.messages.consumer_group_describe_response import DescribedGroup
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -17,6 +18,7 @@ from kwire.codec.messages.consumer_group_target_assignment_member_key import Con
 from kwire.codec.messages.consumer_group_target_assignment_metadata_key import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
+from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from kwire.coordinator import consumer_records
 from kwire.coordinator.classic_rebalance import Rebalancer
 from kwire.coordinator.consumer_advance import assignor_names
@@ -59,6 +61,22 @@ class ConsumerShard:
         """One group's part of ConsumerGroupDescribe. Raises GROUP_ID_NOT_FOUND."""
         group = self.protocol.group(group_id)
         return Result(describe(group, self.protocol.cluster, assignor_names(self._settings)[0]))
+
+    def check_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
+        """A member behind its epoch may commit what it has owned since then, in transactions too. Raises
+        ILLEGAL_GENERATION: TxnOffsetCommit does not know of epochs."""
+        group = self._groups.find(request.group_id)
+        topics = self.protocol.topics
+        if not isinstance(group, ConsumerGroup) or topics is None:
+            return
+        try:
+            for topic in request.topics:
+                topic_id = topics.id(topic.name)
+                for partition in topic.partitions if topic_id is not None else ():
+                    index = partition.partition_index
+                    group.check_partition_commit(request.member_id, request.generation_id, topic_id or b"", index)
+        except KafkaError:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from None
 
     # --- records ---------------------------------------------------------------------------------------------------
 

@@ -122,6 +122,7 @@ class GroupShard:
         self, request: TxnOffsetCommitRequest, version: int, now: Instant
     ) -> Result[TxnOffsetCommitResponse]:
         """TxnOffsetCommit, to be written as part of its producer's transaction. Raises KafkaError as above."""
+        self.consumers.check_transactional_commit(request)
         return transactional_offsets.commit(request, version, self.groups, self._settings, now)
 
     def fetch_offsets(

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from kwire.base.errors import ErrorCode
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kwire.coordinator import consumer_records
 from kwire.coordinator.java import timeline_map_order
 from tests.coordinator.bench import Bench, Settings
@@ -170,6 +175,28 @@ def test_partitions_written_without_epochs_have_that_of_their_member() -> None:
 def test_the_order_of_members_is_that_of_kafkas_timeline_map() -> None:
     assert timeline_map_order(["a"]) == ["a"]
     assert sorted(timeline_map_order(f"m{n}" for n in range(50))) == sorted(f"m{n}" for n in range(50))
+
+
+@pytest.mark.parametrize(("behind", "allowed"), [(0, True), (1, True), (2, False)])
+def test_a_member_behind_its_epoch_commits_what_it_has_owned_since(
+    bench: ConsumerBench, behind: int, allowed: bool
+) -> None:
+    """KIP-1251, in transactions and outside. The partitions were given to the member in the epoch before its own."""
+    bench.enter("a", topics=("x",))
+    epoch = bench.beat("a", 2, subscribed_topic_names=["t"]).member_epoch
+    epoch = bench.beat("a", epoch, subscribed_topic_names=["t", "x"]).member_epoch
+    asked = TxnOffsetCommitRequestTopic(
+        name="t", partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+    )
+    request = TxnOffsetCommitRequest(
+        group_id="g", member_id="a", generation_id=epoch - behind, producer_id=1, topics=[asked]
+    )
+    if allowed:
+        bench.shard.commit_transactional_offsets(request, 5, bench.now)
+    else:
+        with pytest.raises(KafkaError) as refused:
+            bench.shard.commit_transactional_offsets(request, 5, bench.now)
+        assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
 
 
 # --- migration ------------------------------------------------------------------------------------------------------
