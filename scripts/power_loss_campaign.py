@@ -238,8 +238,8 @@ class World:
         random = self.random
         producer_id = random.choice((-1, 7, 8))
         count = random.choice((1, 1, 2, 4))
-        before = model.last_of(producer_id)
-        sequence = -1 if producer_id < 0 else (before.sequence + before.count if before else 0)
+        known = log.producer_state.producers.get(producer_id)
+        sequence = -1 if producer_id < 0 else (known.last_sequence + 1 if known else 0)
         data = self._batch(count, producer_id, sequence)
         first = log.log_end_offset
         patched = bytearray(data)

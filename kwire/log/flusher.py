@@ -86,8 +86,9 @@ class Flusher:
         for segment in self._log.segments:
             if segment.index.loaded or segment.time_index.loaded:
                 segment.note_max_timestamp()
-                if segment.flush_indexes():
-                    self._sealed[segment] = None
+                segment.flush_indexes()
+            if segment.indexes_unsynced:
+                self._sealed[segment] = None
         segments = self._unsynced(end_offset)
         if segments:
             sync_files(self._env.doors.files, *self._prepare(segments))
@@ -95,6 +96,7 @@ class Flusher:
 
     def _advance(self, end_offset: int, synced: list[Segment]) -> None:
         for segment in synced:
+            segment.indexes_unsynced = segment.indexes_unsynced and segment is self._log.active
             if segment is not self._log.active:
                 self._sealed.pop(segment, None)
         # The log may have been truncated meanwhile: what is not there is not synced.

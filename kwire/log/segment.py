@@ -45,6 +45,7 @@ class Segment:
         "directory",
         "file",
         "index",
+        "indexes_unsynced",
         "needs_cut",
         "size",
         "time_index",
@@ -66,6 +67,7 @@ class Segment:
         self.file.on_idle = self._forget_indexes
         self.bytes_since_index_entry = 0
         self.unverified = 0 if new else size  # bytes found at start that must be verified before they are served
+        self.indexes_unsynced = False  # written to since they were synced
         self.bad: list[Damage] = []  # stretches that cannot be read, rising
         self.needs_cut = False  # a failed write may have left bytes beyond `size`
         self._index_grew = not new
@@ -419,12 +421,13 @@ class Segment:
         self.time_index.unload()
 
     def flush_indexes(self) -> bool:
-        """Bring the index files up to date (not synced). Whether they were not."""
+        """Bring the index files up to date (not synced). Whether they need a sync."""
         wrote = self.index.flush()
         wrote |= self.time_index.flush()
+        self.indexes_unsynced |= wrote
         self.index.ensure_file()
         self.time_index.ensure_file()
-        return wrote
+        return self.indexes_unsynced
 
     def paths(self) -> list[str]:
         """The files that exist now."""
@@ -434,6 +437,7 @@ class Segment:
     def _forget_indexes(self) -> None:
         """An idle segment holds no memory: its indexes are loaded again when they are asked for."""
         try:
+            self.flush_indexes()
             self.index.unload()
             self.time_index.unload()
             self.txn_index.unload()

@@ -128,8 +128,11 @@ def verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator
         file.release()
     if segment.unverified == 0:
         return  # it was cut or rebuilt meanwhile
+    whole = end == segment.size
+    if whole and dense and last_offset + 1 < limit and not bad and not log.config.compacts:
+        bad.append(Damage(end, end, f"offsets {last_offset + 1} to {limit - 1} are lost"))
     _conclude(log, segment, bad)
-    if not indexes.finish(sealed=sealed) or bad:
+    if not indexes.finish(sealed=sealed or whole) or bad:
         logger.warning("indexes do not fit their segment and are built anew", path=segment.file.path)
         segment.replace_indexes(bytes(indexes.offset_data), bytes(indexes.time_data), last_offset, end)
     if transactional and dense:  # of what was compacted away, the index alone knows
@@ -144,7 +147,8 @@ def _limit(log: PartitionLog, segment: Segment) -> int:
 def _conclude(log: PartitionLog, segment: Segment, bad: list[Damage]) -> None:
     segment.trust_all()
     known = {damage.position for damage in segment.bad}
-    segment.bad = bad + [damage for damage in segment.bad if damage.position == damage.end]
+    lost = [damage for damage in segment.bad if damage.position == damage.end]
+    segment.bad = bad + [damage for damage in lost if damage.position not in {each.end for each in bad}]
     for damage in bad:
         if damage.position not in known:
             logger.error(
