@@ -115,8 +115,7 @@ def test_regular_expressions(script: ConsumerScript, new_name: Names) -> None:
     script.ready(group)
     script.topic(f"{prefix}-a", 2)
     pattern = f"{prefix}-[ab]"
-    first = script.enter("joins", group, "m", subscribed_topic_regex=pattern)
-    script.look(group)
+    first = script.enter("joins", group, "m", subscribed_topic_regex=pattern)  # the pattern is looked at later
     describe = ConsumerGroupDescribeRequest(group_ids=[group])
     wait_until(lambda: script.client("watch").call(describe, 1).groups[0].group_epoch > 1, 20, "the pattern's topics")
     beat = script.beat("beats", group, "m", first.member_epoch)
