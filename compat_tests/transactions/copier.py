@@ -7,6 +7,7 @@ up by itself: an error ends the process, and whoever started it starts the next 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ def confluent(job: Job) -> None:
     })  # fmt: skip
     producer = Producer({
         "bootstrap.servers": job.bootstrap, "transactional.id": job.transactional_id, "transaction.timeout.ms": 10_000,
+        "debug": os.environ.get("KWIRE_COPY_DEBUG", ""),
     })  # fmt: skip
     producer.init_transactions(30)
     consumer.subscribe([job.source])
