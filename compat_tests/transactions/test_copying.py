@@ -25,8 +25,8 @@ RECORDS = int(os.environ.get("KWIRE_COPY_RECORDS", "3000"))
 PER_TRANSACTION = 100 if RECORDS < 50_000 else 750
 PARTITIONS = 2
 STALL_S = 25
-"""A copier without progress for so long is killed, too: librdkafka, when the broker has come back, at times stays between
-AddOffsetsToTxn and FindCoordinator for the group, with no request outstanding."""
+"""A copier without progress for so long is killed, too: librdkafka, when the broker has come back, at times stays
+between AddOffsetsToTxn and FindCoordinator for the group, with no request outstanding."""
 
 
 class Copier:
