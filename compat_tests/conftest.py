@@ -170,10 +170,20 @@ def make_topic(admin: Any, new_name: Names) -> Callable[..., str]:
 
 
 def _is_there(admin: Any, topic: str, partitions: int) -> bool:
-    """Has the broker heard of the topic that its controller created, and of all its leaders?"""
+    """Has the broker heard of the topic that its controller created, and does it lead all partitions?"""
+    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
     found = admin.list_topics(topic, timeout=20).topics[topic]
-    leaders = [partition.leader for partition in found.partitions.values()]
-    return found.error is None and len(leaders) == partitions and -1 not in leaders
+    if found.error is not None or len(found.partitions) != partitions:
+        return False
+    wanted = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
+    try:
+        for answer in admin.list_offsets(wanted, request_timeout=20).values():
+            answer.result(20)
+    except KafkaException:
+        return False
+    return True
 
 
 @pytest.fixture

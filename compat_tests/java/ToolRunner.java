@@ -11,6 +11,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.apache.kafka.common.utils.Exit;
 
 /**
@@ -37,13 +38,15 @@ public final class ToolRunner {
     }
 
     private static volatile Integer status;
+    /** What a tool wants done when its JVM ends; the console producer sends its last records there. */
+    private static final List<Runnable> HOOKS = new CopyOnWriteArrayList<>();
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         Exit.setExitProcedure(ToolRunner::exit);
         Exit.setHaltProcedure(ToolRunner::exit);
-        Exit.setShutdownHookAdder((name, hook) -> { });
+        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             answers.println(run(JSON.readTree(line)));
         }
@@ -77,6 +80,7 @@ public final class ToolRunner {
                 failure.getCause().printStackTrace(System.err);
             }
         } finally {
+            runHooks();
             System.out.flush();
             System.err.flush();
             System.setErr(realErr);
@@ -86,6 +90,16 @@ public final class ToolRunner {
         answer.put("out", out.toString(StandardCharsets.UTF_8));
         answer.put("err", err.toString(StandardCharsets.UTF_8));
         return answer;
+    }
+
+    private static void runHooks() throws InterruptedException {
+        for (Runnable hook : HOOKS) {
+            Thread thread = new Thread(hook, "hook");
+            thread.setDaemon(true);
+            thread.start();
+            thread.join(10_000);
+        }
+        HOOKS.clear();
     }
 
     /** A tool that counts in a static field would go on counting in its second run. */
