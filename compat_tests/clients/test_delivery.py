@@ -11,7 +11,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from compat_tests.brokers import Broker, wait_until
 from compat_tests.clients.drivers import CLIENTS, CODECS, Driver, Sent, run_kcat
 from compat_tests.clients.test_produce_and_consume import noise
+from compat_tests.data.requests import Topic
 from compat_tests.observations import Observations
+from compat_tests.wire import WireClient
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
@@ -149,6 +151,8 @@ def test_kcat_lists_what_the_broker_has(
     topic = make_topic(3)
     text = run_kcat(["kcat", "-b", broker.bootstrap, "-L", "-t", topic]).decode()
     observe("listing", [line.replace(broker.bootstrap, "ADDRESS") for line in text.splitlines()])
+    with WireClient(broker.bootstrap) as client:
+        Topic(client, topic)  # waits until every partition has a leader
     query = run_kcat(["kcat", "-b", broker.bootstrap, "-Q", "-t", f"{topic}:0:-1", "-t", f"{topic}:1:-2"]).decode()
     observe("offsets", sorted(query.splitlines()))
 

@@ -10,8 +10,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.brokers import Broker, wait_until
+from compat_tests.data.requests import Topic
 from compat_tests.java_runner import JavaRunner, ToolResult
 from compat_tests.observations import Observations
+from compat_tests.wire import WireClient
 
 pytestmark = pytest.mark.java
 
@@ -95,10 +97,16 @@ def test_wrong_names_are_refused_in_the_same_way(tool: Tool, observe: Observatio
         observe(f"name {name[:20]}", seen(tool("TopicCommand", "--create", "--topic", name, "--partitions", "1")))
 
 
+def end_offset(broker: Broker, topic: str) -> int:
+    with WireClient(broker.bootstrap) as client:
+        return int(Topic(client, topic).offset_at(-1)["offset"])
+
+
 def test_the_console_producer_and_consumer_talk_to_each_other(
-    tool: Tool, make_topic: Callable[..., str], observe: Observations
+    tool: Tool, broker: Broker, make_topic: Callable[..., str], observe: Observations
 ) -> None:
     topic = make_topic()
+    written = 0
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         properties = [
             word
@@ -107,6 +115,9 @@ def test_the_console_producer_and_consumer_talk_to_each_other(
         ]
         lines = f"h1:{codec},h2:two\tkey\tvalue\nh3:x\tNULL\tnull key\nh4:y\tkey2\tNULL\n"
         tool("ConsoleProducer", "--topic", topic, "--compression-codec", codec, *properties, stdin=lines).check()
+        written += 3
+        # The tool ends its process for its producer to send the rest; here it shares one with others.
+        wait_until(lambda: end_offset(broker, topic) == written, 20, f"{written} records in {topic}")  # noqa: B023
     shown = [
         word
         for name in ("key", "headers", "partition", "offset")

