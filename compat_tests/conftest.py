@@ -33,7 +33,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "java: needs Java; skips by name where there is none, fails on CI")
-    config.addinivalue_line("markers", "kcat: needs the kcat command; skips by name where there is none, fails on CI")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
