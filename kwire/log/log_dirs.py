@@ -6,6 +6,7 @@ inside (partitions, checkpoints) is the manager's.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 from kwire.base.doors import Doors, Files
@@ -85,7 +86,8 @@ class LogDirectory:
         self.path = path
         self.failed: OSError | None = None
         self.directory_id = bytes(16)
-        self.checkpoint_texts: dict[str, str] = {}  # what its checkpoint files say
+        self.checkpoint_texts: dict[str, str] = {}  # what its checkpoint files say, on stable storage
+        self.retired: dict[tuple[str, int], set[str]] = {}  # logs that are gone, by the checkpoints that may name them
         self._lock: int | None = None
 
     @property

@@ -178,7 +178,15 @@ class LogManager:
             elif key is not None and key[0] != names.CLUSTER_METADATA_TOPIC and files.is_dir(full):
                 offsets = (recovery_points.get(key, 0), starts.get(key, 0), high_watermarks.get(key, 0))
                 found.append(_Found(directory, full, *key, clean, *offsets))
+        there = {(each.topic, each.partition) for each in found}
+        for key in sorted({*recovery_points, *starts, *high_watermarks} - there):
+            self._retire(directory, key)
         return found
+
+    def _retire(self, directory: LogDirectory, key: tuple[str, int]) -> None:
+        """A log is gone, and checkpoints on stable storage name it: another one of its name must not be taken for it
+        after a power loss, which would hide records or take for safe what is not."""
+        directory.retired[key] = set(CHECKPOINTED)
 
     def _restore(self, path: str, kept: Mapping[str, str]) -> None:
         """Put small files right that do not say any more what they said when the broker stopped in order."""
@@ -247,11 +255,23 @@ class LogManager:
             return log
         parent = self._least_loaded()
         path = f"{parent.path}/{names.directory_name(topic, partition)}"
+        self._forget_retired(parent, (topic, partition))
         log = PartitionLog.open(
             self.env, path, topic, partition, topic_id, self._config_of(topic) if config is None else config
         )
         self._add(log, parent)
         return log
+
+    def _forget_retired(self, directory: LogDirectory, key: tuple[str, int]) -> None:
+        """Before a log gets the name of one that is gone: what checkpoints say of that one goes first. This waits for
+        the disk, where a topic is made again within a minute of its deletion. KafkaError(KAFKA_STORAGE_ERROR)."""
+        if key not in directory.retired:
+            return
+        try:
+            self.write_checkpoints(directory, sync=True)
+        except OSError as error:
+            self._on_failure(directory.path, error)
+            raise storage_error(directory.path, error) from error
 
     def _least_loaded(self) -> LogDirectory:
         online = [directory for directory in self.directories if directory.online]
@@ -271,6 +291,7 @@ class LogManager:
         parent = self._parents.pop((topic, partition), None)
         if log is None or parent is None:
             return
+        self._retire(parent, (topic, partition))
         self._put_aside(log, parent, names.DELETE_DIRECTORY_SUFFIX)
         self._checkpoint_soon(parent)
 
@@ -294,6 +315,7 @@ class LogManager:
         log = self._logs.pop((topic, partition), None)
         parent = self._parents.pop((topic, partition), None)
         if log is not None and parent is not None:
+            self._retire(parent, (topic, partition))
             self._put_aside(log, parent, names.STRAY_DIRECTORY_SUFFIX)
 
     def replace(self, old: PartitionLog, new: PartitionLog, parent: LogDirectory) -> None:
@@ -301,6 +323,7 @@ class LogManager:
         KafkaError(KAFKA_STORAGE_ERROR)."""
         before = self._parents[old.topic, old.partition]
         self._add(new, parent)
+        self._retire(before, (old.topic, old.partition))
         self._put_aside(old, before, names.DELETE_DIRECTORY_SUFFIX)
         self.write_checkpoints(parent)
         self.write_checkpoints(before)
@@ -365,11 +388,14 @@ class LogManager:
         if directory.checkpoint_texts.get(file) == text or path in self._jobs:
             return
         directory.checkpoint_texts[file] = text
-        self._jobs[path] = asyncio.ensure_future(self._write_checkpoint(directory, path, text))
+        self._jobs[path] = asyncio.ensure_future(self._write_checkpoint(directory, path, text, list(directory.retired)))
 
-    async def _write_checkpoint(self, directory: LogDirectory, path: str, text: str) -> None:
+    async def _write_checkpoint(
+        self, directory: LogDirectory, path: str, text: str, gone: list[tuple[str, int]]
+    ) -> None:
         try:
             await self._doors.executor.run(checkpoints.write_text, self._files, path, text, sync=True)
+            _note_written(directory, os.path.basename(path), gone)
         except OSError as error:
             directory.checkpoint_texts.pop(os.path.basename(path), None)  # to be tried again
             self._on_failure(directory.path, error)
@@ -385,8 +411,11 @@ class LogManager:
                 directory.checkpoint_texts.pop(file, None)  # being written: the next round brings the news
                 continue
             text = checkpoints.offsets_text(self._collect(directory, offset_of))
-            directory.checkpoint_texts[file] = text
+            directory.checkpoint_texts.pop(file, None)
             checkpoints.write_text(self._files, path, text, sync=sync)
+            if sync:
+                directory.checkpoint_texts[file] = text
+                _note_written(directory, file, list(directory.retired))
 
     def _retention_pass(self) -> None:
         for log in self:
@@ -461,6 +490,16 @@ class LogManager:
                     metadata = checkpoints.topic_id_text(log.topic_id)
                     texts[f"{name}/{checkpoints.PARTITION_METADATA_FILE}"] = metadata
         return texts
+
+
+def _note_written(directory: LogDirectory, file: str, gone: list[tuple[str, int]]) -> None:
+    """A checkpoint is on stable storage that does not name these logs any more."""
+    for key in gone:
+        files = directory.retired.get(key)
+        if files is not None:
+            files.discard(file)
+            if not files:
+                del directory.retired[key]
 
 
 NOTHING_TO_SAY = -1

@@ -25,6 +25,7 @@ FOUND = {
     385: "the index of a segment that ends at the recovery point may not be synced",
     745: "a segment that was dropped does not come back beside its successor",
     1105: "a cut is synced before the log is written again",
+    205546: "a new log does not begin where a lost one of its name began",
 }
 
 
