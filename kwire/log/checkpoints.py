@@ -42,7 +42,10 @@ def write_bytes(files: Files, path: str, data: bytes) -> None:
     temporary = path + ".tmp"
     fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        files.pwrite(fd, data, 0)
+        view, position = memoryview(data), 0
+        while view:  # a disk that is nearly full takes less than it is given
+            written = files.pwrite(fd, view, position)
+            view, position = view[written:], position + written
     finally:
         files.close(fd)
     files.replace(temporary, path)

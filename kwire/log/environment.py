@@ -16,8 +16,18 @@ from kwire.log.names import DELETED_SUFFIX
 logger = get_logger("kwire.log")
 
 
-TRANSIENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""What passes without anybody repairing a disk: no space, no descriptors."""
+TRANSIENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""What passes without anybody repairing a disk: no space, no descriptors, no memory."""
+
+
+class SyncFailed(OSError):
+    """An fsync failed. Whatever the reason: the system may have dropped what it was to keep, and the next fsync would
+    not tell, so this is never transient."""
+
+
+def is_transient(error: OSError) -> bool:
+    """Whether the next attempt may succeed; otherwise the directory has failed."""
+    return error.errno in TRANSIENT and not isinstance(error, SyncFailed)
 
 
 class StorageError(KafkaError):
@@ -25,7 +35,7 @@ class StorageError(KafkaError):
 
     def __init__(self, directory: str, error: OSError) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while using {directory}: {error.strerror or error}")
-        self.transient = error.errno in TRANSIENT
+        self.transient = is_transient(error)
 
 
 def _report_nothing(directory: str, error: OSError) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kwire.base.doors import Files
 from kwire.log.checkpoints import PARTITION_METADATA_FILE
-from kwire.log.environment import LogEnvironment, StorageError
+from kwire.log.environment import LogEnvironment, StorageError, SyncFailed
 
 if TYPE_CHECKING:
     from kwire.log.partition_log import PartitionLog
@@ -136,18 +136,25 @@ class Flusher:
 
 def sync_files(files: Files, descriptors: list[int], paths: list[str]) -> None:
     """Sync open files, then files and directories by name; one that is gone meanwhile needs no sync. Runs on a
-    thread."""
+    thread. OSError; SyncFailed if it was the sync that failed."""
     for fd in descriptors:
-        files.fsync(fd)
+        _sync(files, fd)
     for path in paths:
         try:
             fd = files.open(path, 0)
         except FileNotFoundError:
             continue
         try:
-            files.fsync(fd)
+            _sync(files, fd)
         finally:
             files.close(fd)
+
+
+def _sync(files: Files, fd: int) -> None:
+    try:
+        files.fsync(fd)
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror or str(error)) from error
 
 
 def _loop_runs() -> bool:

@@ -79,7 +79,7 @@ def write_meta_properties(files: Files, directory: str, meta: MetaProperties) ->
 
 
 class LogDirectory:
-    """One directory of `log.dirs` that this process has locked."""
+    """One directory of `log.dirs` that this process has locked. Once it has ``failed``, it is not touched any more."""
 
     def __init__(self, doors: Doors, path: str) -> None:
         self._doors = doors
@@ -88,7 +88,10 @@ class LogDirectory:
         self.directory_id = bytes(16)
         self.checkpoint_texts: dict[str, str] = {}  # what its checkpoint files say, on stable storage
         self.retired: dict[tuple[str, int], set[str]] = {}  # logs that are gone, by the checkpoints that may name them
+        self.complaints: dict[int, float] = {}  # when passing trouble was last told, by errno
         self._lock: int | None = None
+        self._identity: tuple[int, int] | None = None  # of the directory that was locked
+        self._claimed = False
 
     @property
     def online(self) -> bool:
@@ -103,6 +106,17 @@ class LogDirectory:
             raise LogDirectoryError(
                 f"Another process uses the data directory {self.path} (it holds {self.path}/{LOCK_FILE})"
             )
+        found = files.stat(self.path)
+        self._identity = (found.st_dev, found.st_ino)
+
+    def check(self) -> None:
+        """Raise OSError unless the directory is still there, and still the one that was locked: open files go on
+        working when theirs was removed or unmounted, and what is written to them is lost. For a thread."""
+        found = self._doors.files.stat(self.path)
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise FileNotFoundError(errno.ENOENT, "Another directory has taken its place", self.path)
+        if self._claimed and not self._doors.files.exists(f"{self.path}/{META_PROPERTIES_FILE}"):
+            raise FileNotFoundError(errno.ENOENT, "Its files are gone", self.path)
 
     def claim(self, cluster_id: str, node_id: int) -> None:
         """Check that the directory is this broker's, or make it so if it is new. LogDirectoryError, OSError."""
@@ -120,6 +134,7 @@ class LogDirectory:
         wanted = MetaProperties(cluster_id, node_id, self.directory_id)
         if meta != wanted:
             write_meta_properties(files, self.path, wanted)
+        self._claimed = True
 
     def unlock(self) -> None:
         if self._lock is not None:
