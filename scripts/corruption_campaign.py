@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -52,6 +53,7 @@ START_MS = 1_700_000_000_000
 BLOCK = 512
 CONFIG = LogConfig(internal_segment_bytes=4000, index_interval_bytes=200, file_delete_delay_ms=0, retention_ms=-1)
 SETTINGS = ManagerSettings(cleaner=CleanerSettings(enable=False))
+CASE_CPU_S_MAX = 20.0  # a case takes 15 ms: more is a hang, and is told as one
 KINDS = ("flip", "cut", "zero", "double", "noise")
 
 
@@ -284,7 +286,8 @@ class Case:
             if log.log_start_offset > truth.start or (self.clean and not self.told):
                 raise Violation(f"{log} started at {truth.start}; told: {self.told}")
             self.counts["deleted records back"] += 1
-        if log.epochs.entries != truth.epochs and log.log_end_offset == truth.end and not self.told:
+        same = (log.log_start_offset, log.log_end_offset) == (truth.start, truth.end)
+        if log.epochs.entries != truth.epochs and same and not self.told:
             raise Violation(f"epochs {log.epochs.entries}, they were {truth.epochs}")
 
     def _judge_batch(self, log: PartitionLog, batch: Written, hit_log: bool) -> bool:
@@ -402,6 +405,8 @@ def _listen(told: list[str]) -> Callable[[], None]:
 def run_seed(seed: int) -> tuple[Counter[str], str | None]:
     """One case; what happened, and what went wrong."""
     case = Case(seed)
+    signal.signal(signal.SIGVTALRM, _took_too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, CASE_CPU_S_MAX)
     try:
         case.run()
     except Violation as violation:
@@ -409,7 +414,13 @@ def run_seed(seed: int) -> tuple[Counter[str], str | None]:
         return case.counts, f"seed {seed} ({how}, {case.kind} in {case.path} {case.touched}): {violation}"
     except Exception:
         return case.counts, f"seed {seed} ({case.kind} in {case.path} {case.touched}): {traceback.format_exc(limit=-5)}"
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return case.counts, None
+
+
+def _took_too_long(_signal: int, _frame: object) -> None:
+    raise TimeoutError(f"a case took more than {CASE_CPU_S_MAX} s of CPU")
 
 
 def run_seeds(first: int, count: int, *, failures_max: int = 10) -> tuple[Counter[str], list[str]]:

@@ -184,8 +184,10 @@ class PartitionLog:
         if len(data) != size:
             data = memoryview(data)[:size]  # a cut-off batch behind the whole one
         patch_offsets(data, 0, first, leader_epoch)
+        if leader_epoch != self._latest_epoch:
+            self._note_epoch(leader_epoch, first)
         self._write(data, size, last, header.max_timestamp)
-        self._commit(header, data, first, last, self.active.size, leader_epoch)
+        self._commit(header, data, first, last, self.active.size)
         info = AppendInfo(
             first,
             last,
@@ -203,7 +205,19 @@ class PartitionLog:
         """This broker leads the partition from now on: what is appended next belongs to ``epoch``."""
         if epoch > self._latest_epoch:
             self.epochs.assign(epoch, self.log_end_offset)
-            self._latest_epoch = epoch
+            if not self.epochs.dirty:  # else the first append writes it, or fails
+                self._latest_epoch = epoch
+
+    def _note_epoch(self, epoch: int, first: int) -> None:
+        """The epoch file knows an epoch before its first batch is written, so that recovery can hold the batches
+        against it. KAFKA_STORAGE_ERROR."""
+        self.epochs.assign(epoch, first)
+        if self.epochs.dirty:
+            try:
+                self.epochs.write()
+            except OSError as error:
+                raise self._failed(error) from error
+        self._latest_epoch = epoch
 
     def _judge(self, records: Records) -> tuple[BatchHeader, bytearray | memoryview, int]:
         """Validate a client's batch and bring it into the topic's form: its header, its writable bytes, and the
@@ -287,15 +301,10 @@ class PartitionLog:
         view = memoryview(data)
         for header in headers:
             part = view[position : position + header.size]
+            if header.partition_leader_epoch != self._latest_epoch:
+                self._note_epoch(header.partition_leader_epoch, header.base_offset)
             self._write(part, header.size, header.last_offset, header.max_timestamp)
-            self._commit(
-                header,
-                part,
-                header.base_offset,
-                header.last_offset,
-                self.active.size,
-                header.partition_leader_epoch,
-            )
+            self._commit(header, part, header.base_offset, header.last_offset, self.active.size)
             position += header.size
         return AppendInfo(
             headers[0].base_offset,
@@ -319,15 +328,10 @@ class PartitionLog:
         except OSError as error:
             raise self._failed(error) from error
 
-    def _commit(
-        self, header: BatchHeader, data: Records, first: int, last: int, position: int, leader_epoch: int
-    ) -> None:
+    def _commit(self, header: BatchHeader, data: Records, first: int, last: int, position: int) -> None:
         """The bytes are in the file: account for them."""
         self.active.note_batch(first, last, header.max_timestamp, position, header.length + 12, self._index_interval)
         self.log_end_offset = last + 1
-        if leader_epoch != self._latest_epoch:
-            self.epochs.assign(leader_epoch, first)
-            self._latest_epoch = leader_epoch
         producers = self.producer_state
         if header.producer_id >= 0:
             completed = producers.update(header, first, data)

@@ -28,6 +28,7 @@ from kwire.log.checkpoints import CorruptCheckpoint
 from kwire.log.damage import Damage, judge, next_batch
 from kwire.log.environment import LogEnvironment
 from kwire.log.flusher import sync_files
+from kwire.log.header_repair import HeaderJudge
 from kwire.log.indexes import CorruptIndex
 from kwire.log.leader_epoch_cache import LeaderEpochCache
 from kwire.log.log_config import INT64_MAX, LogConfig
@@ -73,6 +74,7 @@ class LogRecovery:
         self.rebuilt: list[Segment] = []  # sealed segments whose new indexes are not synced
         self._next_offset = -1  # after the last batch that pass 6 has looked at
         self._has_gaps = False
+        self._noted = self.epochs  # the leader epochs as their file has them
 
     def run(self) -> LogRecovery:
         """All passes. OSError when the disk fails; damage in files is repaired, not raised."""
@@ -174,6 +176,7 @@ class LogRecovery:
         except CorruptCheckpoint as error:
             self.complaints.append(f"{error}; the epochs are read from the batches")
             self.epochs.dirty = True
+        self._noted = LeaderEpochCache(self._files, self._directory, list(self.epochs.entries))
         self.epochs.hold()
         if not self.epochs.entries:
             self._read_epochs([segment for segment in self.segments if not self._is_dirty(segment)])
@@ -260,11 +263,12 @@ class LogRecovery:
         end = segment.size
         segment.reset_indexes(transactions=True)
         self._next_offset = segment.base_offset
+        headers = self._header_judge(segment, end)
         position = 0
         intact = True
         while position < end and intact:
             try:
-                self._replay_from(segment, position, end)
+                self._replay_from(segment, position, end, headers)
                 break
             except CorruptLog as error:
                 intact = self._next_offset < self.recovery_point
@@ -277,13 +281,18 @@ class LogRecovery:
                     # What is cut must not be back after the next power loss, beside what is written here now.
                     self._files.fsync(segment.file.descriptor())
         self._complete(segment, intact)
+        self.complaints += headers.complaints
         return intact
 
-    def _replay_from(self, segment: Segment, position: int, end: int) -> None:
+    def _header_judge(self, segment: Segment, end: int) -> HeaderJudge:
+        base_offset = segment.base_offset
+        limit = min((each.base_offset for each in self.segments if each.base_offset > base_offset), default=INT64_MAX)
+        return HeaderJudge(self._files, segment.file, base_offset, end, limit, self._noted)
+
+    def _replay_from(self, segment: Segment, position: int, end: int, headers: HeaderJudge) -> None:
         for batch in self._checked(segment, start=position, end=end, check_crc=True):
-            header = batch.header
-            if header.base_offset < self._next_offset:
-                raise CorruptLog(segment.file.path, batch.position, "its offsets were there before")
+            header = headers.judge(batch, self._next_offset, gaps=self._has_gaps)
+            batch = batch._replace(header=header)
             self._has_gaps |= header.base_offset > self._next_offset or header.count <= header.last_offset_delta
             self._next_offset = header.next_offset
             self._note(segment, batch)

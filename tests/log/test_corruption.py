@@ -19,6 +19,10 @@ FOUND = {
     74: "an entry of the transaction index beyond the log is not believed",
     873: "the last entry of an index does not decide where the log ends",
     1438: "the transactions of a segment that is looked at again are known",
+    52048: "a flipped leader epoch in a segment that is replayed is put right",
+    52276: "a flipped leader epoch in a segment that is replayed is put right",
+    1001382: "a flipped base offset does not keep a broker from starting",
+    1002503: "a flipped base offset in a segment that is replayed is put right",
 }
 
 
