@@ -12,7 +12,7 @@ What lives elsewhere: names and placement (`topics`), what properties mean (`kwi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kwire.base.config.resources import ResourceValidator
@@ -26,8 +26,10 @@ from kwire.cluster.store import Check, Conflict, MetadataStore, SessionLost, Sto
 from kwire.cluster.topics import (
     CLUSTER_METADATA_TOPIC,
     PARTITIONS_PER_REQUEST_MAX,
+    Reassignment,
     check_assignments,
     check_name,
+    check_reassignment,
     check_replicas,
     check_same_factor,
     collision_key,
@@ -398,6 +400,36 @@ class Controller:
 
         return await self._in_time(self._decide(decide), timeout_ms)
 
+    async def replicas_failed(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """The directories of these replicas of this broker have failed: another in-sync broker leads, or nobody (then
+        the last in-sync replica stays one, so that it leads again when its disk is back)."""
+
+        def decide(image: ClusterImage, plan: _Plan) -> None:
+            changed: dict[str, dict[int, PartitionState]] = {}
+            for topic, index in partitions:
+                state = image.partition(topic, index)
+                if state is not None and self._broker_id in state.replicas and state.leader != -1:
+                    after = without_replica(state, self._broker_id, image.brokers)
+                    if after != state:
+                        changed.setdefault(topic, {})[index] = after
+            write_states(image, plan.write, changed)
+
+        await self._decide(decide)
+
+    async def alter_partition_reassignments(
+        self,
+        wanted: Sequence[Reassignment],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
+    ) -> list[KafkaError | None]:
+        """Move partitions to other brokers, or cancel it; the outcomes in order. On one broker nothing can move."""
+
+        def decide(image: ClusterImage, plan: _Plan) -> list[KafkaError | None]:
+            return [check_reassignment(image, each, allow_replication_factor_change) for each in wanted]
+
+        return await self._in_time(self._decide(decide), timeout_ms)
+
     # Producer ids
 
     async def allocate_producer_ids(self) -> range:
@@ -515,12 +547,12 @@ def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> P
         preferred = state.replicas[0]
         if state.leader == preferred:
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already.")
-        if preferred not in state.isr or preferred not in image.brokers:
+        if preferred not in state.isr or state.is_offline(preferred, image.brokers):
             raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
         return led_by(state, preferred)
     if state.leader != -1:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a leader.")
-    living = [broker for broker in state.replicas if broker in image.brokers]
+    living = [broker for broker in state.replicas if not state.is_offline(broker, image.brokers)]
     in_sync = [broker for broker in living if broker in state.isr]
     if not living:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
@@ -530,6 +562,17 @@ def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> P
 def led_by(state: PartitionState, leader: int) -> PartitionState:
     """A partition after an election."""
     return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+
+
+def without_replica(state: PartitionState, broker: int, living: Collection[int]) -> PartitionState:
+    """A partition after the disk under one of its replicas failed; unchanged if that replica did not count."""
+    others = tuple(each for each in state.isr if each != broker)
+    leaders = [each for each in others if each in living]
+    if state.leader != broker:
+        if broker not in state.isr or not others:
+            return state
+        return state._replace(isr=others, partition_epoch=state.partition_epoch + 1)
+    return led_by(state._replace(isr=others), leaders[0]) if leaders else led_by(state, -1)
 
 
 def _not_needed(error: KafkaError | None) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.image import BrokerImage
+from kwire.cluster.image import BrokerImage, ClusterImage
 
 NAME_CHARACTERS_MAX: Final = 249
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -92,6 +92,33 @@ def check_same_factor(assignments: Sequence[Sequence[int]], factor: int) -> None
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"A partition has {len(replicas)} replica(s), another one of the same topic has {factor}.",
             )
+
+
+class Reassignment(NamedTuple):
+    """The brokers that shall hold a partition's replicas; None cancels a move that is under way."""
+
+    topic: str
+    partition: int
+    replicas: Sequence[int] | None
+
+
+def check_reassignment(image: ClusterImage, wanted: Reassignment, other_factor: bool) -> KafkaError | None:
+    """Why replicas cannot be as they are wanted, None if they are."""
+    state = image.partition(wanted.topic, wanted.partition)
+    if state is None:
+        text = f"There is no partition {wanted.topic}-{wanted.partition}."
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if wanted.replicas is None:
+        return KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    try:
+        check_replicas(wanted.replicas, image.brokers)
+    except KafkaError as error:
+        return error
+    if not other_factor and len(wanted.replicas) != len(state.replicas):
+        return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is {len(state.replicas)}.")
+    if tuple(wanted.replicas) != state.replicas:
+        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Replicas cannot move between brokers yet.")
+    return None
 
 
 def place(brokers: Sequence[BrokerImage], partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:
