@@ -12,17 +12,22 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Copies a topic in transactions until it is killed; arguments: bootstrap source target group per-transaction protocol. */
+/**
+ * Copies a topic in transactions until it is killed; arguments: bootstrap source target group per-transaction
+ * session-timeout-ms pause-ms protocol. It rests for up to pause-ms before and after a transaction's offsets are sent.
+ */
 public final class Copier {
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws InterruptedException {
         String group = arguments[3];
+        int pauseMs = Integer.parseInt(arguments[6]);
         Map<String, Object> reading = new HashMap<>(Map.of(
             "bootstrap.servers", arguments[0], "group.id", group, "auto.offset.reset", "earliest",
             "enable.auto.commit", false, "isolation.level", "read_committed", "max.poll.records", arguments[4]));
-        if (arguments[5].equals("consumer")) {
+        if (arguments[7].equals("consumer")) {
             reading.put("group.protocol", "consumer");
         } else {
-            reading.put("session.timeout.ms", 6000);
+            reading.put("session.timeout.ms", arguments[5]);
+            reading.put("heartbeat.interval.ms", Integer.parseInt(arguments[5]) / 4);
         }
         Map<String, Object> writing = Map.of(
             "bootstrap.servers", arguments[0], "transactional.id", "copy-" + group, "transaction.timeout.ms", 10_000);
@@ -43,7 +48,9 @@ public final class Copier {
                     producer.send(new ProducerRecord<>(arguments[2], one.partition(), null, one.value()));
                     ends.put(new TopicPartition(one.topic(), one.partition()), new OffsetAndMetadata(one.offset() + 1));
                 }
+                Thread.sleep((long) (Math.random() * pauseMs));
                 producer.sendOffsetsToTransaction(ends, consumer.groupMetadata());
+                Thread.sleep((long) (Math.random() * pauseMs));
                 producer.commitTransaction();
             }
         }

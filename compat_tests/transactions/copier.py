@@ -1,15 +1,22 @@
 """A process that copies a topic in transactions until it is killed, one partition to the same one.
 
-``python -m compat_tests.transactions.copier CLIENT BOOTSTRAP SOURCE TARGET GROUP PER_TRANSACTION``. It never gives
-up by itself: an error ends the process, and whoever started it starts the next one.
+``python -m compat_tests.transactions.copier CLIENT BOOTSTRAP SOURCE TARGET GROUP PER_TRANSACTION SESSION_TIMEOUT_MS
+PAUSE_MS``. It never gives up by itself: an error ends the process, and whoever started it starts the next one. In
+every transaction it rests for up to PAUSE_MS before and after its offsets are sent, for kills to hit the middle.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
+import random
 import sys
+import time
 from typing import NamedTuple
+
+WATCHDOG_S = 45
+"""A transaction that takes longer ends the process: longer than all time-outs inside it."""
 
 
 class Job(NamedTuple):
@@ -18,35 +25,50 @@ class Job(NamedTuple):
     target: str
     group: str
     per_transaction: int
+    session_timeout_ms: int
+    pause_ms: int
 
     @property
     def transactional_id(self) -> str:
         return f"copy-{self.group}"
 
+    @property
+    def pause_s(self) -> float:
+        """How long to rest now."""
+        return random.random() * self.pause_ms / 1000
+
 
 def confluent(job: Job) -> None:
+    """librdkafka 2.16 waits for ever in send_offsets_to_transaction, its time-out ignored, when the group coordinator
+    that it remembers was thrown away by a re-bootstrap: after all brokers were gone for a moment, Apache Kafka's as
+    well as kwire (librdkafka's issues 5511 and 5456). So this application does not re-bootstrap, and has a watchdog."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     consumer = Consumer({
         "bootstrap.servers": job.bootstrap, "group.id": job.group, "auto.offset.reset": "earliest",
-        "enable.auto.commit": False, "isolation.level": "read_committed", "session.timeout.ms": 6000,
+        "enable.auto.commit": False, "isolation.level": "read_committed", "session.timeout.ms": job.session_timeout_ms,
     })  # fmt: skip
     producer = Producer({
         "bootstrap.servers": job.bootstrap, "transactional.id": job.transactional_id, "transaction.timeout.ms": 10_000,
+        "metadata.recovery.strategy": "none",
         **({"debug": os.environ["KWIRE_COPY_DEBUG"]} if "KWIRE_COPY_DEBUG" in os.environ else {}),
     })  # fmt: skip
     producer.init_transactions(30)
     consumer.subscribe([job.source])
     while True:
         records = [one for one in consumer.consume(job.per_transaction, 0.5) if one.error() is None]
+        faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
         if not records:
             continue
         producer.begin_transaction()
         for one in records:
             producer.produce(job.target, one.value(), partition=one.partition())
+        producer.flush(job.pause_s)
+        time.sleep(job.pause_s)
         ends = {one.partition(): one.offset() + 1 for one in records}
         positions = [TopicPartition(job.source, index, offset) for index, offset in ends.items()]
         producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 30)
+        time.sleep(job.pause_s)
         producer.commit_transaction(30)
 
 
@@ -56,7 +78,8 @@ def kafka_python(job: Job) -> None:
 
     consumer = KafkaConsumer(
         job.source, bootstrap_servers=job.bootstrap, group_id=job.group, auto_offset_reset="earliest",
-        enable_auto_commit=False, isolation_level="read_committed", session_timeout_ms=6000,
+        enable_auto_commit=False, isolation_level="read_committed", session_timeout_ms=job.session_timeout_ms,
+        heartbeat_interval_ms=job.session_timeout_ms // 4,
         max_poll_records=job.per_transaction,
     )  # fmt: skip
     producer = KafkaProducer(
@@ -73,7 +96,9 @@ def kafka_python(job: Job) -> None:
             for one in records:
                 producer.send(job.target, one.value, partition=one.partition)
             offsets[partition] = OffsetAndMetadata(records[-1].offset + 1, "", -1)
+        time.sleep(job.pause_s)
         producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        time.sleep(job.pause_s)
         producer.commit_transaction()
 
 
@@ -86,7 +111,8 @@ async def _aiokafka(job: Job) -> None:
 
     consumer = AIOKafkaConsumer(
         job.source, bootstrap_servers=job.bootstrap, group_id=job.group, auto_offset_reset="earliest",
-        enable_auto_commit=False, isolation_level="read_committed", session_timeout_ms=6000,
+        enable_auto_commit=False, isolation_level="read_committed", session_timeout_ms=job.session_timeout_ms,
+        heartbeat_interval_ms=job.session_timeout_ms // 4,
     )  # fmt: skip
     producer = AIOKafkaProducer(
         bootstrap_servers=job.bootstrap, transactional_id=job.transactional_id, transaction_timeout_ms=10_000
@@ -103,10 +129,12 @@ async def _aiokafka(job: Job) -> None:
                 for one in records:
                     await producer.send(job.target, one.value, partition=one.partition)
                 offsets[partition] = records[-1].offset + 1
+            await asyncio.sleep(job.pause_s)
             await producer.send_offsets_to_transaction(offsets, job.group)
+            await asyncio.sleep(job.pause_s)
 
 
 CLIENTS = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}
 
 if __name__ == "__main__":
-    CLIENTS[sys.argv[1]](Job(*sys.argv[2:6], int(sys.argv[6])))  # type: ignore[arg-type, call-arg]
+    CLIENTS[sys.argv[1]](Job(*sys.argv[2:6], *map(int, sys.argv[6:9])))  # type: ignore[arg-type, call-arg]
