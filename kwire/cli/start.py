@@ -43,10 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
     _raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(config))
+            cause = runner.run(_serve(config))
     except (ConfigError, StartError) as error:
         return fail(error)
-    return 0
+    return fail(f"stopped: {cause}") if cause else 0
 
 
 def _occupy_standard_descriptors() -> None:
@@ -81,7 +81,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(config: KafkaConfig) -> None:
+async def _serve(config: KafkaConfig) -> str:
+    """Run a broker until a signal comes; what ended it, where that was no signal."""
     from kwire.base.logging import get_logger
     from kwire.server.broker import Broker
 
@@ -90,11 +91,27 @@ async def _serve(config: KafkaConfig) -> None:
     stopped = asyncio.Event()
     with _signals(broker, stopped):
         if await _unless(stopped, broker.start()):
+            if broker.control is not None:
+                broker.control.on_abandoned = stopped.set
             _say_ready(broker.bootstrap_servers)
-            await stopped.wait()
+            await _first_of(stopped, broker.disk_trouble.over)
         log.info("stopping")
-        await broker.stop()
+        try:
+            await broker.stop()
+        except Exception as error:
+            if not broker.disk_trouble.over.is_set():
+                raise
+            log.debug("not stopped in order", error=repr(error))  # where would it have left anything
         log.info("stopped")
+    return broker.disk_trouble.cause
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    """Return when one of several events is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
 
 
 def _say_ready(bootstrap: str) -> None:

@@ -10,6 +10,7 @@
 | ``topics/<name>`` | always | topic id |
 | ``partitions/<topic id>/<shard>`` | always | replicas, ISR, leader and epochs of up to `SHARD_PARTITIONS` partitions |
 | ``configs/<type>/<name>`` | always | properties that were set by request; the name is escaped, "" is "all brokers" |
+| ``directories/<id>`` | always | the paths of `log.dirs` that a broker with more than one has used |
 | ``producer-ids`` | always | the first producer id that no block holds yet |
 
 Partitions are kept in shards, so that no value grows with a topic and the fail-over of thousands of partitions is a
@@ -20,6 +21,7 @@ are left alone by readers. What lives elsewhere: what is made of it in memory (`
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -38,6 +40,7 @@ BROKERS: Final = "brokers/"
 TOPICS: Final = "topics/"
 PARTITIONS: Final = "partitions/"
 CONFIGS: Final = "configs/"
+DIRECTORIES: Final = "directories/"
 
 
 class ConfigResource(IntEnum):
@@ -70,6 +73,11 @@ class PartitionState(NamedTuple):
     leader: int
     leader_epoch: int
     partition_epoch: int
+
+    def is_offline(self, replica: int, brokers: Collection[int]) -> bool:
+        """Whether a replica cannot serve: its broker is gone, or (nobody leads, though an in-sync broker lives) the
+        directory that it lies in has failed."""
+        return replica not in brokers or (self.leader == -1 and replica in self.isr)
 
 
 def broker_key(broker_id: int) -> str:

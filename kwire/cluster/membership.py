@@ -47,6 +47,7 @@ class Membership:
         self._lease_ms = lease_ms
         self._features = dict(features or {})
         self._session: Session | None = None
+        self._is_offline: Callable[[str, int], bool] = lambda _topic, _index: False
         self.founded = False
         """Whether `join` made the cluster: the store had none."""
 
@@ -67,12 +68,15 @@ class Membership:
         cluster_id: str | None = None,
         rack: str | None = None,
         on_loss: Callable[[], None] | None = None,
+        is_offline: Callable[[str, int], bool] = lambda _topic, _index: False,
     ) -> str:
         """Register this broker; returns the cluster's id, which is made up if neither store nor caller has one.
 
         ``cluster_id``: what the data directory says. INCONSISTENT_CLUSTER_ID if the store says otherwise,
-        DUPLICATE_BROKER_REGISTRATION if another live broker has this id.
+        DUPLICATE_BROKER_REGISTRATION if another live broker has this id. ``is_offline``: partitions that this broker
+        cannot lead, because the directory of their log has failed.
         """
+        self._is_offline = is_offline
         self._session = await self._store.open_session(f"broker {self._broker_id}", lease_ms=self._lease_ms)
         if on_loss is not None:
             self._session.on_loss(on_loss)
@@ -149,12 +153,15 @@ class Membership:
         write_states(image, write, self._elections(image))
 
     def _elections(self, image: ClusterImage) -> dict[str, dict[int, PartitionState]]:
-        """The partitions that this broker leads from now on: those without a living leader whose ISR it is in."""
+        """The partitions that this broker leads from now on: those without a living leader whose ISR it is in. Where
+        its disk has failed, nobody does."""
         elected: dict[str, dict[int, PartitionState]] = {}
         for topic in image.topics.values():
             for index, state in enumerate(topic.partitions):
                 if state.leader not in image.brokers and self._broker_id in state.isr:
-                    elected.setdefault(topic.name, {})[index] = led_by(state, self._broker_id)
+                    leader = -1 if self._is_offline(topic.name, index) else self._broker_id
+                    if leader != -1 or state.leader != -1:
+                        elected.setdefault(topic.name, {})[index] = led_by(state, leader)
         return elected
 
     @property

@@ -23,16 +23,21 @@ from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage
 from kwire.cluster.partition import Partition
 from kwire.log.checkpoints import write_topic_id
+from kwire.log.environment import StorageError
 from kwire.log.log_config import LogConfig
 from kwire.log.log_mover import LogMover
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
+    from kwire.log.log_dirs import LogDirectory
     from kwire.log.log_manager import LogManager
     from kwire.log.partition_log import PartitionLog
 
 OnLeadership = Callable[[int, Partition | None], None]
 """(partition index, partition | None): leadership begins (with each new leader epoch) or, with None, ends."""
+
+RETRY_S: Final = 1.0
+"""How soon a log is tried again that could not be opened for trouble that may pass, as a full disk."""
 
 AT_ONCE_MAX: Final = 64
 """More logs than this are created or deleted in pieces, so that the loop is not held up."""
@@ -62,9 +67,11 @@ class ReplicaManager:
         )
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._failed: dict[tuple[str, int], str] = {}
+        self._retry: asyncio.TimerHandle | None = None
         self._leadership: dict[str, list[OnLeadership]] = {}
         self._background: dict[asyncio.Task[None], None] = {}
         self._deleting: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._closed = False
 
     def start(self) -> None:
         """Take over the partitions of the present image and follow it from now on.
@@ -79,6 +86,9 @@ class ReplicaManager:
     async def close(self) -> None:
         """Wait for creations and deletions that are under way."""
         self._config.off_change(self._on_config)
+        self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
         await self.mover.close()
         await asyncio.gather(*self._background, return_exceptions=True)
 
@@ -143,12 +153,28 @@ class ReplicaManager:
         if not target.online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has failed.")
         partition = self._partitions.get((topic, index))
+        if partition is not None and self._logs.is_offline(topic, index):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The directory of the log has failed.")
         if partition is None:
             error = self._absence(topic, index)
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 error = KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
             raise error
         self.mover.start(partition.log, target)
+
+    def directory_failed(self, directory: LogDirectory) -> list[tuple[str, int]]:
+        """A data directory is not there any more: its partitions are told as KAFKA_STORAGE_ERROR from now on, and
+        whoever worked on them as leader (coordinators) stops. Returns them."""
+        lost = []
+        for key, partition in list(self._partitions.items()):
+            if self._logs.directory_of(*key) is not directory:
+                continue
+            lost.append(key)
+            self.mover.cancel(*key)
+            partition.fail()
+            self._tell_leadership(partition, leading=False)
+        self.mover.cancel_into(directory)
+        return lost
 
     def _on_moved(self, log: PartitionLog) -> None:
         partition = self._partitions.get((log.topic, log.partition))
@@ -218,25 +244,49 @@ class ReplicaManager:
         config = LogConfig.from_values(self._topic_values(image, topic.name))
         try:
             if log is not None:
+                if self._logs.is_offline(topic.name, index):
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The directory of the log has failed")
                 if log.topic_id == ZERO_UUID:
                     log.topic_id = topic.id
                     write_topic_id(log.files, log.directory, topic.id)
                 log.update_config(config)
                 return log
-            return self._logs.create(topic.name, index, topic.id, config)
+            is_new = topic.partitions[index].leader_epoch == 0  # every start of a broker begins a new epoch
+            log = self._logs.create(topic.name, index, topic.id, config, is_new=is_new)
+            log.update_config(config)
         except (OSError, KafkaError) as error:
-            self._failed[topic.name, index] = str(error)
-            _logger.error("log cannot be created", topic=topic.name, partition=index, error=str(error))
+            self._not_opened((topic.name, index), error)
             return None
+        self._failed.pop((topic.name, index), None)
+        return log
+
+    def _not_opened(self, key: tuple[str, int], error: Exception) -> None:
+        if self._failed.get(key) != str(error):
+            self._failed[key] = str(error)
+            tell = _logger.debug if self._logs.is_offline(*key) else _logger.error  # its directory was told of
+            tell("log cannot be opened", topic=key[0], partition=key[1], error=str(error))
+        if isinstance(error, StorageError) and error.transient and self._retry is None and not self._closed:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        """The disk may have room again."""
+        self._retry = None
+        image = self._metadata.image
+        for name, index in list(self._failed)[:AT_ONCE_MAX]:
+            topic = image.topics.get(name)
+            if topic is not None and (name, index) not in self._partitions and image.partition(name, index):
+                self._apply(image, topic, index)
 
     def _drop_topic(self, topic: TopicImage) -> None:
         doomed = []
         self._metrics.remove_topic(topic.name)
         for index in range(len(topic.partitions)):
             key = (topic.name, index)
-            self._failed.pop(key, None)
+            unopened = self._failed.pop(key, None) is not None
             partition = self._partitions.pop(key, None)
             if partition is None:
+                if unopened:
+                    doomed.append(key)
                 continue
             was_leading = partition.leading
             self.mover.cancel(*key)

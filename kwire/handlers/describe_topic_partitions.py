@@ -8,7 +8,8 @@ Behaviour:
 - with a cursor, topics before it are left out, and so are earlier partitions of its own topic.
 - INVALID_REQUEST for all topics if the cursor's topic is not among those asked for, or its partition is negative.
 - UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION and TOPIC_AUTHORIZATION_FAILED as in Metadata; nothing is created.
-- eligible leader replicas are told as empty: a single broker has none besides its ISR.
+- a partition that nobody leads has no error; its last in-sync replicas are told as eligible leaders. Otherwise there
+  are none besides the ISR.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kwire.codec.messages.describe_topic_partitions_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, RequestContext, ResourceType
-from kwire.handlers.topic_metadata import absence_error, leader_error, offline_replicas, topic_operations
+from kwire.handlers.topic_metadata import absence_error, offline_replicas, topic_operations
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
@@ -80,16 +81,16 @@ def _told(
     partitions = []
     for index in indexes:
         state = topic.partitions[index]
+        waiting = list(state.isr) if state.leader == -1 else []
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
-                error_code=leader_error(state, image.brokers),
                 partition_index=index,
                 leader_id=state.leader if state.leader in image.brokers else -1,
                 leader_epoch=state.leader_epoch,
                 replica_nodes=list(state.replicas),
-                isr_nodes=list(state.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                isr_nodes=[] if waiting else list(state.isr),
+                eligible_leader_replicas=waiting,
+                last_known_elr=waiting,
                 offline_replicas=offline_replicas(state, image.brokers),
             )
         )

@@ -39,8 +39,8 @@ def leader_error(state: PartitionState, brokers: Mapping[int, BrokerImage]) -> E
 
 
 def offline_replicas(state: PartitionState, brokers: Collection[int]) -> list[int]:
-    """Replicas on brokers that are not there."""
-    return [broker for broker in state.replicas if broker not in brokers]
+    """Replicas on brokers that are not there, or in directories that have failed."""
+    return [broker for broker in state.replicas if state.is_offline(broker, brokers)]
 
 
 def absence_error(name: str) -> ErrorCode:

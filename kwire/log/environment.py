@@ -78,6 +78,10 @@ class DelayedRemover:
             return
         key = self._next = self._next + 1
 
+    def remove_now(self, path: str) -> None:
+        """Remove a whole directory at once, if that is possible."""
+        self._quietly(self._files.rmtree, path)
+
         def run() -> None:
             del self._timers[key]
             action()

@@ -25,7 +25,8 @@ from kwire.log.checkpoints import (
     read_topic_id,
 )
 from kwire.log.cleaner import CleanerSettings, LogCleaner
-from kwire.log.environment import LogEnvironment, logger
+from kwire.log.directory_guard import DirectoryGuard
+from kwire.log.environment import LogEnvironment, StorageError, logger
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectory, LogDirectoryError
 from kwire.log.partition_log import PartitionLog, storage_error
@@ -74,6 +75,14 @@ class _Found:
     high_watermark: int
 
 
+    def said(self, file: str) -> int:
+        """What a checkpoint file said of it."""
+        if file == RECOVERY_POINT_FILE:
+            return self.recovery_point
+        if file == LOG_START_OFFSET_FILE:
+            return self.log_start_offset or NOTHING_TO_SAY
+        return self.high_watermark
+
 class LogManager:
     """The logs of this broker by topic and partition. One per process; everything on its loop."""
 
@@ -84,23 +93,30 @@ class LogManager:
         config_of: ConfigProvider,
         settings: ManagerSettings | None = None,
         *,
-        on_directory_failure: Callable[[str, OSError], None] | None = None,
+        on_directory_failure: Callable[[LogDirectory, OSError], None] | None = None,
+        topic_id_of: Callable[[str], bytes | None] = lambda _topic: None,
     ) -> None:
         self._doors = doors
+        """``on_directory_failure`` hears of each directory that is given up, after its logs were closed.
+        ``topic_id_of`` tells the present id of a topic, where two directories have a log of its name."""
         self._files = doors.files
         self._config_of = config_of
         self.settings = settings or ManagerSettings()
         self.directories = [LogDirectory(doors, path) for path in directories]
         self.env = LogEnvironment.create(doors, file_budget=self.settings.file_budget)
         self.env.producer_expiration_ms = self.settings.producer_expiration_ms
-        self.env.on_failure = self._on_failure
+        self.guard = DirectoryGuard(doors, self.directories, self._take_offline)
+        self.env.on_failure = self.guard.report
         self._on_directory_failure = on_directory_failure
         self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._topic_id_of = topic_id_of
         self._parents: dict[tuple[str, int], LogDirectory] = {}
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
+        self._unopened: dict[tuple[str, int], _Found] = {}  # that an OSError kept from being opened
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._jobs: dict[str, asyncio.Future[None]] = {}  # checkpoint files that are being written, by path
         self._stale: list[LogDirectory] = []  # whose checkpoints still name logs that were deleted
+        self._checking: asyncio.Future[None] | None = None
         self._closed = False
 
     # Finding
@@ -143,7 +159,7 @@ class LogManager:
     async def load_all(self, progress: LogProgress | None = None) -> None:
         """Open every partition's directory, recovering what was not closed clean. A log that cannot be opened for
         an OSError is left out and reported."""
-        found = [each for directory in self.directories for each in self._find(directory)]
+        found = [each for directory in self.directories if directory.online for each in self._find_in(directory)]
         scanned = 0
 
         def count(size: int) -> None:
@@ -155,12 +171,20 @@ class LogManager:
                 self._open(each, count)
             except KafkaError as error:
                 logger.error("log not opened", directory=each.path, error=str(error))
+                self._unopened[each.topic, each.partition] = each
             if progress is not None:
                 progress(done + 1, len(found), scanned)
             if done % YIELD_EVERY == 0 or not each.clean:
                 await asyncio.sleep(0)
 
     def _find(self, directory: LogDirectory) -> list[_Found]:
+    def _find_in(self, directory: LogDirectory) -> list[_Found]:
+        try:
+            return self._find(directory)
+        except OSError as error:
+            self.guard.fail(directory, error)
+            return []
+
         path, files = directory.path, self._files
         kept = checkpoints.take_shutdown_copy(files, path)
         clean = checkpoints.take_clean_shutdown(files, path)
@@ -231,36 +255,84 @@ class LogManager:
         )
         other = self._logs.get((log.topic, log.partition))
         if other is not None:  # a crash at the last step of a move between directories left both
-            if other.log_end_offset >= log.log_end_offset:
+            if self._is_better(other, log):
                 self._put_aside(log, each.parent, names.STRAY_DIRECTORY_SUFFIX)
                 return
             self.set_aside_as_stray(log.topic, log.partition)
         self._add(log, each.parent)
 
     def _add(self, log: PartitionLog, parent: LogDirectory) -> None:
+    def _is_better(self, log: PartitionLog, other: PartitionLog) -> bool:
+        """Of two logs of a name: the one of the topic that has the name, else the one that goes further."""
+        topic_id = self._topic_id_of(log.topic)
+        if log.topic_id != other.topic_id and topic_id in (log.topic_id, other.topic_id):
+            return log.topic_id == topic_id
+        return log.log_end_offset >= other.log_end_offset
+
         self._logs[log.topic, log.partition] = log
         self._parents[log.topic, log.partition] = parent
 
     # Making and deleting
 
-    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None) -> PartitionLog:
-        """A new log, in the directory that has the fewest; the existing one if there is one of that id.
+    def create(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None, *, is_new: bool = True
+    ) -> PartitionLog:
+        """A new log, in the directory that has the fewest, or the next one that takes it; the existing one if there is
+        one of that id. One that is not new is not made anew while a directory is missing that may have it.
 
         KafkaError: KAFKA_STORAGE_ERROR without a usable directory, INCONSISTENT_TOPIC_ID for another topic of that
         name."""
-        log = self._logs.get((topic, partition))
+        log = self._logs.get((topic, partition)) or self._open_at_last((topic, partition))
         if log is not None:
             if log.topic_id not in (topic_id, bytes(16)):
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.name} on disk is of another topic")
             return log
-        parent = self._least_loaded()
+        if not is_new and not all(directory.online for directory in self.directories):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The log may lie in a directory that has failed")
+        config = self._config_of(topic) if config is None else config
+        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is usable")
+        for parent in self._by_load():
+            try:
+                log = self._create_in(parent, topic, partition, topic_id, config)
+            except StorageError as error:
+                failure = error
+                continue
+            self._add(log, parent)
+            return log
+        raise failure
+
+    def _create_in(
+        self, parent: LogDirectory, topic: str, partition: int, topic_id: bytes, config: LogConfig
+    ) -> PartitionLog:
         path = f"{parent.path}/{names.directory_name(topic, partition)}"
         self._forget_retired(parent, (topic, partition))
-        log = PartitionLog.open(
-            self.env, path, topic, partition, topic_id, self._config_of(topic) if config is None else config
-        )
-        self._add(log, parent)
-        return log
+        was_there = self._files.exists(path)
+        try:
+            return PartitionLog.open(self.env, path, topic, partition, topic_id, config)
+        except StorageError:
+            if not was_there and parent.online:  # what there is of it must not be found by the next start
+                self.env.remover.remove_now(path)
+            raise
+
+    def _open_at_last(self, key: tuple[str, int]) -> PartitionLog | None:
+        """Open a log that the start could not open; None if that is not the case. KafkaError(KAFKA_STORAGE_ERROR)."""
+        found = self._unopened.get(key)
+        if found is None:
+            return None
+        if not found.parent.online:
+            raise storage_error(found.path, found.parent.failed or OSError("the directory has failed"))
+        self._open(found, lambda _size: None)
+        del self._unopened[key]
+        return self._logs.get(key)
+
+    def is_offline(self, topic: str, partition: int) -> bool:
+        """Whether a log that exists cannot be used, because its directory has failed or may be a failed one's."""
+        key = (topic, partition)
+        if key in self._parents:
+            return not self._parents[key].online
+        if key in self._unopened:
+            return not self._unopened[key].parent.online
+        return not all(directory.online for directory in self.directories)
 
     def _forget_retired(self, directory: LogDirectory, key: tuple[str, int]) -> None:
         """Before a log gets the name of one that is gone: what checkpoints say of that one goes first. This waits for
@@ -273,15 +345,14 @@ class LogManager:
             self._on_failure(directory.path, error)
             raise storage_error(directory.path, error) from error
 
-    def _least_loaded(self) -> LogDirectory:
-        online = [directory for directory in self.directories if directory.online]
-        if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is usable")
-        load = {directory.path: 0 for directory in online}
+    def _by_load(self) -> list[LogDirectory]:
+        """The usable directories, the one with the fewest logs first, whatever their size (as in Kafka)."""
+        load = {directory.path: 0 for directory in self.directories if directory.online}
         for parent in self._parents.values():
             if parent.path in load:
                 load[parent.path] += 1
-        return min(online, key=lambda directory: load[directory.path])
+        usable = [directory for directory in self.directories if directory.online]
+        return sorted(usable, key=lambda directory: load[directory.path])
 
     async def delete(self, topic: str, partition: int) -> None:
         """Take a log out of service now; its directory is renamed at once and removed after `file.delete.delay.ms`.
@@ -291,11 +362,18 @@ class LogManager:
         parent = self._parents.pop((topic, partition), None)
         if log is None or parent is None:
             return
+            self._delete_unopened((topic, partition))
         self._retire(parent, (topic, partition))
         self._put_aside(log, parent, names.DELETE_DIRECTORY_SUFFIX)
         self._checkpoint_soon(parent)
 
     def _checkpoint_soon(self, directory: LogDirectory) -> None:
+    def _delete_unopened(self, key: tuple[str, int]) -> None:
+        found = self._unopened.pop(key, None)
+        if found is not None and found.parent.online:
+            self._retire(found.parent, key)
+            self._rename_away(found.path, found.parent, key, names.DELETE_DIRECTORY_SUFFIX)
+
         """`write_checkpoints` at the end of this turn of the loop, once for all that is deleted in it: before another
         log can have the name of a deleted one."""
         if directory not in self._stale:
@@ -306,6 +384,8 @@ class LogManager:
         while self._stale:
             directory = self._stale.pop()
             try:
+            if not directory.online:
+                continue
                 self.write_checkpoints(directory)
             except OSError as error:
                 self._on_failure(directory.path, error)
@@ -332,14 +412,18 @@ class LogManager:
         log.release()
         self.cleaner.forget(log, parent)
         unique = self._doors.random.randbytes(16)
-        leaving = f"{parent.path}/{names.leaving_directory_name(log.topic, log.partition, unique, suffix)}"
+        if parent.online:  # else the next start that finds it puts it aside
+            self._rename_away(log.directory, parent, (log.topic, log.partition), suffix)
+
+    def _rename_away(self, path: str, parent: LogDirectory, key: tuple[str, int], suffix: str) -> None:
+        leaving = f"{parent.path}/{names.leaving_directory_name(*key, unique, suffix)}"
         try:
-            self._files.replace(log.directory, leaving)
+            self._files.replace(path, leaving)
         except OSError as error:
-            self._on_failure(log.directory, error)
-            raise storage_error(log.directory, error) from error
+            self._on_failure(path, error)
+            raise storage_error(path, error) from error
         if suffix == names.DELETE_DIRECTORY_SUFFIX:
-            self.env.remover.remove_directory(leaving, log.config.file_delete_delay_ms)
+            self.env.remover.remove_directory(leaving, self._config_of(key[0]).file_delete_delay_ms)
 
     # Periodic work
 
@@ -356,6 +440,7 @@ class LogManager:
         self._every("flush", settings.flush_scheduler_interval_ms, self._flush_pass)
         self._every("producers", settings.producer_check_interval_ms, self._expire_producers)
         self._every("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
+        self._every("directories", settings.high_watermark_interval_ms, self._check_directories)
         if settings.cleaner.enable:
             self.cleaner.start(self.directories)
 
@@ -374,12 +459,13 @@ class LogManager:
     def _checkpoint_all(self, file: str) -> None:
         for directory in self.directories:
             if directory.online:
-                self._checkpoint(directory, file, self._collect(directory, CHECKPOINTED[file]))
+                self._checkpoint(directory, file, self._collect(directory, file))
 
-    def _collect(self, directory: LogDirectory, offset_of: Callable[[PartitionLog], int]) -> dict[tuple[str, int], int]:
-        parents = self._parents
+    def _collect(self, directory: LogDirectory, file: str) -> dict[tuple[str, int], int]:
+        parents, offset_of = self._parents, CHECKPOINTED[file]
         found = {key: offset_of(log) for key, log in self._logs.items() if parents[key] is directory}
         return {key: offset for key, offset in found.items() if offset != NOTHING_TO_SAY}
+        found |= {key: each.said(file) for key, each in self._unopened.items() if each.parent is directory}
 
     def _checkpoint(self, directory: LogDirectory, file: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Write in the background, and only if there is news."""
@@ -405,12 +491,12 @@ class LogManager:
     def write_checkpoints(self, directory: LogDirectory, *, sync: bool = False) -> None:
         """Write all checkpoints of a directory now, usually unsynced: what they say of a deleted log must not outlive
         it."""
-        for file, offset_of in CHECKPOINTED.items():
+        for file in CHECKPOINTED:
             path = f"{directory.path}/{file}"
             if path in self._jobs:
                 directory.checkpoint_texts.pop(file, None)  # being written: the next round brings the news
                 continue
-            text = checkpoints.offsets_text(self._collect(directory, offset_of))
+            text = checkpoints.offsets_text(self._collect(directory, file))
             directory.checkpoint_texts.pop(file, None)
             checkpoints.write_text(self._files, path, text, sync=sync)
             if sync:
@@ -419,12 +505,16 @@ class LogManager:
 
     def _retention_pass(self) -> None:
         for log in self:
-            log.delete_old_segments()
+            if not log.closed:
+                try:
+                    log.delete_old_segments()
+                except KafkaError as error:
+                    logger.error("retention failed", partition=log.name, error=str(error))
 
     def _flush_pass(self) -> None:
         now_ms = self._doors.clock.time_ms()
         for log in self._logs.values():
-            if log.config.flush_ms <= now_ms - log.flusher.last_flush_ms:
+            if log.config.flush_ms <= now_ms - log.flusher.last_flush_ms and not log.closed:
                 log.flush()
 
     def _expire_producers(self) -> None:
@@ -433,7 +523,13 @@ class LogManager:
             log.producer_state.remove_expired(now_ms)
 
     def _on_failure(self, directory: str, error: OSError) -> None:
-        logger.error("log directory error", directory=directory, error=str(error))
+        self.guard.report(directory, error)
+
+    def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
+        """A directory has failed: its logs are closed as they are."""
+        for key, log in self._logs.items():
+            if self._parents[key] is directory:
+                log.release()
         if self._on_directory_failure is not None:
             self._on_directory_failure(directory, error)
 
@@ -448,11 +544,16 @@ class LogManager:
             timer.cancel()
         self._timers.clear()
         await self.cleaner.close()
-        if self._jobs:
-            await asyncio.wait(list(self._jobs.values()))
+        under_way = [*self._jobs.values(), *([] if self._checking is None else [self._checking])]
+        if under_way:
+            await asyncio.wait(under_way)
         failed = await self._close_logs()
         self.env.remover.close()
         self.env.cache.close_all()
+    def _check_directories(self) -> None:
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.ensure_future(self.guard.check())
+
         for directory in self.directories:
             if directory.online and directory not in failed:
                 self._close_directory(directory)
@@ -460,7 +561,7 @@ class LogManager:
 
     async def _close_logs(self) -> list[LogDirectory]:
         """Close all; the directories in which a log could not be closed."""
-        failed = []
+        failed = [found.parent for found in self._unopened.values()]  # what was not recovered is not clean either
         for key, log in self._logs.items():
             try:
                 flushing = log.flush()
@@ -478,6 +579,8 @@ class LogManager:
             checkpoints.write_shutdown_copy(self._files, directory.path, self._shutdown_texts(directory))
             checkpoints.write_clean_shutdown(self._files, directory.path)
         except OSError as error:
+            if not self._parents[key].online:
+                continue
             self._on_failure(directory.path, error)
 
     def _shutdown_texts(self, directory: LogDirectory) -> dict[str, str]:

@@ -86,6 +86,11 @@ class LogMover:
         if move is not None and move.task is not None:
             move.task.cancel()
 
+    def cancel_into(self, target: LogDirectory) -> None:
+        """Give up the moves to a directory."""
+        for key in [key for key, move in self.moves.items() if move.target is target]:
+            self.cancel(*key)
+
     async def close(self) -> None:
         """Give up all moves."""
         tasks = [move.task for move in self.moves.values() if move.task is not None]
@@ -105,8 +110,12 @@ class LogMover:
         except asyncio.CancelledError:
             raise
         except (OSError, KafkaError) as error:
+            if log.closed and self._logs.get(log.topic, log.partition) is log:
+                log.closed = False  # it stays where it was
             if not log.closed:
                 logger.error("log cannot be moved", partition=log.name, to=move.target.path, error=str(error))
+                if isinstance(error, OSError) and error.filename:
+                    self._logs.guard.report(str(error.filename), error)
         finally:
             if self.moves.get((log.topic, log.partition)) is move:
                 del self.moves[log.topic, log.partition]

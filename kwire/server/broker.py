@@ -32,6 +32,7 @@ from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
 from kwire.log.log_manager import LogManager
 from kwire.net.addresses import address_text
 from kwire.net.server import NetServer
+from kwire.server.disk_trouble import DiskTrouble, hold_back_unmounted
 from kwire.server.dispatch import Dispatcher
 from kwire.server.errors import StartError
 from kwire.server.gauges import LoopLag, add_gauges
@@ -39,7 +40,9 @@ from kwire.server.settings import cleaner_settings, log_settings, net_settings
 
 if TYPE_CHECKING:
     from kwire.cluster.store import MetadataStore
+    from kwire.log.log_dirs import LogDirectory
     from kwire.net.listener import Listener
+    from kwire.server.control import Control
 
 DRAIN_S: Final = 5.0
 """How long a stopping broker waits for clients to take the answers to what they had asked."""
@@ -88,6 +91,10 @@ class Broker:
         self.replicas: ReplicaManager
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
+        self.control: Control | None = None  # for tests only
+        self.disk_trouble = DiskTrouble(self)
+        """Set ``over`` when the broker cannot go on; whoever runs it stops it then."""
+        self.is_serving = False
         self._given_store = store
         self._store: MetadataStore
         self._adopt = adopt
@@ -124,7 +131,7 @@ class Broker:
         self._lock_directories()
         await self._open_store()
         await self._load_logs()
-        self._bind()
+        await self._bind()
         await self._join()
         await self._take_over()
         self._accept()
@@ -132,14 +139,24 @@ class Broker:
     def _lock_directories(self) -> None:
         """Take the data directories, and from them who this broker is, where nobody says otherwise."""
         config = self.config
-        self.logs = LogManager(self.doors, config.data_dirs, self._log_config, log_settings(config))
+        self.logs = LogManager(
+            self.doors,
+            config.data_dirs,
+            self._log_config,
+            log_settings(config),
+            on_directory_failure=self.disk_trouble.directory_failed,
+            topic_id_of=self._topic_id,
+        )
         self._parts.callback(self.logs.unlock)
-        for directory in self.logs.directories:
+        for number, directory in enumerate(self.logs.directories):
             try:
                 directory.lock()
                 meta = read_meta_properties(self.doors.files, directory.path)
             except OSError as error:
-                raise StartError(f"log.dirs: {directory.path} cannot be used: {error.strerror or error}") from None
+                if number == 0:  # the metadata store lies in it
+                    raise StartError(f"log.dirs: {directory.path} cannot be used: {error.strerror or error}") from None
+                self.logs.guard.fail(directory, error)
+                continue
             if meta is None:
                 continue
             if meta.cluster_id is not None:
@@ -173,10 +190,15 @@ class Broker:
             for problem in self.config.apply_dynamic(default, own):
                 _log.warning(problem)
 
+    def _topic_id(self, topic: str) -> bytes | None:
+        image = self.metadata.image.topic(topic)
+        return None if image is None else image.id
+
     def _log_config(self, topic: str) -> LogConfig:
         return LogConfig.from_values(self.config.topic_config(self.metadata.image.topic_config(topic)))
 
     async def _load_logs(self) -> None:
+        await hold_back_unmounted(self._store, self.logs, self.config.node_id)
         await self.logs.load_all(self._log_progress)
         self._parts.push_async_callback(self.logs.close)
 
@@ -184,15 +206,18 @@ class Broker:
         if done == total or not done % 1000:
             _log.info("logs loaded", done=done, total=total, scanned_bytes=scanned_bytes)
 
-    def _bind(self) -> None:
+    async def _bind(self) -> None:
         """Bind all listeners, so that their ports are known, without accepting."""
+        registry = Registry.load()
+        if self.config.kwire_test_control:
+            registry = await self._open_control(registry)
         self.services = Services(
             doors=self.doors,
             config=self.config,
             metrics=self.metrics,
             broker_id=self.config.node_id,
             logs=self.logs,
-            registry=Registry.load(),
+            registry=registry,
             image_source=lambda: self.metadata.image,
         )
         advertised = {each.listener: (each.host, each.port) for each in self.config.advertised_endpoints()}
@@ -208,6 +233,14 @@ class Broker:
         self.bootstrap_servers = address_text(first.host, first.port)
         add_gauges(self)
         self._parts.callback(LoopLag(self.metrics).close)
+
+    async def _open_control(self, registry: Registry) -> Registry:
+        from kwire.server.control import Control
+
+        self.control = Control(self.config.data_dirs[0])
+        await self.control.open(self.doors.files)
+        self._parts.push_async_callback(self.control.close, self.doors.files)
+        return self.control.over(registry)
 
     def registered_endpoints(self) -> list[Endpoint]:
         """What the cluster is told of this broker's listeners: the advertised address, or the one bound to."""
@@ -226,14 +259,24 @@ class Broker:
         )
         self._parts.push_async_callback(self.membership.leave)
         self.cluster_id = await self.membership.join(
-            self.registered_endpoints(), cluster_id=self.cluster_id or None, rack=self.config.broker_rack
+            self.registered_endpoints(),
+            cluster_id=self.cluster_id or None,
+            rack=self.config.broker_rack,
+            is_offline=self.logs.is_offline,
         )
         for directory in self.logs.directories:
-            directory.claim(self.cluster_id, self.config.node_id)
+            if directory.online:
+                self._claim(directory)
         self.controller = Controller(self.doors, self.config, self._store, self.metadata, self.config.node_id)
         if (founding or self._adopt) and len(self.logs):
             self.adopted_topics = await adopt_logs(self.controller, self.logs)
             _log.info("topics found in the data directory are served", topics=len(self.adopted_topics))
+
+    def _claim(self, directory: LogDirectory) -> None:
+        try:
+            directory.claim(self.cluster_id, self.config.node_id)
+        except OSError as error:
+            raise StartError(f"log.dirs: {directory.path} cannot be used: {error.strerror or error}") from None
 
     async def _take_over(self) -> None:
         """Become what the cluster's image says this broker is."""
@@ -241,6 +284,9 @@ class Broker:
             self.config, self.logs, self.metadata, self.config.node_id, self.metrics, self.doors
         )
         self.replicas.start()
+        self.is_serving = True
+        self.disk_trouble.begin()
+        self._parts.callback(self.disk_trouble.close)
         self._parts.push_async_callback(self.replicas.close)
         self.config.on_change(self._follow_cleaner)
         self._follow_cleaner(frozenset())
@@ -276,6 +322,8 @@ class Broker:
         self._parts.push_async_callback(self.groups.close)
         self._parts.push_async_callback(self.transactions.close)
         self._parts.callback(self.net.stop_accepting)
+        if self.control is not None:
+            self._parts.callback(self.control.resume)  # whoever is drained wants an answer
 
     # -- stop -------------------------------------------------------------------------------------------------------
 

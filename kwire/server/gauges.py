@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kwire.base.metrics import MetricsRegistry
+    from kwire.log.log_dirs import LogDirectory
     from kwire.server.broker import Broker
 
 LAG_INTERVAL_S: Final = 5.0
@@ -44,7 +45,36 @@ def add_gauges(broker: Broker) -> None:
     gauge("kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions", lambda: _under_replicated(broker))
     gauge("kafka.controller:type=KafkaController,name=ActiveControllerCount", lambda: int(broker.controller.active))
     gauge("kafka.controller:type=KafkaController,name=GlobalTopicCount", lambda: len(broker.metadata.image.topics))
+    gauge("kafka.server:type=ReplicaManager,name=OfflineReplicaCount", lambda: _offline_replicas(broker))
+    gauge("kafka.controller:type=KafkaController,name=OfflinePartitionsCount", lambda: _offline_partitions(broker))
+    _add_directory_gauges(broker)
     _add_cleaner_gauges(broker)
+
+
+def _add_directory_gauges(broker: Broker) -> None:
+    gauge, directories = broker.metrics.gauge, broker.logs.directories
+    gauge(
+        "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
+        lambda: sum(not directory.online for directory in directories),
+    )
+    for directory in directories:
+        name = f"kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory={directory.path}"
+        gauge(name, partial(_is_offline, directory))
+
+
+def _is_offline(directory: LogDirectory) -> int:
+    return int(not directory.online)
+
+
+def _offline_replicas(broker: Broker) -> int:
+    states = [state for topic in broker.metadata.image.topics.values() for state in topic.partitions]
+    mine = broker.config.node_id
+    return sum(mine in state.replicas and state.is_offline(mine, broker.metadata.image.brokers) for state in states)
+
+
+def _offline_partitions(broker: Broker) -> int:
+    topics = broker.metadata.image.topics.values()
+    return sum(state.leader not in broker.metadata.image.brokers for topic in topics for state in topic.partitions)
 
 
 def _add_cleaner_gauges(broker: Broker) -> None:

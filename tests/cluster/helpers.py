@@ -68,10 +68,13 @@ class FakeLogs:
     def __iter__(self):
         return iter(list(self.logs.values()))
 
+    def is_offline(self, topic, partition):
+        return False
+
     def get(self, topic, partition):
         return self.logs.get((topic, partition))
 
-    def create(self, topic, partition, topic_id, config):
+    def create(self, topic, partition, topic_id, config, *, is_new=True):
         if self.broken:
             raise OSError("disk on fire")
         assert (topic, partition) not in self.logs

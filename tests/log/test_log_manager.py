@@ -192,26 +192,28 @@ async def test_flush_ms_syncs_without_being_asked(tmp_path: Path) -> None:
     await logs.close()
 
 
-async def test_a_failing_sync_is_reported_and_the_log_goes_on(tmp_path: Path) -> None:
+async def test_a_failing_sync_takes_the_directory_offline(tmp_path: Path) -> None:
     failures: list[str] = []
 
     class BadDisk(Files):
         def fsync(self, fd: int) -> None:  # type: ignore[override]
-            raise OSError(5, "Input/output error")
+            raise OSError(28, "No space left on device")  # too late to be passing trouble
 
     logs = LogManager(
         Doors(files=BadDisk()),
         [str(tmp_path)],
         lambda _topic: LogConfig(flush_messages=1),
-        on_directory_failure=lambda directory, _error: failures.append(directory),
+        on_directory_failure=lambda directory, _error: failures.append(directory.path),
     )
     log = logs.create("t", 0, TOPIC_ID)
     info = log.append_as_leader(batch(1), leader_epoch=0)
     assert info.flushed is not None
-    with pytest.raises(KafkaError, match="Input/output"):
+    with pytest.raises(KafkaError, match="No space left"):
         await info.flushed
-    assert failures == [f"{tmp_path}/t-0"]
-    assert (log.log_end_offset, log.recovery_point) == (1, 0)
+    await until(lambda: failures)
+    assert failures == [str(tmp_path)]
+    assert (log.log_end_offset, log.recovery_point, log.closed) == (1, 0, True)
+    assert fails(lambda: logs.create("t", 1, TOPIC_ID)) == "KAFKA_STORAGE_ERROR"
     logs.env.cache.close_all()
 
 
