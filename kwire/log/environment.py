@@ -70,6 +70,10 @@ class DelayedRemover:
         """Remove a whole directory after the delay."""
         self.later(delay_ms, lambda: self._quietly(self._files.rmtree, path))
 
+    def remove_now(self, path: str) -> None:
+        """Remove a whole directory at once, if that is possible."""
+        self._quietly(self._files.rmtree, path)
+
     def later(self, delay_ms: int, action: Callable[[], object]) -> None:
         try:
             loop = asyncio.get_running_loop()
@@ -77,10 +81,6 @@ class DelayedRemover:
             action()
             return
         key = self._next = self._next + 1
-
-    def remove_now(self, path: str) -> None:
-        """Remove a whole directory at once, if that is possible."""
-        self._quietly(self._files.rmtree, path)
 
         def run() -> None:
             del self._timers[key]

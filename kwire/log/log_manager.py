@@ -74,7 +74,6 @@ class _Found:
     log_start_offset: int
     high_watermark: int
 
-
     def said(self, file: str) -> int:
         """What a checkpoint file said of it."""
         if file == RECOVERY_POINT_FILE:
@@ -82,6 +81,7 @@ class _Found:
         if file == LOG_START_OFFSET_FILE:
             return self.log_start_offset or NOTHING_TO_SAY
         return self.high_watermark
+
 
 class LogManager:
     """The logs of this broker by topic and partition. One per process; everything on its loop."""
@@ -96,9 +96,9 @@ class LogManager:
         on_directory_failure: Callable[[LogDirectory, OSError], None] | None = None,
         topic_id_of: Callable[[str], bytes | None] = lambda _topic: None,
     ) -> None:
-        self._doors = doors
         """``on_directory_failure`` hears of each directory that is given up, after its logs were closed.
         ``topic_id_of`` tells the present id of a topic, where two directories have a log of its name."""
+        self._doors = doors
         self._files = doors.files
         self._config_of = config_of
         self.settings = settings or ManagerSettings()
@@ -108,15 +108,15 @@ class LogManager:
         self.guard = DirectoryGuard(doors, self.directories, self._take_offline)
         self.env.on_failure = self.guard.report
         self._on_directory_failure = on_directory_failure
-        self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._topic_id_of = topic_id_of
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._parents: dict[tuple[str, int], LogDirectory] = {}
-        self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self._unopened: dict[tuple[str, int], _Found] = {}  # that an OSError kept from being opened
+        self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._jobs: dict[str, asyncio.Future[None]] = {}  # checkpoint files that are being written, by path
-        self._stale: list[LogDirectory] = []  # whose checkpoints still name logs that were deleted
         self._checking: asyncio.Future[None] | None = None
+        self._stale: list[LogDirectory] = []  # whose checkpoints still name logs that were deleted
         self._closed = False
 
     # Finding
@@ -170,14 +170,13 @@ class LogManager:
             try:
                 self._open(each, count)
             except KafkaError as error:
-                logger.error("log not opened", directory=each.path, error=str(error))
                 self._unopened[each.topic, each.partition] = each
+                logger.error("log not opened", directory=each.path, error=str(error))
             if progress is not None:
                 progress(done + 1, len(found), scanned)
             if done % YIELD_EVERY == 0 or not each.clean:
                 await asyncio.sleep(0)
 
-    def _find(self, directory: LogDirectory) -> list[_Found]:
     def _find_in(self, directory: LogDirectory) -> list[_Found]:
         try:
             return self._find(directory)
@@ -185,6 +184,7 @@ class LogManager:
             self.guard.fail(directory, error)
             return []
 
+    def _find(self, directory: LogDirectory) -> list[_Found]:
         path, files = directory.path, self._files
         kept = checkpoints.take_shutdown_copy(files, path)
         clean = checkpoints.take_clean_shutdown(files, path)
@@ -261,7 +261,6 @@ class LogManager:
             self.set_aside_as_stray(log.topic, log.partition)
         self._add(log, each.parent)
 
-    def _add(self, log: PartitionLog, parent: LogDirectory) -> None:
     def _is_better(self, log: PartitionLog, other: PartitionLog) -> bool:
         """Of two logs of a name: the one of the topic that has the name, else the one that goes further."""
         topic_id = self._topic_id_of(log.topic)
@@ -269,6 +268,7 @@ class LogManager:
             return log.topic_id == topic_id
         return log.log_end_offset >= other.log_end_offset
 
+    def _add(self, log: PartitionLog, parent: LogDirectory) -> None:
         self._logs[log.topic, log.partition] = log
         self._parents[log.topic, log.partition] = parent
 
@@ -361,19 +361,19 @@ class LogManager:
         log = self._logs.pop((topic, partition), None)
         parent = self._parents.pop((topic, partition), None)
         if log is None or parent is None:
-            return
             self._delete_unopened((topic, partition))
+            return
         self._retire(parent, (topic, partition))
         self._put_aside(log, parent, names.DELETE_DIRECTORY_SUFFIX)
         self._checkpoint_soon(parent)
 
-    def _checkpoint_soon(self, directory: LogDirectory) -> None:
     def _delete_unopened(self, key: tuple[str, int]) -> None:
         found = self._unopened.pop(key, None)
         if found is not None and found.parent.online:
             self._retire(found.parent, key)
             self._rename_away(found.path, found.parent, key, names.DELETE_DIRECTORY_SUFFIX)
 
+    def _checkpoint_soon(self, directory: LogDirectory) -> None:
         """`write_checkpoints` at the end of this turn of the loop, once for all that is deleted in it: before another
         log can have the name of a deleted one."""
         if directory not in self._stale:
@@ -383,9 +383,9 @@ class LogManager:
     def _write_stale(self) -> None:
         while self._stale:
             directory = self._stale.pop()
-            try:
             if not directory.online:
                 continue
+            try:
                 self.write_checkpoints(directory)
             except OSError as error:
                 self._on_failure(directory.path, error)
@@ -411,11 +411,11 @@ class LogManager:
     def _put_aside(self, log: PartitionLog, parent: LogDirectory, suffix: str) -> None:
         log.release()
         self.cleaner.forget(log, parent)
-        unique = self._doors.random.randbytes(16)
         if parent.online:  # else the next start that finds it puts it aside
             self._rename_away(log.directory, parent, (log.topic, log.partition), suffix)
 
     def _rename_away(self, path: str, parent: LogDirectory, key: tuple[str, int], suffix: str) -> None:
+        unique = self._doors.random.randbytes(16)
         leaving = f"{parent.path}/{names.leaving_directory_name(*key, unique, suffix)}"
         try:
             self._files.replace(path, leaving)
@@ -439,8 +439,8 @@ class LogManager:
         self._every("retention", settings.retention_check_interval_ms, self._retention_pass)
         self._every("flush", settings.flush_scheduler_interval_ms, self._flush_pass)
         self._every("producers", settings.producer_check_interval_ms, self._expire_producers)
-        self._every("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
         self._every("directories", settings.high_watermark_interval_ms, self._check_directories)
+        self._every("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
         if settings.cleaner.enable:
             self.cleaner.start(self.directories)
 
@@ -464,8 +464,8 @@ class LogManager:
     def _collect(self, directory: LogDirectory, file: str) -> dict[tuple[str, int], int]:
         parents, offset_of = self._parents, CHECKPOINTED[file]
         found = {key: offset_of(log) for key, log in self._logs.items() if parents[key] is directory}
-        return {key: offset for key, offset in found.items() if offset != NOTHING_TO_SAY}
         found |= {key: each.said(file) for key, each in self._unopened.items() if each.parent is directory}
+        return {key: offset for key, offset in found.items() if offset != NOTHING_TO_SAY}
 
     def _checkpoint(self, directory: LogDirectory, file: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Write in the background, and only if there is news."""
@@ -533,6 +533,10 @@ class LogManager:
         if self._on_directory_failure is not None:
             self._on_directory_failure(directory, error)
 
+    def _check_directories(self) -> None:
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.ensure_future(self.guard.check())
+
     # Stop
 
     async def close(self) -> None:
@@ -550,10 +554,6 @@ class LogManager:
         failed = await self._close_logs()
         self.env.remover.close()
         self.env.cache.close_all()
-    def _check_directories(self) -> None:
-        if self._checking is None or self._checking.done():
-            self._checking = asyncio.ensure_future(self.guard.check())
-
         for directory in self.directories:
             if directory.online and directory not in failed:
                 self._close_directory(directory)
@@ -563,6 +563,8 @@ class LogManager:
         """Close all; the directories in which a log could not be closed."""
         failed = [found.parent for found in self._unopened.values()]  # what was not recovered is not clean either
         for key, log in self._logs.items():
+            if not self._parents[key].online:
+                continue
             try:
                 flushing = log.flush()
                 if flushing is not None:
@@ -579,8 +581,6 @@ class LogManager:
             checkpoints.write_shutdown_copy(self._files, directory.path, self._shutdown_texts(directory))
             checkpoints.write_clean_shutdown(self._files, directory.path)
         except OSError as error:
-            if not self._parents[key].online:
-                continue
             self._on_failure(directory.path, error)
 
     def _shutdown_texts(self, directory: LogDirectory) -> dict[str, str]:
