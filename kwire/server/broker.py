@@ -174,7 +174,7 @@ class Broker:
         else:
             from kwire.cluster.embedded import EmbeddedStore
 
-            self._store = EmbeddedStore(self.config.data_dirs[0], self.doors)
+            self._store = EmbeddedStore(self.config.data_dirs[0], self.doors, on_failure=self.logs.guard.report)
         await self._store.open()
         self._parts.push_async_callback(self._store.close)
         self.metadata = MetadataCache(self._store)

@@ -1,0 +1,219 @@
+"""Faults on demand: a Unix socket in the data directory, there only with ``kwire.test.control=true``.
+
+Tests make the next requests of an API fail, or hold all answers back (`kwire.testing` is the other end). The broker's
+APIs are replaced by copies that ask here first, so that a broker without control does not even know of it.
+
+One JSON object a line: ``{"do": "fail", "api": "Produce", "error": "NOT_ENOUGH_REPLICAS", "times": 1}``, ``pause``
+(``apis``: a list, none for all), ``resume``, ``status``, and ``tether``: the broker stops when this connection ends.
+Each is answered by a line with ``ok`` (and what was asked for) or ``error``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from kwire.base.doors import Files
+from kwire.base.errors import ErrorCode
+from kwire.base.logging import get_logger
+from kwire.codec.protocol import API_FACTS, ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import RequestContext
+from kwire.handlers.registry import Registry
+from kwire.server.errors import StartError
+
+SOCKET_FILE: Final = "control.sock"
+MAX_PATH_BYTES: Final = 103
+"""What every system takes as the path of a Unix socket (Linux 107, macOS 103)."""
+MAX_LINE_BYTES: Final = 65536
+MAX_TIMES: Final = 1_000_000
+
+_log = get_logger("kwire.server.control")
+
+
+class Control:
+    """What tests want of one broker: failures by API, and what is paused."""
+
+    def __init__(self, directory: str) -> None:
+        self.path = os.path.join(directory, SOCKET_FILE)
+        self.on_abandoned: Callable[[], None] | None = None
+        self._failures: dict[int, tuple[ErrorCode, int]] = {}
+        self._paused: frozenset[int] = frozenset()
+        self._resumed: asyncio.Future[None] | None = None
+        self._server: asyncio.Server | None = None
+        self._writers: dict[asyncio.StreamWriter, None] = {}
+
+    # -- the socket -------------------------------------------------------------------------------------------------
+
+    async def open(self, files: Files) -> None:
+        """Listen. Only the owner of the broker's process may connect. StartError when that cannot be."""
+        if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
+            raise StartError(
+                f"kwire.test.control=true: the path of the socket {self.path} is longer than {MAX_PATH_BYTES} bytes: "
+                "use a data directory with a shorter path"
+            )
+        if files.exists(self.path):  # of a broker that was killed: the directory's lock is ours
+            files.unlink(self.path)
+        mask = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, self.path, limit=MAX_LINE_BYTES)
+        except OSError as error:
+            raise StartError(f"kwire.test.control=true: {self.path}: {error.strerror or error}") from None
+        finally:
+            os.umask(mask)
+        _log.warning("for tests only: requests can be made to fail", kwire_test_control=True, socket=self.path)
+
+    async def close(self, files: Files) -> None:
+        """Let everything go on, and end the socket."""
+        self.resume()
+        self.on_abandoned = None
+        if self._server is not None:
+            self._server.close()
+            for writer in list(self._writers):
+                writer.close()
+        if files.exists(self.path):
+            files.unlink(self.path)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from json import dumps, loads
+
+        tethered = False
+        self._writers[writer] = None
+        try:
+            while line := await reader.readline():
+                try:
+                    command = loads(line)
+                    answer = self.do(command)
+                except (ValueError, TypeError) as error:
+                    answer = {"error": str(error)}
+                else:
+                    tethered = tethered or command["do"] == "tether"
+                writer.write(dumps(answer).encode() + b"\n")
+                await writer.drain()
+        except (OSError, ValueError):
+            pass  # the other end is gone, or its line was too long
+        finally:
+            del self._writers[writer]
+            writer.close()
+        if tethered and self.on_abandoned is not None:
+            _log.info("stopping: whoever started this broker is gone")
+            self.on_abandoned()
+
+    # -- the commands -----------------------------------------------------------------------------------------------
+
+    def do(self, command: Any) -> dict[str, Any]:
+        """Obey one command; what it is answered. ValueError in words for people for a wrong one."""
+        if not isinstance(command, dict):
+            raise ValueError("a command is a JSON object")
+        name = command.get("do")
+        if name == "fail":
+            self._fail(_api(command.get("api")), _error(command.get("error")), command.get("times", 1))
+        elif name == "pause":
+            self._pause(command.get("apis") or ())
+        elif name == "resume":
+            self.resume()
+        elif name == "reset":
+            self._failures.clear()
+            self.resume()
+        elif name == "tether" and self.on_abandoned is None:
+            raise ValueError("this broker is not a process of its own")
+        elif name not in ("status", "tether"):
+            raise ValueError(f"no command {name!r}: fail, pause, resume, reset, status, tether")
+        return {"ok": True, **self.status()}
+
+    def status(self) -> dict[str, Any]:
+        """What is still to fail, and what is paused."""
+        failures = {ApiKey(key).name: [code.name, times] for key, (code, times) in self._failures.items()}
+        return {"failures": failures, "paused": [ApiKey(key).name for key in sorted(self._paused)]}
+
+    def _fail(self, key: int, code: ErrorCode, times: object) -> None:
+        if not isinstance(times, int) or not 0 <= times <= MAX_TIMES:
+            raise ValueError(f"times={times!r}: must be a number from 0 to {MAX_TIMES}")
+        if times:
+            self._failures[key] = (code, times)
+        else:
+            self._failures.pop(key, None)
+
+    def _pause(self, apis: Any) -> None:
+        if not isinstance(apis, (list, tuple)):
+            raise ValueError("apis must be a list of names")
+        self._paused |= frozenset(map(_api, apis)) if apis else frozenset(map(int, API_FACTS))
+        if self._resumed is None:
+            self._resumed = asyncio.get_running_loop().create_future()
+
+    def resume(self) -> None:
+        """Let everything go on that a pause has held back."""
+        self._paused = frozenset()
+        resumed, self._resumed = self._resumed, None
+        if resumed is not None and not resumed.done():
+            resumed.set_result(None)
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def over(self, registry: Registry) -> Registry:
+        """The same APIs, each of which asks here first."""
+        return Registry({int(api.key): self._controlled(api) for api in registry})
+
+    def _controlled(self, api: Api) -> Api:
+        return Api(
+            api.key,
+            served=api.served,
+            advertised=api.advertised,
+            handle=lambda request, context: self._handle(api, request, context),
+            operations=api.operations,
+            error_response=api.error_response,
+            pipelined=api.pipelined,
+            cancel_on_disconnect=api.cancel_on_disconnect,
+        )
+
+    def _handle(self, api: Api, request: Any, context: RequestContext) -> Any:
+        if api.key in self._paused:
+            return self._later(api, request, context)
+        answer = self._decide(api, request, context)
+        return self._held(api, answer) if isinstance(answer, Awaitable) else answer
+
+    async def _later(self, api: Api, request: Any, context: RequestContext) -> Any:
+        """Begin when the pause is over: until then, nothing of the request is done."""
+        await self._unpaused(api)
+        answer = self._decide(api, request, context)
+        return await self._held(api, answer) if isinstance(answer, Awaitable) else answer
+
+    async def _held(self, api: Api, awaited: Awaitable[Any]) -> Any:
+        """A request that was under way when the pause began is not answered before it ends."""
+        answer = await awaited
+        await self._unpaused(api)
+        return answer
+
+    async def _unpaused(self, api: Api) -> None:
+        while api.key in self._paused and self._resumed is not None:
+            await asyncio.shield(self._resumed)
+
+    def _decide(self, api: Api, request: Any, context: RequestContext) -> Any:
+        failure = self._failures.get(int(api.key))
+        if failure is None:
+            return api.handle(request, context)
+        from kwire.handlers.faults import failed
+
+        code, times = failure
+        self._fail(int(api.key), code, times - 1)
+        return failed(api, request, context, code)
+
+
+def _api(name: object) -> int:
+    """The key of an API by its name in any spelling (``OffsetCommit``, ``OFFSET_COMMIT``) or number."""
+    wanted = str(name).replace("_", "").lower()
+    for key in API_FACTS:
+        if wanted in (str(int(key)), ApiKey(key).name.replace("_", "").lower()):
+            return int(key)
+    raise ValueError(f"no API {name!r}: Produce, Fetch, Metadata, OffsetCommit, ...")
+
+
+def _error(name: object) -> ErrorCode:
+    """An error by its name in Kafka's protocol, or its number."""
+    wanted = str(name).upper()
+    for code in ErrorCode:
+        if wanted in (code.name, str(int(code))) and code is not ErrorCode.NONE:
+            return code
+    raise ValueError(f"no error {name!r}: NOT_LEADER_OR_FOLLOWER, NETWORK_EXCEPTION, ...")

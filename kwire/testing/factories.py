@@ -1,0 +1,107 @@
+"""Makers of pytest fixtures, for a project that wants brokers of its own next to those of the plugin:
+
+    strict_proc = factories.kwire_proc({"auto.create.topics.enable": "false"})
+    strict = factories.kwire("strict_proc")
+
+Shaped after pytest-postgresql and pytest-redis: ``*_proc`` starts a process for the session, ``*_noproc`` takes one
+that runs, and the plain name is what a test uses. pytest is all that importing this loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from kwire.testing.broker import Kwire, RunningBroker
+    from kwire.testing.process import KwireProcess
+
+
+def kwire_proc(
+    properties: Mapping[str, str] | None = None, *, listen: str = "localhost:0", data_dir: str | Path | None = None
+) -> Callable[..., Iterator[KwireProcess]]:
+    """A session fixture: a broker process. Properties win over the command line, that over the ini file."""
+
+    @pytest.fixture(scope="session")
+    def kwire_proc_fixture(request: pytest.FixtureRequest) -> Iterator[KwireProcess]:
+        """A kwire broker in a process of its own, for the whole session (each xdist worker has one)."""
+        from kwire.testing.process import KwireProcess, KwireStartError
+
+        broker = KwireProcess(
+            {**given_properties(request.config), **(properties or {})}, listen=listen, data_dir=data_dir
+        )
+        try:
+            broker.start()
+        except KwireStartError as error:
+            pytest.fail(str(error), pytrace=False)
+        try:
+            yield broker
+        finally:
+            broker.stop()
+
+    return kwire_proc_fixture
+
+
+def kwire_noproc(bootstrap_servers: str | None = None) -> Callable[..., RunningBroker]:
+    """A session fixture: a broker that runs already, at an address given here, by ``--kwire-bootstrap``, or in the ini
+    file; it is asked whether it is there."""
+
+    @pytest.fixture(scope="session")
+    def kwire_noproc_fixture(request: pytest.FixtureRequest) -> RunningBroker:
+        """The broker of --kwire-bootstrap."""
+        from kwire.testing.broker import RunningBroker
+
+        address = bootstrap_servers or given_bootstrap(request.config)
+        if not address:
+            pytest.fail("kwire_noproc: no address: give --kwire-bootstrap HOST:PORT", pytrace=False)
+        _require_answer(address)
+        return RunningBroker(address)
+
+    return kwire_noproc_fixture
+
+
+def kwire(broker_fixture: str | None = None) -> Callable[..., Iterator[Kwire]]:
+    """A function fixture: one test's view of a session's broker. None: that of ``kwire_noproc`` where
+    ``--kwire-bootstrap`` is given, else that of ``kwire_proc``."""
+
+    @pytest.fixture
+    def kwire_fixture(request: pytest.FixtureRequest) -> Iterator[Kwire]:
+        """A Kafka broker: kwire.bootstrap_servers, kwire.topic(), kwire.name(), kwire.fail_next(), kwire.pause()."""
+        from kwire.testing.broker import Kwire
+
+        name = broker_fixture or ("kwire_noproc" if given_bootstrap(request.config) else "kwire_proc")
+        broker = Kwire(request.getfixturevalue(name))
+        yield broker
+        broker.reset()
+
+    return kwire_fixture
+
+
+def given_properties(config: pytest.Config) -> dict[str, str]:
+    """What ``--kwire-set`` and the ini file's ``kwire_set`` say; the command line wins."""
+    properties: dict[str, str] = {}
+    for text in (*config.getini("kwire_set"), *config.getoption("kwire_set")):
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise pytest.UsageError(f"--kwire-set {text!r} is not NAME=VALUE")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def given_bootstrap(config: pytest.Config) -> str:
+    """What ``--kwire-bootstrap`` or the ini file's ``kwire_bootstrap`` says; "" for neither."""
+    address: Any = config.getoption("kwire_bootstrap") or config.getini("kwire_bootstrap")
+    return str(address)
+
+
+def _require_answer(address: str) -> None:
+    from kwire.codec.messages.metadata_request import MetadataRequest
+    from kwire.testing.wire import call
+
+    try:
+        call(address, MetadataRequest(topics=[]), 9)
+    except (OSError, ValueError) as error:
+        pytest.fail(f"kwire_noproc: no Kafka broker answers at {address}: {error}", pytrace=False)
