@@ -1,5 +1,8 @@
 """Putting a cleaned segment in the place of those it was made from, so that a crash at any step leaves a whole log.
 
+Before all, the recovery point on stable storage is moved beyond the old segments: so every gap in the offsets behind a
+recovery point is a hole that a power loss has torn, also in a compacted log.
+
 The steps, and what the next start's recovery does after a crash in each:
 
 1. the `.cleaned` files are synced, and their names   undo: `.cleaned` goes
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kwire.base.errors import KafkaError
 from kwire.log import names
 from kwire.log.flusher import sync_files
 from kwire.log.log_config import INT64_MAX
@@ -70,6 +74,8 @@ class SegmentSwap:
         which the log is as it was, unless step 4 failed."""
         try:
             self.check()
+            await self._keep_recovery_point()
+            self.check()
             await self._sync(names.CLEANED_SUFFIX)
             self.check()
             self._rename(names.CLEANED_SUFFIX, names.SWAP_SUFFIX)
@@ -81,6 +87,15 @@ class SegmentSwap:
         segment = self._swap(size)
         await self._sync("", contents=False)
         return segment
+
+    async def _keep_recovery_point(self) -> None:
+        log = self._log
+        end_offset = log.segments[log.segments.index(self._old[-1]) + 1].base_offset
+        try:
+            await log.flusher.flush_to(end_offset)
+        except KafkaError as error:  # the directory has been reported; this log's cleaning is tried again
+            raise CleaningAborted(str(error)) from error
+        await self._env.keep_recovery_point(log, end_offset)
 
     def _path(self, suffix: str, state: str = "") -> str:
         return f"{self._directory}/{names.file_name(self._base_offset, suffix)}{state}"

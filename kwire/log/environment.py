@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.log.file_cache import FileCache
 from kwire.log.names import DELETED_SUFFIX
+
+if TYPE_CHECKING:
+    from kwire.log.partition_log import PartitionLog
 
 logger = get_logger("kwire.log")
 
@@ -40,6 +44,10 @@ class StorageError(KafkaError):
 
 def _report_nothing(directory: str, error: OSError) -> None:
     """Nobody asked to hear of failed disks."""
+
+
+async def _keep_nothing(_log: PartitionLog, _end_offset: int) -> None:
+    """A log without a manager has no checkpoints."""
 
 
 class DelayedRemover:
@@ -104,12 +112,15 @@ class DelayedRemover:
 
 @dataclass(slots=True)
 class LogEnvironment:
-    """``on_failure(directory, error)`` hears of every OSError that a log meets while it writes or syncs."""
+    """``on_failure(directory, error)`` hears of every OSError that a log meets while it writes or syncs.
+    ``keep_recovery_point(log, end_offset)`` returns when the checkpoint on stable storage has it at or beyond an offset
+    up to which the log was synced (OSError)."""
 
     doors: Doors
     cache: FileCache
     remover: DelayedRemover
     on_failure: Callable[[str, OSError], None] = _report_nothing
+    keep_recovery_point: Callable[[PartitionLog, int], Awaitable[None]] = _keep_nothing
     producer_expiration_ms: int = 86_400_000
     directory_syncs: bool = field(default=True)
 

@@ -8,6 +8,7 @@ if its segment is deleted meanwhile.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 
@@ -32,6 +33,16 @@ class FileCache:
         if len(self._open) > self.budget:
             self._evict(len(self._open) - self.budget, keep=file)
 
+    def open(self, path: str, flags: int) -> int:
+        """Open a file; where the process has no descriptor left, half of the idle files give theirs back. OSError."""
+        try:
+            return self.files.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                raise
+        self._evict(len(self._open) // 2 + 1)
+        return self.files.open(path, flags, 0o644)
+
     def closed(self, file: LogFile) -> None:
         self._open.pop(file, None)
 
@@ -47,7 +58,7 @@ class FileCache:
         for file in list(self._open):
             file.close()
 
-    def _evict(self, excess: int, keep: LogFile) -> None:
+    def _evict(self, excess: int, keep: LogFile | None = None) -> None:
         for file in list(self._open)[: 2 * len(self._open)]:
             if excess <= 0:
                 return
@@ -86,7 +97,7 @@ class LogFile:
         self.touched = True
         if self.fd < 0:
             flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            self.fd = self._cache.files.open(self.path, flags, 0o644)
+            self.fd = self._cache.open(self.path, flags)
             self._doomed = False
             self._cache.opened(self)
         return self.fd

@@ -29,6 +29,7 @@ class Flusher:
         self._env = env
         self._log = log
         self.recovery_point = recovery_point
+        self.kept_point = 0  # what the checkpoint on stable storage is known to say
         self.last_flush_ms = env.doors.clock.time_ms()
         self._under_way: asyncio.Future[None] | None = None
         self._target = recovery_point
@@ -47,6 +48,11 @@ class Flusher:
         if end_offset <= self.recovery_point:
             return None
         return self._start(end_offset)
+
+    async def flush_to(self, end_offset: int) -> None:
+        """Everything below an offset on stable storage. KafkaError(KAFKA_STORAGE_ERROR)."""
+        if self.recovery_point < end_offset:
+            await self._start(end_offset)
 
     def _start(self, end_offset: int) -> asyncio.Future[None]:
         """One sync at a time: a later one that reaches further begins when the one before is done."""

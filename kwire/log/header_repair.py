@@ -5,7 +5,9 @@ truth: the batch before and the one behind it, the base offset of the next segme
 found (`PartitionLog` writes it before the first batch of an epoch, so after a kill it knows the epoch of every batch;
 after a power loss it may lack the last ones, of which nothing was promised).
 
-What the others agree about is written back into the file and told. What nobody can confirm is damage (`CorruptLog`).
+What the others agree about is written back into the file and told. What nobody can confirm is damage (`CorruptLog`):
+so is a leader epoch that could be, of which the file says otherwise and no other batch tells. After a kill that is a
+flipped bit; after a power loss it may be the truth beside an old file, but then it was never synced.
 Pure but for looking at the next header; where a log ends for damage is decided in `recovery`.
 """
 
@@ -34,10 +36,10 @@ class Following(NamedTuple):
 
 class HeaderJudge:
     """Judges the batches of one segment in their order. ``limit``: the next segment's base offset, INT64_MAX for
-    the last one; ``noted``: the leader epochs as their file has them."""
+    the last one; ``epoch``: of the batch before; ``noted``: the leader epochs as their file has them."""
 
     def __init__(
-        self, files: Files, file: LogFile, base_offset: int, end: int, limit: int, noted: LeaderEpochCache
+        self, files: Files, file: LogFile, base_offset: int, end: int, limit: int, epoch: int, noted: LeaderEpochCache
     ) -> None:
         self._files = files
         self._file = file
@@ -47,8 +49,8 @@ class HeaderJudge:
         self._limit = limit
         self._noted = noted
         self._latest = noted.latest_epoch
-        self._epoch = noted.epoch_for_offset(base_offset - 1) if base_offset else NO_EPOCH
-        self._confirmed = True  # whether the last batch agreed with the epoch file
+        self._epoch = epoch
+        self._confirmed = epoch == noted.epoch_for_offset(base_offset - 1)  # whether the last batch and the file agree
         self.complaints: list[str] = []
 
     def judge(self, batch: ScannedBatch, due: int, *, gaps: bool) -> BatchHeader:
@@ -95,20 +97,22 @@ class HeaderJudge:
         epoch, before = header.partition_leader_epoch, self._epoch
         following = self._following(batch, header)
         behind = following.epoch if following is not None and following.next_offset >= 0 else NO_EPOCH
-        if known == NO_EPOCH or (known == self._latest and epoch > known):
-            if epoch == before or before <= epoch <= behind:
-                return epoch
-            if known == behind == NO_EPOCH and epoch > before:
-                return epoch
-            if NO_EPOCH not in (known, behind) and before <= known <= behind:
-                return known
+        if epoch < before or (behind != NO_EPOCH and epoch > behind):  # wrong beyond doubt
             if before == behind != NO_EPOCH:
                 return before
-            raise CorruptLog(self._path, batch.position, f"leader epoch {epoch} is not known")
-        agrees = (
-            behind == NO_EPOCH or following is None or behind == self._noted.epoch_for_offset(following.base_offset)
-        )
-        return known if self._confirmed and agrees else epoch
+            if NO_EPOCH not in (known, before) and before <= known and (known <= behind or behind == NO_EPOCH):
+                return known
+        elif known == NO_EPOCH or (epoch in (before, behind) and epoch > self._latest):
+            return epoch  # of epochs that begin after the file was synced, nothing but their batches tells
+        elif not self._confirmed or not self._agrees(following):
+            return epoch  # several batches against the file
+        raise CorruptLog(self._path, batch.position, f"nothing but this batch tells of leader epoch {epoch} here")
+
+    def _agrees(self, following: Following | None) -> bool:
+        """Whether the epoch file and the next batch say the same; so it is where none is known."""
+        if following is None or following.next_offset < 0:
+            return True
+        return following.epoch == self._noted.epoch_for_offset(following.base_offset)
 
     def _following(self, batch: ScannedBatch, header: BatchHeader) -> Following | None:
         """The next batch if its header reads, at the segment's end the next segment's name; None if neither."""

@@ -7,6 +7,7 @@ Everything periodic is a timer of the running loop that the manager owns; an idl
 from __future__ import annotations
 
 import asyncio
+import errno
 import os.path
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -487,6 +488,21 @@ class LogManager:
             self._on_failure(directory.path, error)
         finally:
             del self._jobs[path]
+
+    async def _keep_recovery_point(self, log: PartitionLog, end_offset: int) -> None:
+        directory = self._parents.get((log.topic, log.partition))
+        if log.flusher.kept_point >= end_offset or directory is None:
+            return
+        path = f"{directory.path}/{RECOVERY_POINT_FILE}"
+        while path in self._jobs:
+            await asyncio.wait([self._jobs[path]])
+        recovery_point = log.recovery_point
+        self._checkpoint(directory, RECOVERY_POINT_FILE, self._collect(directory, RECOVERY_POINT_FILE))
+        if path in self._jobs:
+            await asyncio.wait([self._jobs[path]])
+            if RECOVERY_POINT_FILE not in directory.checkpoint_texts:
+                raise OSError(errno.EAGAIN, f"{path} could not be written")
+        log.flusher.kept_point = recovery_point
 
     def write_checkpoints(self, directory: LogDirectory, *, sync: bool = False) -> None:
         """Write all checkpoints of a directory now, usually unsynced: what they say of a deleted log must not outlive

@@ -585,6 +585,7 @@ class PartitionLog:
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.flusher.recovery_point = min(self.flusher.recovery_point, offset)
+        self.flusher.kept_point = min(self.flusher.kept_point, offset)
         self.epochs.truncate_from_end(offset)
         self._latest_epoch = self.epochs.latest_epoch
         replay_producers(self._env, self.directory, self.segments, self.producer_state, offset)

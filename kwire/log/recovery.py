@@ -73,7 +73,8 @@ class LogRecovery:
         self.complaints: list[str] = []
         self.rebuilt: list[Segment] = []  # sealed segments whose new indexes are not synced
         self._next_offset = -1  # after the last batch that pass 6 has looked at
-        self._has_gaps = False
+        self._has_gaps = False  # met beyond the recovery point
+        self._behind_damage = False  # where the next batch begins is not known
         self._noted = self.epochs  # the leader epochs as their file has them
 
     def run(self) -> LogRecovery:
@@ -247,12 +248,14 @@ class LogRecovery:
                 break
 
     def _is_behind_a_hole(self, segment: Segment) -> bool:
-        """Whether what should come before a segment was lost with the power (only compaction leaves gaps in a log), or
-        a segment was dropped once and is back."""
+        """Whether what should come before a segment was lost with the power, or a segment was dropped once and is back.
+
+        Beyond the recovery point no log has gaps, since a compaction moves it before it swaps (`cleaner_swap`); but
+        for a copy of a compacted log, and one that Apache Kafka has compacted: their batches tell."""
         due = self._next_offset
         if due < 0 or segment.base_offset == due or due < self.recovery_point:
             return False
-        if segment.base_offset > due and (self._config.compacts or self._has_gaps):
+        if segment.base_offset > due and self._has_gaps:
             return False
         self.complaints.append(f"{segment.file.path}: offset {due} was due; the log ends there")
         return True
@@ -287,13 +290,16 @@ class LogRecovery:
     def _header_judge(self, segment: Segment, end: int) -> HeaderJudge:
         base_offset = segment.base_offset
         limit = min((each.base_offset for each in self.segments if each.base_offset > base_offset), default=INT64_MAX)
-        return HeaderJudge(self._files, segment.file, base_offset, end, limit, self._noted)
+        before = self.epochs.epoch_for_offset(base_offset - 1)
+        return HeaderJudge(self._files, segment.file, base_offset, end, limit, before, self._noted)
 
     def _replay_from(self, segment: Segment, position: int, end: int, headers: HeaderJudge) -> None:
         for batch in self._checked(segment, start=position, end=end, check_crc=True):
-            header = headers.judge(batch, self._next_offset, gaps=self._has_gaps)
+            header = headers.judge(batch, self._next_offset, gaps=self._has_gaps or self._behind_damage)
             batch = batch._replace(header=header)
-            self._has_gaps |= header.base_offset > self._next_offset or header.count <= header.last_offset_delta
+            if self._next_offset >= self.recovery_point and not self._behind_damage:
+                self._has_gaps |= header.base_offset > self._next_offset or header.count <= header.last_offset_delta
+            self._behind_damage = False
             self._next_offset = header.next_offset
             self._note(segment, batch)
             self._replay(segment, batch)
@@ -308,7 +314,7 @@ class LogRecovery:
         self.complaints.append(f"{error}; {following - error.position} bytes cannot be read any more")
         segment.bad.append(Damage(error.position, following, str(error)))
         segment.size = following
-        self._has_gaps = True
+        self._behind_damage = True
         return following
 
     def _end_below(self, segment: Segment) -> int:
@@ -375,6 +381,7 @@ class LogRecovery:
     # 7
 
     def _pass_7_bounds(self) -> None:
+        self._doubt_log_start()
         if self.log_start_offset > self._end_of(self.segments[-1]):
             self.complaints.append(f"{self._directory}: ends before its log start offset; it starts anew there")
             self._start_anew()
@@ -390,6 +397,17 @@ class LogRecovery:
         self.epochs.truncate_from_end(self.log_end_offset)
         self._fill_epochs()
         self.epochs.truncate_from_start(self.log_start_offset)
+
+    def _doubt_log_start(self) -> None:
+        """After a crash, the log start that hides the fewer records holds: the leader epochs begin where it was."""
+        first = self._noted.entries[0].start_offset if self._noted.entries else INT64_MAX
+        start = max(first, self.segments[0].base_offset)
+        if not self._clean and start < self.log_start_offset <= self._end_of(self.segments[-1]):
+            self.complaints.append(
+                f"{self._directory}: log start offset {self.log_start_offset}, the leader epochs begin at {start}; "
+                "deleted records may be back"
+            )
+            self.log_start_offset = start
 
     def _mark_lost_end(self, active: Segment) -> None:
         """Offsets that were given out and of which no byte is left fail when they are read, like any other damage."""
