@@ -1,0 +1,1 @@
+"""kwire beside Apache Kafka on this machine: workloads, load generator, results, picture (`scripts/bench`)."""
