@@ -1,0 +1,72 @@
+"""Spark's connector, its published test jars and ScalaTest, fetched once through Maven; our classes compiled for them.
+
+The suites' class path begins with our own `KafkaTestUtils` (`java/`), which takes the place of the test jar's: that one
+starts an embedded broker. Not here: running a suite (`suite.py`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from compat_tests.kafka_jars import cache_root, compile_java, fetch_with_maven, locked
+
+# The newest Spark of which all artefacts resolve from Maven Central. kafka-clients is 3.9.0 there.
+SPARK_VERSION = "4.0.0"
+SCALATEST_VERSION = "3.2.19"
+
+_TESTS = [f"{name}_2.13" for name in ("spark-sql-kafka-0-10", "spark-sql", "spark-core", "spark-catalyst")]
+_TESTS += [f"{name}_2.13" for name in ("spark-common-utils", "spark-tags", "spark-token-provider-kafka-0-10")]
+_DEPENDENCIES = [
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_VERSION, ""),
+    ("org.apache.spark", "spark-sql_2.13", SPARK_VERSION, ""),
+    *(("org.apache.spark", name, SPARK_VERSION, "tests") for name in _TESTS),
+    ("org.scalatest", "scalatest_2.13", SCALATEST_VERSION, ""),
+    ("org.scalatestplus", "scalacheck-1-18_2.13", f"{SCALATEST_VERSION}.0", ""),
+    ("org.scalatestplus", "mockito-5-12_2.13", f"{SCALATEST_VERSION}.0", ""),
+    ("junit", "junit", "4.13.2", ""),
+]
+_JAVA = Path(__file__).parent / "java"
+
+
+def classpath() -> str:
+    """The class path of the suites: our classes first, then all jars. Raises `JarsUnavailable`."""
+    folder = _jars()
+    classes = compile_java(_JAVA.rglob("*.java"), lambda: f"{folder}/*")
+    return f"{classes}:{_JAVA.parent}/conf:{folder}/*"
+
+
+def test_jar() -> Path:
+    """The jar that holds the suites. Raises `JarsUnavailable`."""
+    return _jars() / f"spark-sql-kafka-0-10_2.13-{SPARK_VERSION}-tests.jar"
+
+
+@cache
+def _jars() -> Path:
+    folder = cache_root() / f"spark-suites-{SPARK_VERSION}"
+    with locked("spark-jars"):
+        if not (folder / ".complete").exists():
+            fetch_with_maven(folder, f"Spark {SPARK_VERSION}'s connector and its tests (350 MB)", _pom())
+    return folder
+
+
+def _pom() -> str:
+    wanted = "\n".join(_dependency(*each) for each in _DEPENDENCIES)
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kwire.compat</groupId>
+  <artifactId>spark-suites</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{wanted}
+  </dependencies>
+</project>
+"""
+
+
+def _dependency(group: str, artifact: str, version: str, classifier: str) -> str:
+    kind = f"<classifier>{classifier}</classifier>" if classifier else ""
+    place = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    return f"    <dependency>{place}{kind}</dependency>"
