@@ -17,12 +17,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
+_COMPLETE = ".complete"
 LOG4J_VERSION = "2.25.4"  # the one that Kafka's own distribution of this version carries
 
 _POM = f"""<?xml version="1.0" encoding="UTF-8"?>
@@ -56,6 +57,24 @@ _POM = f"""<?xml version="1.0" encoding="UTF-8"?>
   </dependencies>
 </project>
 """
+
+_STREAMS_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kwire.compat</groupId>
+  <artifactId>streams-jars</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka-streams</artifactId>
+      <version>{KAFKA_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+_STREAMS_ARTIFACTS = "kafka-streams,rocksdbjni"  # the rest is with Kafka's own jars
 
 # Tools and brokers say only what went wrong, on standard error. `kafka.log.level` lets a test ask for more.
 _LOG4J = """status = error
@@ -99,13 +118,23 @@ def kafka_jars_dir() -> Path:
     if not _fetched().exists():
         with locked("kafka-jars"):
             if not _fetched().exists():
-                _fetch()
+                _fetch_kafka()
     return _jars_dir()
 
 
 def kafka_classpath() -> str:
     """A Java class path with Apache Kafka, its tools and a quiet log binding. Raises `JarsUnavailable`."""
     return f"{kafka_jars_dir()}/*"
+
+
+def streams_classpath() -> str:
+    """The same with Kafka Streams and its RocksDB, which are fetched on first use (70 MB). Raises `JarsUnavailable`."""
+    folder = cache_root() / f"kafka-streams-{KAFKA_VERSION}"
+    if not (folder / _COMPLETE).exists():
+        with locked("streams-jars"):
+            if not (folder / _COMPLETE).exists():
+                fetch_with_maven(folder, f"Kafka Streams {KAFKA_VERSION}", _STREAMS_POM, f"-DincludeArtifactIds={_STREAMS_ARTIFACTS}")
+    return f"{kafka_classpath()}:{folder}/*"
 
 
 def java_command(*arguments: str, heap: str = "256m", options: Iterable[str] = ()) -> list[str]:
@@ -129,8 +158,8 @@ def class_archive() -> Path:
     return kafka_jars_dir() / f"classes-{mark}.jsa"
 
 
-def compile_java(sources: Iterable[Path | str]) -> Path:
-    """Compile Java files against Kafka's jars; return the classes folder.
+def compile_java(sources: Iterable[Path | str], classpath: Callable[[], str] = kafka_classpath) -> Path:
+    """Compile Java files against Kafka's jars (or more of them); return the classes folder.
 
     The folder is cached by the sources' content, so that an unchanged set costs nothing. Raises `JarsUnavailable`
     without Java and `subprocess.CalledProcessError` (with the compiler's words) for sources that do not compile.
@@ -139,8 +168,8 @@ def compile_java(sources: Iterable[Path | str]) -> Path:
     reason = why_no_java()
     if reason:
         raise JarsUnavailable(reason)
-    jars = kafka_classpath()
-    digest = hashlib.sha256(KAFKA_VERSION.encode())
+    jars = classpath()
+    digest = hashlib.sha256(jars.encode())
     for path in paths:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     classes = cache_root() / f"classes-{digest.hexdigest()[:16]}"
@@ -168,32 +197,37 @@ def _jars_dir() -> Path:
 
 
 def _fetched() -> Path:
-    return _jars_dir() / ".complete"
+    return _jars_dir() / _COMPLETE
 
 
-def _fetch() -> None:
-    if shutil.which("mvn") is None:
-        raise JarsUnavailable("needs mvn (Maven) on PATH, not found")
+def _fetch_kafka() -> None:
     folder = _jars_dir()
     folder.mkdir(parents=True, exist_ok=True)
-    pom = folder / "pom.xml"
-    pom.write_text(_POM)
     (folder / "log4j2.properties").write_text(_LOG4J)
-    print(
-        f"fetching Apache Kafka {KAFKA_VERSION} through Maven into {folder} (once) ...", file=sys.__stderr__, flush=True
-    )
+    fetch_with_maven(folder, f"Apache Kafka {KAFKA_VERSION}", _POM)
+
+
+def fetch_with_maven(folder: Path, what: str, pom_text: str, *options: str) -> None:
+    """Copy all that a pom depends on into a folder; the file `.complete` in it is written last. Raises
+    `JarsUnavailable`."""
+    if shutil.which("mvn") is None:
+        raise JarsUnavailable("needs mvn (Maven) on PATH, not found")
+    folder.mkdir(parents=True, exist_ok=True)
+    pom = folder / "pom.xml"
+    pom.write_text(pom_text)
+    print(f"fetching {what} through Maven into {folder} (once) ...", file=sys.__stderr__, flush=True)
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
     command = ["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
     for attempt in (1, 2, 3):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
         if done.returncode == 0:
             break
         print(f"attempt {attempt} of 3 failed: {_first_error(done.stdout)}", file=sys.__stderr__, flush=True)
     else:
-        raise JarsUnavailable(f"Maven could not fetch Kafka {KAFKA_VERSION}: {_first_error(done.stdout)}")
-    if not (folder / f"kafka_{SCALA_VERSION}-{KAFKA_VERSION}.jar").exists():
-        raise JarsUnavailable(f"Maven ended well, but Kafka's jar is not in {folder}")
-    _fetched().write_text("")
+        raise JarsUnavailable(f"Maven could not fetch {what}: {_first_error(done.stdout)}")
+    if not list(folder.glob("*.jar")):
+        raise JarsUnavailable(f"Maven ended well, but its jars are not in {folder}")
+    (folder / _COMPLETE).write_text("")
 
 
 def _first_error(output: str) -> str:
