@@ -22,7 +22,7 @@ from kwire.base.uuids import random_uuid, uuid_to_text
 from kwire.cluster import keys
 from kwire.cluster.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
 from kwire.cluster.keys import ConfigResource, PartitionState
-from kwire.cluster.store import Check, Conflict, MetadataStore, SessionLost, StoreUnavailable, Write
+from kwire.cluster.store import Check, Conflict, MetadataStore, SessionLost, StoreFull, StoreUnavailable, Write
 from kwire.cluster.topics import (
     CLUSTER_METADATA_TOPIC,
     PARTITIONS_PER_REQUEST_MAX,
@@ -455,6 +455,8 @@ class Controller:
                     result = decide(self._metadata.image, plan)
                     if not plan.writes or await self._commit(plan):
                         return result
+        except StoreFull as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata store takes no writes: {error}") from error
         except (StoreUnavailable, SessionLost) as error:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store failed: {error}") from error
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")

@@ -16,6 +16,7 @@ socket, leases) come with clusters of several brokers; the interface (`kwire.clu
 from __future__ import annotations
 
 import asyncio
+import errno
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -30,6 +31,7 @@ from kwire.cluster.store import (
     Listener,
     SessionLost,
     StoreFormatError,
+    StoreFull,
     StoreUnavailable,
     Write,
     check_commit,
@@ -39,6 +41,7 @@ T = TypeVar("T")
 
 FILE_NAME: Final = "kwire-store.sqlite"
 FORMAT_VERSION: Final = 1
+LEAST_FREE_BYTES: Final = 128 * 1024
 
 _SCHEMA = """
 BEGIN IMMEDIATE;
@@ -211,10 +214,19 @@ class EmbeddedSubscription:
 
 
 class EmbeddedStore:
-    """`MetadataStore` on SQLite; ``directory`` is the data directory, locked by the caller."""
+    """`MetadataStore` on SQLite; ``directory`` is the data directory, locked by the caller. ``on_failure(directory,
+    error)`` hears of a disk that fails (not of a full one)."""
 
-    def __init__(self, directory: str, doors: Doors, executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        directory: str,
+        doors: Doors,
+        executor: Executor | None = None,
+        *,
+        on_failure: Callable[[str, OSError], None] = lambda _directory, _error: None,
+    ) -> None:
         self._directory = directory
+        self._on_failure = on_failure
         self._files = doors.files
         self._executor = executor or Executor(1)
         self._database = _Database(f"{directory}/{FILE_NAME}")
@@ -282,4 +294,22 @@ class EmbeddedStore:
         try:
             return await asyncio.shield(future)
         except sqlite3.Error as error:
+            if self._is_full(error):
+                raise StoreFull(str(error)) from error
+            if _primary_code(error) == sqlite3.SQLITE_IOERR:
+                self._on_failure(self._directory, OSError(errno.EIO, f"the metadata store: {error}", self._directory))
             raise StoreUnavailable(f"{type(error).__name__}: {error}") from error
+
+    def _is_full(self, error: sqlite3.Error) -> bool:
+        """SQLite has a code for a full disk, and for some files (shared memory) says I/O error nevertheless."""
+        code = _primary_code(error)
+        if code != sqlite3.SQLITE_IOERR:
+            return code == sqlite3.SQLITE_FULL
+        try:
+            return self._files.disk_usage(self._directory)[1] < LEAST_FREE_BYTES
+        except OSError:
+            return False
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -58,6 +58,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or failed. A commit that ends so may have happened or not."""
 
 
+class StoreFull(StoreUnavailable):
+    """The store has no room left. Nothing was written; it takes writes again when there is room."""
+
+
 class SessionLost(StoreError):
     """The session of an ephemeral write is over; the write did not happen."""
 
