@@ -133,7 +133,8 @@ def streams_classpath() -> str:
     if not (folder / _COMPLETE).exists():
         with locked("streams-jars"):
             if not (folder / _COMPLETE).exists():
-                fetch_with_maven(folder, f"Kafka Streams {KAFKA_VERSION}", _STREAMS_POM, f"-DincludeArtifactIds={_STREAMS_ARTIFACTS}")
+                only = f"-DincludeArtifactIds={_STREAMS_ARTIFACTS}"
+                fetch_with_maven(folder, f"Kafka Streams {KAFKA_VERSION}", _STREAMS_POM, only)
     return f"{kafka_classpath()}:{folder}/*"
 
 

@@ -101,11 +101,10 @@ class SparkSuite(Suite):
         reasons = {one.test: one.reason for one in outcomes}
         if not recorded:
             return [f"{test}: {state}: {reasons[test]}" for test, state in found.items() if state == "failed"]
+        differing = sorted(test for test in recorded.keys() | found.keys() if recorded.get(test) != found.get(test))
         return [
-            f"{test}: {found.get(test, 'not run')} on {kind}, recorded {recorded.get(test, 'nothing')} of Apache Kafka: "
-            f"{reasons.get(test, '')}"
-            for test in sorted(recorded.keys() | found.keys())
-            if recorded.get(test) != found.get(test)
+            f"{test}: {found.get(test, 'not run')} (Kafka: {recorded.get(test, 'not run')}) {reasons.get(test, '')}"
+            for test in differing
         ]
 
 
