@@ -287,7 +287,7 @@ def _fill(broker: Broker, topic: str, records: int) -> None:
 
 
 def _is_done(result: dict[str, Any], kind: str, client: str, plan: Plan) -> bool:
-    wanted = {"client": client, "broker": kind, "seed": plan.seed, "records": plan.records}
+    wanted = {"client": client, "broker": kind, "seed": plan.seed, "records": plan.records, "result": "equal"}
     return all(result.get(name) == value for name, value in wanted.items())
 
 
