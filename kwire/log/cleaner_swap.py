@@ -75,7 +75,6 @@ class SegmentSwap:
         try:
             self.check()
             await self._keep_recovery_point()
-            self.check()
             await self._sync(names.CLEANED_SUFFIX)
             self.check()
             self._rename(names.CLEANED_SUFFIX, names.SWAP_SUFFIX)

@@ -108,6 +108,7 @@ class LogManager:
         self.env.producer_expiration_ms = self.settings.producer_expiration_ms
         self.guard = DirectoryGuard(doors, self.directories, self._take_offline)
         self.env.on_failure = self.guard.report
+        self.env.keep_recovery_point = self._keep_recovery_point
         self._on_directory_failure = on_directory_failure
         self._topic_id_of = topic_id_of
         self._logs: dict[tuple[str, int], PartitionLog] = {}
