@@ -115,9 +115,9 @@ class Account:
                 code: int = answer.error_code
                 return code
             records = [record for record in _records(answer.records) if record[0] >= len(found)]
-            if not records:
-                return found
             found.update(records)
+            if not records or len(found) >= answer.high_watermark:
+                return found
 
     def _fetch(self, partition: int, offset: int) -> Any:
         asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
