@@ -218,7 +218,8 @@ class KafkaBroker(Broker):
         properties = self.home / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
         if not self._is_formatted():
-            if prepared is not None and "log.dirs" not in self.settings:
+            as_usual = "log.dirs" not in self.settings and self.settings["node.id"] == COMMON_SETTINGS["node.id"]
+            if prepared is not None and as_usual:
                 shutil.copytree(prepared, self.data_dir, dirs_exist_ok=True)
             else:
                 self._format(properties)
@@ -236,7 +237,7 @@ class KafkaBroker(Broker):
         listener = f"{self.host}:{self.port}"
         return {
             "process.roles": "broker,controller",
-            "controller.quorum.voters": f"1@{self.host}:{self._controller_port}",
+            "controller.quorum.voters": f"{self.settings['node.id']}@{self.host}:{self._controller_port}",
             "listeners": f"PLAINTEXT://{listener},CONTROLLER://{self.host}:{self._controller_port}",
             "advertised.listeners": f"PLAINTEXT://{listener}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
