@@ -22,12 +22,14 @@ from unittest.mock import patch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from kwire.cluster.partition import Partition
 from kwire.log import batch_scan, damage
 from kwire.log.flusher import Flusher
+from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_state import ProducerStateManager
 from kwire.log.recovery import LogRecovery
 from kwire.log.segment import Segment
-from scripts import corruption_campaign, power_loss_campaign
+from scripts import ack_order, corruption_campaign, power_loss_campaign
 
 Campaign = Callable[[int, int], tuple[Any, list[str]]]
 
@@ -78,6 +80,22 @@ def _early_recovery_point() -> Any:
     return patch.object(Flusher, "flush", advance)
 
 
+def _ack_before_sync() -> Any:
+    """The log syncs, and nobody waits for it."""
+    append = PartitionLog.append_as_leader
+
+    def without_waiting(self: PartitionLog, *args: Any, **how: Any) -> Any:
+        info = append(self, *args, **how)
+        info.flushed = None
+        return info
+
+    return patch.object(PartitionLog, "append_as_leader", without_waiting)
+
+
+def _seen_before_sync() -> Any:
+    return patch.object(Partition, "_hold_back", lambda *_: None)
+
+
 def _holes_allowed() -> Any:
     return patch.object(LogRecovery, "_is_behind_a_hole", lambda *_: False)
 
@@ -101,6 +119,8 @@ MUTANTS: dict[str, Mutant] = {
     "early-recovery-point": Mutant(
         "the sync before the answer", _early_recovery_point, power_loss_campaign.run_seeds, 50
     ),
+    "ack-before-sync": Mutant("the sync before the answer, on the wire", _ack_before_sync, ack_order.run_seeds, 1),
+    "seen-before-sync": Mutant("the sync before a consumer sees it", _seen_before_sync, ack_order.run_seeds, 1),
     "holes-allowed": Mutant("no hole in a log", _holes_allowed, power_loss_campaign.run_seeds, 300),
     "trust-what-is-found": Mutant(
         "verification before serving", _trust_what_is_found, corruption_campaign.run_seeds, 100
