@@ -199,19 +199,12 @@ public class KafkaTestUtils {
     return send(List.of(messages));
   }
 
-  /** Retention, now: wait until the topics of this broker hold what their settings let them keep. */
+  /** Retention, once: the topics lose what the broker's settings do not let them keep, and nothing after that. */
   public void cleanupLogs() {
-    for (String topic : created) {
-      Collection<AlterConfigOp> changes = new ArrayList<>();
-      topicSettings().forEach((name, value) ->
-          changes.add(new AlterConfigOp(new ConfigEntry(name, value), AlterConfigOp.OpType.SET)));
-      ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-      get(() -> admin.incrementalAlterConfigs(Collections.singletonMap(resource, changes)).all().get());
-    }
-    if (topicSettings().getOrDefault("retention.ms", "-1").equals("1")) {
-      await("retention", () -> created.stream().allMatch(topic ->
-          offsets(Set.of(topic), OffsetSpec.earliest()).equals(offsets(Set.of(topic), OffsetSpec.latest()))));
-    }
+    alterTopics(AlterConfigOp.OpType.SET);
+    await("retention", () -> created.stream().allMatch(topic ->
+        offsets(Set.of(topic), OffsetSpec.earliest()).equals(offsets(Set.of(topic), OffsetSpec.latest()))));
+    alterTopics(AlterConfigOp.OpType.DELETE);
   }
 
   public Map<TopicPartition, Object> getEarliestOffsets(scala.collection.immutable.Set<String> topics) {
@@ -268,6 +261,14 @@ public class KafkaTestUtils {
       }
     });
     return settings;
+  }
+
+  private void alterTopics(AlterConfigOp.OpType type) {
+    Collection<AlterConfigOp> changes = new ArrayList<>();
+    topicSettings().forEach((name, value) -> changes.add(new AlterConfigOp(new ConfigEntry(name, value), type)));
+    java.util.Map<ConfigResource, Collection<AlterConfigOp>> all = new HashMap<>();
+    created.forEach(topic -> all.put(new ConfigResource(ConfigResource.Type.TOPIC, topic), changes));
+    get(() -> admin.incrementalAlterConfigs(all).all().get());
   }
 
   private Properties producerProperties() {
