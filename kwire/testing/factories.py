@@ -40,7 +40,10 @@ def kwire_proc(
         try:
             yield broker
         finally:
-            broker.stop()
+            if data_dir is None:
+                broker.discard()
+            else:
+                broker.stop()
 
     return kwire_proc_fixture
 

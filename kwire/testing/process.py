@@ -174,6 +174,11 @@ class KwireProcess:
             self._process.kill()
             self._reap()
 
+    def discard(self) -> None:
+        """`kill`, and remove the temporary data: nobody waits for files to be closed in good order that go anyway."""
+        self.kill()
+        self._clean_up()
+
     def _reap(self) -> None:
         process, self._process = self._process, None
         assert process is not None and process.stdout is not None
