@@ -303,7 +303,9 @@ class ClassicGroup(Group):
 
     def _applied_member(self, written: MemberMetadata) -> ClassicMember:
         member = self.members.get(written.member_id)
-        if member is not None:  # live: it knows more protocols than the one that the log holds
+        known = None if member is None else member.protocols.get(self.protocol_name or "")
+        if member is not None and known == written.subscription:
+            # Live: it knows more protocols than the one that the log holds.
             member.assignment = bytes(written.assignment)
             return member
         rebalance_ms = written.rebalance_timeout

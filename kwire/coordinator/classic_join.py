@@ -213,6 +213,7 @@ class JoinGroup:
         out.records.append(group_records.replaced_member(group, old_id, newcomer))
 
         def applied(_: Result[Any], now: Instant) -> None:
+            self._rebalancer.end_session(group, old_id)
             member = group.members[new_id]
             self._rebalancer.heard_of(group, new_id, arrival.request.session_timeout_ms, now)
             group.update(member, arrival.protocols, arrival.rebalance_timeout_ms, arrival.request.session_timeout_ms)
@@ -221,7 +222,6 @@ class JoinGroup:
         def failed(_: Result[Any], now: Instant, error: ErrorCode) -> None:
             arrival.refuse(error, "")
 
-        self._rebalancer.end_session(group, old_id)
         self._rebalancer.fail_parked(group, old_id, out, old_id, ErrorCode.FENCED_INSTANCE_ID)
         out.applied, out.failed = applied, failed
 

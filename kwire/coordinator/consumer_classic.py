@@ -124,7 +124,11 @@ class ClassicMembers:
         now: Instant,
     ) -> None:
         """The last member of the consumer protocol comes back as one of the classic protocol."""
-        stale = group.assignment_epoch < advance.epoch
+        others = [one for one in group.members.values() if one is not predecessor]
+        # A member on its way would never be told what else is its own.
+        stale = group.assignment_epoch < advance.epoch or not all(
+            one.is_reconciled_to(group.assignment_epoch) for one in others
+        )
         member = new
         if not stale:
             target = group.assignment_epoch, group.target_of(new)
@@ -185,6 +189,7 @@ class ClassicMembers:
             member.epoch < group.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits(group, member))
+            or _nobody_else_looks(group)
         ):
             self._await_join(group, member, now)
             error_code = ErrorCode.REBALANCE_IN_PROGRESS
@@ -244,6 +249,13 @@ class ClassicMembers:
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
+
+
+def _nobody_else_looks(group: ConsumerGroup) -> bool:
+    """Whether the group or its topics have changed, and no member of the consumer protocol is there to take it on (a
+    group that may not be downgraded). Apache Kafka leaves such a group as it is until somebody joins."""
+    behind = group.epoch > group.assignment_epoch or group.checked_epoch is None
+    return behind and group.speaks_only_classic_without(())
 
 
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:

@@ -17,12 +17,13 @@ from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocol
 from kwire.codec.protocol import decode, encode
 from kwire.coordinator import group_records
 from kwire.coordinator.assignors.model import Partitions
-from kwire.coordinator.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicMember
+from kwire.coordinator.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicMember, GroupState
 from kwire.coordinator.classic_rebalance import Rebalancer
 from kwire.coordinator.consumer_group import NOTHING, ConsumerGroup
 from kwire.coordinator.consumer_member import ClassicFacts, ConsumerMember
 from kwire.coordinator.consumer_topics import Topics
 from kwire.coordinator.group import Groups, GroupSettings
+from kwire.coordinator.group_records import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kwire.coordinator.machine import CoordinatorRecord, Instant, Result
@@ -62,7 +63,9 @@ class Migration:
                 group.target[member.member_id] = target
         except CodecError as error:
             raise _cannot(f"upgrade: the metadata of its members cannot be read: {error}") from None
-        group.metadata_hash = topics.metadata_hash(group.names)
+        if classic.state is GroupState.STABLE and _is_complete(group, topics):
+            group.metadata_hash = topics.metadata_hash(group.names)
+        # Otherwise the first look at the topics finds them changed, and the group assigns anew.
         records.extend(classic.tombstones())
         records.extend(group.records())
         return group
@@ -105,7 +108,8 @@ class Migration:
     ) -> None:
         """Write the group down as a classic one without some members; ``joining``: the static member that has come
         in the place of the one that is gone. The classic group rebalances, unless its assignment is still good."""
-        classic = ClassicGroup(group.group_id, now.wall_ms)
+        # Without a time, whoever loads the group knows that its rebalance has yet to begin.
+        classic = ClassicGroup(group.group_id, NO_TIMESTAMP if rebalance else now.wall_ms)
         classic.generation = group.epoch
         classic.protocol_type = CONSUMER_PROTOCOL_TYPE
         remaining = [member for member_id, member in group.members.items() if member_id not in gone]
@@ -138,6 +142,16 @@ def _cannot(message: str) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"The group cannot be changed, {message}.")
 
 
+def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
+    """Whether every partition of the group's topics is assigned: they may have grown without a leader noticing."""
+    counts = topics.partition_counts(topics.ids(group.names))
+    assigned = {topic_id: 0 for topic_id in counts}
+    for target in group.target.values():
+        for topic_id, partitions in target.items():
+            assigned[topic_id] = assigned.get(topic_id, 0) + len(partitions)
+    return assigned == counts
+
+
 def _as_consumer(classic: ClassicGroup, member: ClassicMember, topics: Topics) -> tuple[ConsumerMember, Partitions]:
     """A member of the classic group in a consumer group, with what it owns. Raises CodecError and KafkaError."""
     owned: dict[bytes, list[int]] = {}
@@ -147,8 +161,9 @@ def _as_consumer(classic: ClassicGroup, member: ClassicMember, topics: Topics) -
             raise _cannot("upgrade: a custom assignor is in use")
         for topic in assignment.assigned_partitions:
             topic_id = topics.id(topic.topic)
-            if topic_id is not None:
-                owned[topic_id] = sorted(topic.partitions)
+            if topic_id is not None:  # the name may be that of a smaller topic by now
+                count = topics.partition_counts([topic_id])[topic_id]
+                owned[topic_id] = sorted(partition for partition in topic.partitions if partition < count)
     subscription = parse_subscription(member.protocols.get(classic.protocol_name or "", b""))
     generation = classic.generation
     converted = ConsumerMember(

@@ -240,7 +240,8 @@ class GroupShard:
     # --- leadership ------------------------------------------------------------------------------------------------
 
     def loaded(self, now: Instant) -> Result[None]:
-        """The log is read: the sessions of all members start, and groups that are too large rebalance."""
+        """The log is read: the sessions of all members start, and groups that are too large rebalance, as do those that
+        were downgraded from the consumer protocol and had not begun to."""
         out: Result[None] = Result()
         self.consumers.protocol.loaded(now)
         for group in self.groups.snapshot():
@@ -248,7 +249,8 @@ class GroupShard:
                 continue
             for member in group.members.values():
                 self._rebalancer.heard_of(group, member.member_id, member.session_timeout_ms, now)
-            if len(group.members) > self._settings.group_max_size:
+            downgraded = bool(group.members) and group.state_ms == group_records.NO_TIMESTAMP
+            if downgraded or len(group.members) > self._settings.group_max_size:
                 self._rebalancer.prepare(group, out, now)
         return out
 

@@ -31,6 +31,8 @@ A = TypeVar("A")
 _log = get_logger("kwire.coordinator")
 
 ALL_REPLICAS: Final = -1
+TIMER_RETRY_MS: Final = 500
+"""When a timer that the log refused comes up again."""
 RECORDS_PER_BATCH: Final = 1000
 """Expiry and deleted topics can yield any number of records, which need not stand or fall together."""
 
@@ -224,15 +226,16 @@ class Runtime(Generic[S]):
                 _resolve(waiter, answer)
         return result, barrier
 
-    def _run(self, operation: Callable[[Instant], Result[Any]]) -> None:
-        """Run what nobody waits for: timers, loading, expiry."""
+    def _run(self, operation: Callable[[Instant], Result[Any]]) -> bool:
+        """Run what nobody waits for: timers, loading, expiry. Whether the log has taken it."""
         try:
             result, barrier = self._step(operation)
         except KafkaError as error:
             _log.warning("coordinator could not write", partition=self.partition.index, error=str(error))
-            return
+            return False
         if barrier is not None:
             self._after(barrier, result.replies)
+        return True
 
     def _append(self, records: list[CoordinatorRecord], producer: tuple[int, int] | None = None) -> int:
         now_ms = self._doors.clock.time_ms()
@@ -312,10 +315,13 @@ class Runtime(Generic[S]):
         self._alarm = None
         now_ms = max(int(self._loop.time() * 1000), self._alarm_ms)
         while self.phase is Phase.ACTIVE:
-            action = self.shard.timers.pop_due(now_ms)
-            if action is None:
+            due = self.shard.timers.pop_due(now_ms)
+            if due is None:
                 break
-            self._run(lambda now, action=action: _timed(action, now))  # type: ignore[misc]
+            key, action = due
+            done = self._run(lambda now, action=action: _timed(action, now))  # type: ignore[misc]
+            if not done and key not in self.shard.timers:  # else nobody would ever end that member
+                self.shard.timers.schedule(key, now_ms + TIMER_RETRY_MS, action)
         if self.phase is Phase.ACTIVE:
             self._set_alarm()
 

@@ -77,8 +77,8 @@ class Timers:
             heappop(heap)
         return heap[0].queued_ms if heap else None
 
-    def pop_due(self, now_ms: int) -> Action | None:
-        """Take the first timer whose deadline has come, or None when there is none (any more)."""
+    def pop_due(self, now_ms: int) -> tuple[Hashable, Action] | None:
+        """Take the first timer whose deadline has come, key and action, or None when there is none (any more)."""
         heap = self._heap
         while heap and heap[0].queued_ms <= now_ms:
             timer = heappop(heap)
@@ -89,7 +89,7 @@ class Timers:
                 heappush(heap, timer)
                 continue
             del self._timers[timer.key]
-            return timer.action
+            return timer.key, timer.action
         return None
 
     def _sweep(self) -> None:

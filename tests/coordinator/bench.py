@@ -87,9 +87,9 @@ class Bench:
 
     def tick(self) -> None:
         """Fire what is due now."""
-        while (action := self.shard.timers.pop_due(self.now_ms)) is not None:
+        while (due := self.shard.timers.pop_due(self.now_ms)) is not None:
             out: Result[Any] = Result()
-            action(out, self.now)
+            due[1](out, self.now)
             self.run(out)
 
     def reload(self) -> None:

@@ -7,8 +7,8 @@ from kwire.coordinator.timers import Timers
 
 def drain(timers: Timers, now_ms: int) -> list[str]:
     fired: list[str] = []
-    while (action := timers.pop_due(now_ms)) is not None:
-        fired.append(action)  # type: ignore[arg-type]
+    while (due := timers.pop_due(now_ms)) is not None:
+        fired.append(due[1])  # type: ignore[arg-type]
     return fired
 
 

@@ -64,6 +64,8 @@ class _Homogeneous:
         for topic_id, partitions in mutable(spec.assigned).items():
             if topic_id not in self._topics:
                 continue
+            if partitions and partitions[-1] >= self._counts[topic_id]:  # as a classic group had it: another topic
+                partitions = [partition for partition in partitions if partition < self._counts[topic_id]]
             keep, revoke = partitions[:quota], partitions[quota:]
             quota -= len(keep)
             self._free.extend((topic_id, partition) for partition in revoke)

@@ -54,9 +54,11 @@ class _Builder:
         for index, spec in enumerate(self._specs):
             for topic_id, partitions in mutable(spec.assigned).items():
                 if topic_id in spec.topics:
-                    self.loads[index] += len(partitions)
-                    for partition in partitions:
-                        self._owners[topic_id][partition] = index
+                    owners = self._owners[topic_id]
+                    there = [partition for partition in partitions if partition < len(owners)]
+                    self.loads[index] += len(there)
+                    for partition in there:
+                        owners[partition] = index
 
     def _sorted(self, topic_ids: dict[bytes, list[int]]) -> list[bytes]:
         def order(topic_id: bytes) -> tuple[float, int, tuple[int, int]]:
