@@ -27,6 +27,7 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -131,15 +132,24 @@ class MortalExecutor(SimulatedExecutor):
 class World:
     """One seed."""
 
+    settings = SETTINGS
+
     def __init__(self, seed: int) -> None:
-        self.random = random = Random(f"power {seed}")
+        self.random = random = Random(self._label(seed))
         self.loop = VirtualLoop()
         self.counts: Counter[str] = Counter()
         self._start_s = self.loop.time()
         self.disk = PowerDisk(self.time_ms)
         self.disk.makedirs(DATA)
         self.models = {number: Model() for number in range(random.choice((1, 2, 2)))}
-        self.config = LogConfig(
+        self.config = self._draw_config()
+
+    def _label(self, seed: int) -> str:
+        return f"power {seed}"
+
+    def _draw_config(self) -> LogConfig:
+        random = self.random
+        return LogConfig(
             internal_segment_bytes=random.choice((1500, 2500, 5000, 30_000)),
             index_interval_bytes=random.choice((0, 100, 400)),
             flush_messages=random.choice((1, 1, 5, INT64_MAX, INT64_MAX)),
@@ -169,7 +179,7 @@ class World:
         executor = MortalExecutor(self.loop, Trace(lambda: 0.0), self.random)
         clock = Clock(self.time_ms, self.loop.time, self.loop.time)
         doors = Doors(clock=clock, files=self.disk, executor=executor, random=self.random, processes=None)
-        return LogManager(doors, [DATA], lambda topic: self.config, SETTINGS)
+        return LogManager(doors, [DATA], lambda topic: self.config, self.settings)
 
     # One life
 
@@ -227,11 +237,15 @@ class World:
                 model.epoch += 1
                 log.begin_leader_epoch(model.epoch)
             elif what < 0.98 and log.high_watermark > log.log_start_offset:
-                target = random.randint(log.log_start_offset, log.high_watermark)
-                model.start = max(model.start, target)
-                log.delete_records_before(target)
+                self._something_else(log, model)
             else:
                 log.roll()
+
+    def _something_else(self, log: PartitionLog, model: Model) -> None:
+        """DeleteRecords."""
+        target = self.random.randint(log.log_start_offset, log.high_watermark)
+        model.start = max(model.start, target)
+        log.delete_records_before(target)
 
     async def _append(self, log: PartitionLog, model: Model) -> None:
         """A batch; sometimes one waits for its sync, as an answer would."""
@@ -389,9 +403,9 @@ def _read_all(log: PartitionLog) -> list[tuple[BatchHeader, bytes]]:
     return found
 
 
-def run_seed(seed: int) -> tuple[Counter[str], str | None]:
+def run_seed(seed: int, kind: type[World] = World) -> tuple[Counter[str], str | None]:
     """One world; what happened in it, counted, and what went wrong."""
-    world = World(seed)
+    world = kind(seed)
     try:
         world.run()
     except Violation as violation:
@@ -401,12 +415,14 @@ def run_seed(seed: int) -> tuple[Counter[str], str | None]:
     return world.counts, None
 
 
-def run_seeds(first: int, count: int, *, failures_max: int = 10) -> tuple[Counter[str], list[str]]:
+def run_seeds(
+    first: int, count: int, kind: type[World] = World, *, failures_max: int = 10
+) -> tuple[Counter[str], list[str]]:
     """Many worlds, one after the other."""
     counts: Counter[str] = Counter()
     failures: list[str] = []
     for seed in range(first, first + count):
-        happened, failure = run_seed(seed)
+        happened, failure = run_seed(seed, kind)
         counts += happened
         counts["seeds"] += 1
         if failure is not None:
@@ -416,7 +432,8 @@ def run_seeds(first: int, count: int, *, failures_max: int = 10) -> tuple[Counte
     return counts, failures
 
 
-def main() -> int:
+def run_campaign(name: str, run: Callable[[int, int], tuple[Counter[str], list[str]]]) -> int:
+    """The command line around a campaign; its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000, help="how many seeds")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
@@ -430,15 +447,11 @@ def main() -> int:
         for first in range(arguments.seed, arguments.seed + arguments.count, share)
     ]
     with multiprocessing.get_context("spawn").Pool(arguments.jobs, _silence) as pool:
-        results = pool.starmap(run_seeds, parts)
+        results = pool.starmap(run, parts)
     counts = sum((part for part, _ in results), Counter[str]())
     failures = [failure for _, part in results for failure in part]
     seconds = round(time.monotonic() - started, 1)
-    print(
-        json.dumps(
-            {"campaign": "power loss", "seed": arguments.seed, "seconds": seconds, **dict(sorted(counts.items()))}
-        )
-    )
+    print(json.dumps({"campaign": name, "seed": arguments.seed, "seconds": seconds, **dict(sorted(counts.items()))}))
     for failure in failures:
         print(failure)
     return 1 if failures else 0
@@ -452,4 +465,4 @@ def _silence() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_campaign("power loss", run_seeds))

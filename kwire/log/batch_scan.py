@@ -17,6 +17,7 @@ _LOCATION = Struct(">qiibIhi")  # a batch's header up to its last offset delta
 _LOCATION_SIZE = _LOCATION.size
 _LOOKUP_CHUNK = 4096
 _SCAN_CHUNK = 1 << 20
+_LEAST_CHUNK = 4096  # any header fits
 
 
 class CorruptLog(Exception):
@@ -66,15 +67,24 @@ def find_batch(files: Files, fd: int, path: str, offset: int, position: int, end
 
 
 def scan(
-    files: Files, fd: int, path: str, position: int, end: int, *, check_crc: bool, max_batch: int | None = None
+    files: Files,
+    fd: int,
+    path: str,
+    position: int,
+    end: int,
+    *,
+    check_crc: bool,
+    max_batch: int | None = None,
+    chunk_bytes: int = _SCAN_CHUNK,
 ) -> Iterator[ScannedBatch]:
     """Every batch between two positions, with its bytes.
 
     Raises CorruptLog at the first batch that is cut off, malformed or (with ``check_crc``) does not match its checksum.
-    One chunk of a MiB, or one batch if that is larger, is held at a time; ``max_batch`` bounds the latter in bytes.
+    One chunk (of a MiB), or one batch if that is larger, is held at a time; ``max_batch`` bounds the latter in bytes.
     """
+    chunk_bytes = max(chunk_bytes, _LEAST_CHUNK)
     while position < end:
-        chunk = memoryview(files.pread(fd, min(_SCAN_CHUNK, end - position), position))
+        chunk = memoryview(files.pread(fd, min(chunk_bytes, end - position), position))
         at = 0
         while at < len(chunk):
             header = _header_at(path, chunk, at, position, end, max_batch)

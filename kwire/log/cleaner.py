@@ -21,7 +21,7 @@ from kwire.log.checkpoints import TopicPartition
 from kwire.log.cleaner_checkpoint import CleanerCheckpoints
 from kwire.log.cleaner_helper import CleanerHelper
 from kwire.log.cleaner_pick import DirtyLog, examine, group_segments
-from kwire.log.cleaner_swap import CleaningAborted, SegmentSwap
+from kwire.log.cleaner_swap import CleaningAborted, SegmentSwap, keep_what_supersedes
 from kwire.log.environment import LogEnvironment, logger
 from kwire.log.log_config import INT64_MAX
 
@@ -47,9 +47,15 @@ class CleanerSettings:
     enable: bool = True
     threads: int = 1
     dedupe_buffer_size: int = 134_217_728
+    io_buffer_size: int = 524_288
     io_buffer_load_factor: float = 0.9
     io_max_bytes_per_second: float = 1.7976931348623157e308
     backoff_ms: int = 15_000
+
+    @property
+    def io_bytes(self) -> int:
+        """How much a thread reads or writes at a time: its share of the buffers, one half for each."""
+        return self.io_buffer_size // max(self.threads, 1) // 2
 
 
 @dataclass(slots=True)
@@ -144,6 +150,12 @@ class LogCleaner:
         self._failures.pop(key, None)
         if self._started:
             self.checkpoints.set(directory, key, None)
+
+    def moved(self, log: PartitionLog, before: LogDirectory, after: LogDirectory) -> None:
+        """A log went to another directory as it was: what is clean of it is clean there."""
+        offset = self.checkpoints.get(before, key_of(log)) if self._started else None
+        if offset is not None:
+            self.checkpoints.set(after, key_of(log), offset)
 
     # Figures for the metrics
 
@@ -306,6 +318,7 @@ class Cleaning:
             if latest < self._dirty.start:
                 return max(self._dirty.start, self._dirty.end)  # nothing but what was clean already
             log = self._log
+            await keep_what_supersedes(self._env, log, self._end_of_reasons())
             segments = [segment for segment in log.segments if segment.base_offset <= latest]
             config = log.config
             for group in group_segments(
@@ -317,6 +330,13 @@ class Cleaning:
             if self._helper.running and not self.aborted:
                 await self._forget_map()
 
+    def _end_of_reasons(self) -> int:
+        """Up to where the log says what may go: the records looked at, and the ends of their transactions, which may
+        lie in the active segment."""
+        log = self._log
+        transactions = any(entry.coordinator_epoch >= 0 for entry in log.producer_state.producers.values())
+        return log.log_end_offset if transactions else self._dirty.end
+
     async def _forget_map(self) -> None:
         try:
             await self._helper.call({"op": "forget"})
@@ -327,7 +347,9 @@ class Cleaning:
         if self.aborted:
             raise CleaningAborted(f"{self._log.name} goes away")
         rate = self._settings.io_max_bytes_per_second / max(self._settings.threads, 1)
-        answer = await self._helper.call({"bytes_per_second": rate if rate < 1e18 else 0.0, **request})
+        answer = await self._helper.call(
+            {"bytes_per_second": rate if rate < 1e18 else 0.0, "io_bytes": self._settings.io_bytes, **request}
+        )
         if self.aborted:
             raise CleaningAborted(f"{self._log.name} goes away")
         if answer.get("error") == "corrupt":

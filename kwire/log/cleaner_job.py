@@ -44,6 +44,7 @@ class CleaningJob:
         self._cache = FileCache(files, budget=4)
         self._offsets = OffsetMap(1, 1.0)
         self._transactions = CleanedTransactions()
+        self._io_bytes = STEP_BYTES
 
     def run(self, request: Message) -> Steps:
         """The answer to a request. One with ``error`` says ``corrupt`` (the log's content) or ``os`` (``errno``)."""
@@ -68,6 +69,7 @@ class CleaningJob:
         transactions = CleanedTransactions()
         transactions.add(AbortedTransaction(*each) for each in request["aborted"])
         read_bytes, full = 0, False
+        self._io_bytes = request.get("io_bytes", STEP_BYTES)
         for base_offset, size, next_base in request["segments"]:
             if full:
                 break
@@ -117,7 +119,7 @@ class CleaningJob:
         path = f"{directory}/{names.file_name(base_offset, names.LOG_SUFFIX)}"
         fd = self._files.open(path, _READ_ONLY)
         try:
-            yield from scan(self._files, fd, path, 0, size, check_crc=True)
+            yield from scan(self._files, fd, path, 0, size, check_crc=True, chunk_bytes=self._io_bytes)
         finally:
             self._files.close(fd)
 
@@ -130,10 +132,11 @@ class CleaningJob:
             request["upper_bound"],
             {producer_id: (epoch, offset) for producer_id, epoch, offset in request["producers"]},
         )
+        self._io_bytes = request.get("io_bytes", STEP_BYTES)
         transactions = self._transactions
         transactions.add(AbortedTransaction(*each) for each in request["aborted"])
         cleaned = CleanedSegment(
-            self._cache, request["directory"], request["segments"][0][0], request["index_interval"]
+            self._cache, request["directory"], request["segments"][0][0], request["index_interval"], self._io_bytes
         )
         transactions.on_kept = cleaned.note_aborted
         kept = BatchFilter(self._offsets, transactions, rules)
@@ -166,9 +169,12 @@ class CleaningJob:
 class CleanedSegment:
     """A segment under construction: the same files as any other, with `.cleaned` behind their names. OSError."""
 
-    def __init__(self, cache: FileCache, directory: str, base_offset: int, index_interval: int) -> None:
+    def __init__(
+        self, cache: FileCache, directory: str, base_offset: int, index_interval: int, write_bytes: int = STEP_BYTES
+    ) -> None:
         self._files = cache.files
         self._index_interval = index_interval
+        self._write_bytes = write_bytes
         segment = self._segment = Segment(cache, directory, base_offset, 0, 0, new=True)
         for part in (segment.file, segment.index, segment.time_index, segment.txn_index):
             part.path += names.CLEANED_SUFFIX
@@ -189,7 +195,7 @@ class CleanedSegment:
         self._parts.append(bytes(data))  # the buffer behind a view is reused
         self._pending += header.size
         self.largest_batch = max(self.largest_batch, header.size)
-        if self._pending >= STEP_BYTES:
+        if self._pending >= self._write_bytes:
             self._write()
         return header.size
 

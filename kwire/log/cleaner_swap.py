@@ -1,7 +1,8 @@
 """Putting a cleaned segment in the place of those it was made from, so that a crash at any step leaves a whole log.
 
-Before all, the recovery point on stable storage is moved beyond the old segments: so every gap in the offsets behind a
-recovery point is a hole that a power loss has torn, also in a compacted log.
+Before all, `keep_what_supersedes`: everything that the cleaning has looked at is synced, since what supersedes a record
+must not be lost where the record is gone; and the recovery point on stable storage is moved beyond it: so every gap in
+the offsets behind a recovery point is a hole that a power loss has torn, also in a compacted log.
 
 The steps, and what the next start's recovery does after a crash in each:
 
@@ -36,6 +37,16 @@ SUFFIXES = (names.TXN_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.INDEX_SUFFIX,
 
 class CleaningAborted(Exception):
     """The log has changed under the cleaner: truncated, deleted, or no longer to be compacted. Nothing is wrong."""
+
+
+async def keep_what_supersedes(env: LogEnvironment, log: PartitionLog, end_offset: int) -> None:
+    """To be done before the first swap of a cleaning that has looked at what is below an offset. CleaningAborted,
+    OSError."""
+    try:
+        await log.flusher.flush_to(end_offset)
+    except KafkaError as error:  # the directory has been reported; the cleaning is tried again
+        raise CleaningAborted(str(error)) from error
+    await env.keep_recovery_point(log, end_offset)
 
 
 class SegmentSwap:
@@ -74,7 +85,6 @@ class SegmentSwap:
         which the log is as it was, unless step 4 failed."""
         try:
             self.check()
-            await self._keep_recovery_point()
             await self._sync(names.CLEANED_SUFFIX)
             self.check()
             self._rename(names.CLEANED_SUFFIX, names.SWAP_SUFFIX)
@@ -86,15 +96,6 @@ class SegmentSwap:
         segment = self._swap(size)
         await self._sync("", contents=False)
         return segment
-
-    async def _keep_recovery_point(self) -> None:
-        log = self._log
-        end_offset = log.segments[log.segments.index(self._old[-1]) + 1].base_offset
-        try:
-            await log.flusher.flush_to(end_offset)
-        except KafkaError as error:  # the directory has been reported; this log's cleaning is tried again
-            raise CleaningAborted(str(error)) from error
-        await self._env.keep_recovery_point(log, end_offset)
 
     def _path(self, suffix: str, state: str = "") -> str:
         return f"{self._directory}/{names.file_name(self._base_offset, suffix)}{state}"

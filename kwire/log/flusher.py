@@ -130,6 +130,9 @@ class Flusher:
             segment.flush_indexes()
             paths += [path for path in segment.paths() if path != segment.file.path]
             paths.append(log.producer_state.snapshot_path(segment.base_offset))
+            if segment is not log.active:  # what of a producer is compacted away, the snapshot behind it tells
+                following = log.segments[log.segments.index(segment) + 1]
+                paths.append(log.producer_state.snapshot_path(following.base_offset))
         paths.append(log.epochs.path)
         if not self._is_named:
             paths.append(f"{log.directory}/{PARTITION_METADATA_FILE}")

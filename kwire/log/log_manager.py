@@ -405,6 +405,7 @@ class LogManager:
         KafkaError(KAFKA_STORAGE_ERROR)."""
         before = self._parents[old.topic, old.partition]
         self._add(new, parent)
+        self.cleaner.moved(new, before, parent)
         self._retire(before, (old.topic, old.partition))
         self._put_aside(old, before, names.DELETE_DIRECTORY_SUFFIX)
         self.write_checkpoints(parent)

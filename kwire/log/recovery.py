@@ -197,12 +197,25 @@ class LogRecovery:
             if segment.size and (not self._is_dirty(segment)) and not self._has_indexes(segment):
                 self.complaints.append(f"{segment.file.path}: its indexes are built anew")
                 self._rebuild_indexes(segment)
+            elif self._may_lack_index_entries(segment):
+                self._rebuild_indexes(segment, sync=False)
+                self.rebuilt.append(segment)
 
     def _has_indexes(self, segment: Segment) -> bool:
         """Existence only: contents are checked when they are first loaded."""
         return self._files.exists(segment.index.path) and self._files.exists(segment.time_index.path)
 
-    def _rebuild_indexes(self, segment: Segment) -> None:
+    def _may_lack_index_entries(self, segment: Segment) -> bool:
+        """Where batches are synced one by one, a segment that ends right at the recovery point was synced before it
+        was completed: its indexes may not have been."""
+        flushes = self._config.flush_messages != INT64_MAX or self._config.flush_ms != INT64_MAX
+        return flushes and not self._clean and self._following(segment) == self.recovery_point
+
+    def _following(self, segment: Segment) -> int | None:
+        at = self.segments.index(segment) + 1
+        return self.segments[at].base_offset if at < len(self.segments) else None
+
+    def _rebuild_indexes(self, segment: Segment, *, sync: bool = True) -> None:
         end = segment.size
         segment.reset_indexes()
         try:
@@ -212,22 +225,13 @@ class LogRecovery:
             self.complaints.append(f"{error}; what follows in this segment has no index entries")
         segment.size = end
         segment.seal()
-        sync_files(self._files, [], [segment.index.path, segment.time_index.path, self._directory])
+        if sync:
+            sync_files(self._files, [], [segment.index.path, segment.time_index.path, self._directory])
 
     def _is_dirty(self, segment: Segment) -> bool:
-        """Whether an unclean stop may have hit a segment: the one of the recovery point and all after it.
-
-        Where batches are synced one by one, a segment that ends right at the recovery point was synced before it was
-        completed: its indexes may not have been.
-        """
-        if self._clean:
-            return False
-        at = self.segments.index(segment)
-        following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else None
-        if following is None or following > self.recovery_point:
-            return True
-        flushes = self._config.flush_messages != INT64_MAX or self._config.flush_ms != INT64_MAX
-        return flushes and following == self.recovery_point
+        """Whether an unclean stop may have hit a segment: the one of the recovery point and all after it."""
+        following = self._following(segment)
+        return not self._clean and (following is None or following > self.recovery_point)
 
     # 6
 
