@@ -316,7 +316,7 @@ class Schedule:
 
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(6)
+            await asyncio.sleep(14)
             replay.compare(self.world)
             self.world.check_nothing_waits(90)
             await self._check_positions()

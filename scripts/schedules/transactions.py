@@ -500,7 +500,7 @@ class Schedule:
 
     async def _compare(self) -> None:
         while True:
-            await asyncio.sleep(7)
+            await asyncio.sleep(15)
             replay.compare(self.world)
 
     async def _check(self) -> None:

@@ -21,6 +21,7 @@ from kwire.base.config import KafkaConfig
 from kwire.base.doors import Clock, Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
+from kwire.base.metrics import MetricsRegistry
 from kwire.cluster.image import ClusterImage, Delta, TopicImage
 from kwire.cluster.keys import PartitionState
 from kwire.cluster.partition import Partition
@@ -227,6 +228,7 @@ class World:
         self.services = Services(
             doors=self.doors,
             config=self.config,
+            metrics=MetricsRegistry(),
             replicas=self.replicas,
             groups=groups,
             transactions=self.transactions,
