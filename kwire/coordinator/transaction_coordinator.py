@@ -29,6 +29,7 @@ from kwire.coordinator.transaction_shard import NoProducerId, Outcome, Producer,
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
+    from kwire.base.metrics import MetricsRegistry
     from kwire.cluster.image import MetadataCache
     from kwire.cluster.partition import Partition as Replica
     from kwire.cluster.replica_manager import ReplicaManager
@@ -40,6 +41,9 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 FEATURE: Final = "transaction.version"
 RETRY_S: Final = 0.1
 """Between two attempts to end a transaction."""
+
+DUMPED: Final = 20
+"""So many partitions of a transaction are named in a dump."""
 
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 _FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
@@ -74,6 +78,8 @@ class TransactionCoordinator:
         self._runtimes: dict[int, Runtime[TransactionShard]] = {}
         self._tasks: dict[asyncio.Task[None], int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._load_times_ms: list[int] = []
+        self._retrying: dict[_Ending, None] = {}
         self._open = False
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -116,7 +122,10 @@ class TransactionCoordinator:
             self._spawn(self._load(runtime), index, f"load {TRANSACTIONS_TOPIC}-{index}")
 
     async def _load(self, runtime: Runtime[TransactionShard]) -> None:
+        clock = self._doors.clock
+        started_s = clock.monotonic()
         await runtime.load()
+        self._load_times_ms.append(int((clock.monotonic() - started_s) * 1000))
         self._go_on(runtime)
 
     def _spawn(self, work: Any, index: int, name: str) -> None:
@@ -266,11 +275,18 @@ class TransactionCoordinator:
             await asyncio.wait([barrier])
             if barrier.exception() is not None:
                 return
+        try:
+            await self._persist(runtime, ending)
+        finally:
+            self._retrying.pop(ending, None)
+
+    async def _persist(self, runtime: Runtime[TransactionShard], ending: _Ending) -> None:
         while runtime.phase is Phase.ACTIVE:
             ending.commits_are_over(await committed(ending.commits))
             if not ending.left and (ending.fenced or self._complete(runtime, ending)):
                 return
             if ending.written:
+                self._retrying[ending] = None
                 await asyncio.sleep(RETRY_S)
             ending.take(*self.markers.write(ending.marker, ending.left))
 
@@ -319,10 +335,27 @@ class TransactionCoordinator:
         for runtime in list(self._runtimes.values()):
             runtime.perform_in_parts(runtime.shard.expire)
 
+    # --- metrics ---------------------------------------------------------------------------------------------------
+
+    def add_metrics(self, metrics: MetricsRegistry) -> None:
+        """Register Kafka's metrics of the transaction coordinator. All are worked out when somebody asks; times of
+        loading are those since the start, where Kafka's are of the last half minute."""
+        channel = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
+        metrics.gauge(channel + "UnknownDestinationQueueSize", lambda: sum(len(one.left) for one in self._retrying))
+        metrics.gauge(channel + "LogAppendRetryQueueSize", self._waiting_for_completion)
+        server, times = "kafka.server:type=transaction-coordinator-metrics,name=", self._load_times_ms
+        metrics.gauge(server + "partition-load-time-max", lambda: max(times, default=0))
+        metrics.gauge(server + "partition-load-time-avg", lambda: sum(times) / len(times) if times else 0)
+
+    def _waiting_for_completion(self) -> int:
+        """Transactions with all their markers whose Complete record could not be written."""
+        return sum(not ending.left and not ending.commits for ending in self._retrying)
+
     # --- for people ------------------------------------------------------------------------------------------------
 
     def dump(self) -> Iterator[dict[str, Any]]:
         """The transactional ids in few words each, for the dump on SIGUSR1."""
+        now_ms = self._doors.clock.time_ms()
         for index in sorted(self._runtimes):
             for one in self._runtimes[index].shard:
                 yield {
@@ -330,7 +363,11 @@ class TransactionCoordinator:
                     "state": one.state.text,
                     "producer_id": one.producer_id,
                     "producer_epoch": one.producer_epoch,
-                    "partitions": len(one.partitions),
+                    "version": one.client_version,
+                    "partitions": [f"{topic}-{number}" for topic, number in list(one.partitions)[:DUMPED]],
+                    "partitions_in_all": len(one.partitions),
+                    "running_ms": now_ms - one.start_ms if one.partitions else 0,
+                    "timeout_ms": one.timeout_ms,
                     "partition": index,
                 }
 

@@ -23,6 +23,8 @@ IMPLICIT_SINCE: Final = 2
 """How far a request goes along with KIP-890: it knows TRANSACTION_ABORTABLE; it adds partitions by itself."""
 
 EPOCH_BUMP: Final = 2
+VERIFICATION: Final = "kafka.server:type=AddPartitionsToTxnManager,name="
+"""What Kafka calls the metrics of asking the coordinator before a write."""
 
 
 def transactional_id_operation(operation: AclOperation, transactional_id: str) -> Operation:
@@ -53,7 +55,8 @@ def join_transaction(
 
     After waiting, look again with `is_part_of` in the turn of the loop in which the records are written.
     """
-    transactions = services.transactions
+    transactions, clock = services.transactions, services.doors.clock
+    started_s = clock.monotonic()
     found: dict[Partition, ErrorCode] | Awaitable[dict[Partition, ErrorCode]]
     try:
         if knows < IMPLICIT_SINCE:
@@ -62,10 +65,10 @@ def join_transaction(
             added = transactions.add_partitions(transactional_id, producer, partitions, EPOCH_BUMP)
             found = dict.fromkeys(partitions, added) if isinstance(added, ErrorCode) else _for_each(added, partitions)
     except KafkaError as error:
-        return dict.fromkeys(partitions, error.code)
+        found = dict.fromkeys(partitions, error.code)
     if inspect.isawaitable(found):
-        return _later(found, partitions, knows)
-    return {each: _told(error, knows) for each, error in found.items()}
+        return _later(services, found, partitions, knows, started_s)
+    return _verified(services, found, knows, started_s)
 
 
 async def _for_each(added: asyncio.Future[ErrorCode], partitions: Collection[Partition]) -> dict[Partition, ErrorCode]:
@@ -73,12 +76,31 @@ async def _for_each(added: asyncio.Future[ErrorCode], partitions: Collection[Par
 
 
 async def _later(
-    found: Awaitable[dict[Partition, ErrorCode]], partitions: Collection[Partition], knows: int
+    services: Services,
+    found: Awaitable[dict[Partition, ErrorCode]],
+    partitions: Collection[Partition],
+    knows: int,
+    started_s: float,
 ) -> dict[Partition, ErrorCode]:
     try:
-        return {each: _told(error, knows) for each, error in (await found).items()}
+        errors = await found
     except KafkaError as error:
-        return dict.fromkeys(partitions, error.code)
+        errors = dict.fromkeys(partitions, error.code)
+    return _verified(services, errors, knows, started_s)
+
+
+def _verified(
+    services: Services, errors: dict[Partition, ErrorCode], knows: int, started_s: float
+) -> dict[Partition, ErrorCode]:
+    """What the coordinator said, in the words for this client, and counted."""
+    metrics = services.metrics
+    metrics.histogram(VERIFICATION + "VerificationTimeMs").record(
+        int((services.doors.clock.monotonic() - started_s) * 1000)
+    )
+    failed = sum(error is not ErrorCode.NONE for error in errors.values())
+    if failed:
+        metrics.meter(VERIFICATION + "VerificationFailureRate").count += failed
+    return {each: _told(error, knows) for each, error in errors.items()}
 
 
 def _told(error: ErrorCode, knows: int) -> ErrorCode:

@@ -301,6 +301,7 @@ class Broker:
             self.groups,
             self._allocate_producer_ids,
         )
+        self.transactions.add_metrics(self.metrics)
         services = self.services
         services.cluster_id = self.cluster_id
         services.controller = self.controller

@@ -1,4 +1,4 @@
-"""What goes on inside a broker, as log lines: tasks, connections, groups, partitions, metrics (SIGUSR1)."""
+"""What goes on inside a broker, as log lines (SIGUSR1): tasks, connections, partitions, groups, transactions and more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = get_logger("kwire.dump")
 
 def dump(broker: Broker) -> None:
     """Write one line for each thing there is; a part that fails to tell does not keep the others from it."""
-    for part in (_tasks, _connections, _requests, _partitions, _groups, _metrics):
+    for part in (_tasks, _connections, _requests, _partitions, _groups, _transactions, _metrics):
         try:
             part(broker)
         except Exception:
@@ -74,6 +74,11 @@ def _groups(broker: Broker) -> None:
     describe: Any = getattr(broker.groups, "dump", None)
     for facts in describe() if describe is not None else ():
         _log.info("group", **facts)
+
+
+def _transactions(broker: Broker) -> None:
+    for facts in broker.transactions.dump():
+        _log.info("transaction", **facts)
 
 
 def _metrics(broker: Broker) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -43,6 +44,7 @@ from kwire.codec.messages.write_txn_markers_request import (
 )
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 from kwire.codec.records.control import parse_end_transaction_marker
+from kwire.coordinator.transaction_markers import MarkerWriter
 from kwire.coordinator.transaction_records import Transaction
 from kwire.handlers import (
     add_offsets_to_txn,
@@ -62,6 +64,7 @@ from kwire.handlers import (
 )
 from kwire.handlers.context import RequestContext
 from kwire.server.broker import Broker
+from kwire.server.dump import dump
 
 NONE = ErrorCode.NONE
 OLD, NEW = 11, 12
@@ -165,6 +168,13 @@ class Client:
         found = self.broker.services.transactions.describe(name)
         assert found is not None
         return found
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what a task does."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.005)
 
 
 @pytest.fixture
@@ -460,6 +470,51 @@ async def test_administrators_see_transactions(client: Client) -> None:
         assert {one.transactional_id for one in answer.transaction_states} == names
     answer = await client.ask(list_transactions, ListTransactionsRequest(transactional_id_pattern="("), 2)
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+async def test_metrics_have_kafkas_names(client: Client) -> None:
+    who = await client.init()
+    assert await client.write(who, 0) == ErrorCode.TRANSACTION_ABORTABLE
+    await client.add(who, 0)
+    assert await client.write(who, 0) == 0
+    assert await client.write(who, 1) == 0  # under way: nobody is asked
+    seen = client.broker.metrics.snapshot()
+    verification = "kafka.server:type=AddPartitionsToTxnManager,name=Verification"
+    assert (seen[verification + "FailureRate"]["Count"], seen[verification + "TimeMs"]["Count"]) == (1, 2)
+    channel = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
+    assert (seen[channel + "UnknownDestinationQueueSize"], seen[channel + "LogAppendRetryQueueSize"]) == (0, 0)
+    assert seen["kafka.server:type=transaction-coordinator-metrics,name=partition-load-time-max"] == 0
+
+
+async def test_markers_that_have_to_wait_are_counted(client: Client) -> None:
+    who = await client.init()
+    await client.add(who, 0, 1)
+    await client.write(who, 0)
+    channel = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
+    away = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    with patch.object(MarkerWriter, "_write_one", side_effect=away):
+        await client.end(who, commit=True)
+        await asyncio.sleep(0)  # the task that goes on writing markers
+        assert client.broker.metrics.snapshot()[channel + "UnknownDestinationQueueSize"] == 2
+    await until(lambda: client.state().state.text == "CompleteCommit")
+    assert client.broker.metrics.snapshot()[channel + "UnknownDestinationQueueSize"] == 0
+    assert await client.values() == [b"v"]
+
+
+async def test_transactions_are_in_the_dump(client: Client) -> None:
+    who = await client.init()
+    await client.init("other")
+    await client.add(who, 0, 1)
+    found = {facts["transactional_id"]: facts for facts in client.broker.transactions.dump()}
+    assert set(found) == {"x", "other"}
+    assert (found["x"]["state"], found["other"]["state"]) == ("Ongoing", "Empty")
+    assert (found["x"]["producer_id"], found["x"]["producer_epoch"]) == (who.producer_id, who.producer_epoch)
+    assert (found["x"]["partitions"], found["x"]["partitions_in_all"]) == (["t-0", "t-1"], 2)
+    assert 0 <= found["x"]["running_ms"] < 60_000 and found["other"]["running_ms"] == 0
+    with patch("kwire.server.dump._log") as log:
+        dump(client.broker)
+    lines = [call for call in log.info.call_args_list if call.args == ("transaction",)]
+    assert {call.kwargs["transactional_id"] for call in lines} == {"x", "other"}
 
 
 async def test_a_hanging_transaction_can_be_aborted_by_its_marker(client: Client) -> None:
