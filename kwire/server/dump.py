@@ -1,4 +1,4 @@
-"""What goes on inside a broker, as log lines (SIGUSR1): tasks, connections, partitions, groups, transactions and more."""
+"""What goes on inside a broker, as log lines (SIGUSR1): tasks, connections, partitions, groups, transactions, ..."""
 
 from __future__ import annotations
 
