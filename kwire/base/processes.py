@@ -26,6 +26,9 @@ Work = Callable[[Message], Generator[int, None, Message]]
 
 _SIZE = Struct(">I")
 _READ_BYTES = 1 << 16
+_PARENT = "KWIRE_HELPER_OF"
+"""The environment variable that tells the child its parent's pid."""
+
 MESSAGE_BYTES_MAX = 256 << 20
 
 
@@ -46,7 +49,7 @@ class HelperProcess:
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), _PARENT: str(os.getpid())},
             start_new_session=True,  # a Ctrl-C at the terminal is for the broker
         )
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -134,9 +137,18 @@ def serve(work: Work, *, niceness: int = 10) -> None:
     """The child's main loop: answer requests until the input ends. A request's ``bytes_per_second`` holds its work
     back to that rate."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = os.getppid()
+    parent = int(os.environ.get(_PARENT, os.getppid()))
     _die_with_parent()
+    if os.getppid() != parent:  # it ended while this process was starting, so that nobody tells
+        os._exit(1)
     os.nice(niceness)
+    try:
+        _answer_all(work, parent)
+    except BrokenPipeError:  # as above, somewhere later
+        os._exit(1)
+
+
+def _answer_all(work: Work, parent: int) -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while True:
         head = source.read(_SIZE.size)

@@ -53,6 +53,7 @@ def cleaner_settings(config: KafkaConfig) -> CleanerSettings:
         enable=config.log_cleaner_enable,
         threads=config.log_cleaner_threads,
         dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
+        io_buffer_size=config.log_cleaner_io_buffer_size,
         io_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
         io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
         backoff_ms=config.log_cleaner_backoff_ms,

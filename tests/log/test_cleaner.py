@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -261,6 +262,43 @@ async def test_groups_join_small_segments_up_to_the_segment_size(tmp_path: Path)
     sizes = [segment.size for segment in shop.log.segments]
     assert max(sizes) <= 1000 and len(sizes) == 8
     assert len(shop.offsets()) == 41
+
+
+async def test_what_compaction_emptied_is_joined_by_the_next_round(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path, config(internal_segment_bytes=1000))
+    for round_number in range(3):
+        for _ in range(20):
+            shop.produce((b"k", bytes(800)), roll=True)
+        await shop.settle()
+        before = [each.base_offset for each in shop.log.segments if each.base_offset < 20 * round_number]
+        assert len(before) <= 1  # what the rounds before left is one segment
+    assert shop.offsets() == [59]
+
+
+class Reads(Files):
+    """Remembers how much was read at a time."""
+
+    def __init__(self) -> None:
+        self.most = 0
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:  # type: ignore[override]
+        self.most = max(self.most, size)
+        return os.pread(fd, size, offset)
+
+
+async def test_the_io_buffer_bounds_what_is_read_at_a_time(tmp_path: Path) -> None:
+    files = Reads()
+    shop = Workshop(
+        tmp_path,
+        config(internal_segment_bytes=100_000),
+        files=files,
+        settings=CleanerSettings(threads=2, io_buffer_size=40_000),
+    )
+    for i in range(100):
+        shop.produce((b"%d" % (i % 60), bytes(900)), roll=i == 98)
+    assert await shop.clean()
+    assert files.most == 10_000  # of each thread's half, one half for reading
+    assert len(shop.offsets()) == 61
 
 
 async def test_old_files_go_after_the_delay_and_a_reader_that_began_reads_to_its_end(tmp_path: Path) -> None:

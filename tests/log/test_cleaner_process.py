@@ -22,6 +22,7 @@ from kwire.log.cleaner import CleanerSettings
 from kwire.log.cleaner_helper import CleanerHelper
 from kwire.log.log_config import LogConfig
 from kwire.log.log_manager import LogManager, ManagerSettings
+from kwire.log.log_mover import UNLIMITED, LogMover
 from kwire.log.partition_log import PartitionLog
 from tests.log.cleaner_tools import COMPACTED, final_values, kept_in
 from tests.log.log_tools import TOPIC_ID, content
@@ -222,3 +223,46 @@ def test_a_helper_does_not_outlive_a_killed_broker() -> None:
             return
         subprocess.run(["sleep", "0.01"], check=True)
     raise AssertionError("it lives")
+
+
+ABANDONED = """
+import json, os, struct, sys, time
+from kwire.base.processes import HelperProcess
+
+helper = HelperProcess("kwire.log.cleaner_worker")
+request = json.dumps({"op": "forget"}).encode()
+os.write(helper._to_child, struct.pack(">I", len(request)) + request)
+time.sleep(float(sys.argv[1]))
+os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.2])
+def test_a_helper_whose_broker_ended_while_it_started_ends_without_a_word(after_s: float) -> None:
+    command = [sys.executable, "-c", ABANDONED, str(after_s)]
+    done = subprocess.run(
+        command, stderr=subprocess.PIPE, timeout=20, check=False
+    )  # until the helper has closed it too
+    assert (done.returncode, done.stderr) == (9, b"")
+
+
+async def test_a_log_that_moves_to_another_directory_is_clean_there(tmp_path: Path) -> None:
+    manager = LogManager(
+        Doors(), [str(tmp_path / "a"), str(tmp_path / "b")], lambda _: CONFIG,
+        ManagerSettings(cleaner=CleanerSettings(backoff_ms=10)),
+    )  # fmt: skip
+    manager.lock("cluster", 1)
+    manager.start()
+    running = Running(manager, manager.create("t", 0, TOPIC_ID, CONFIG))
+    running.write(0, 1000)
+    await running.cleaned_to_the_end()
+    before, target = manager.directories
+    clean_to = manager.cleaner.checkpoints.get(before, ("t", 0))
+    moved: list[PartitionLog] = []
+    mover = LogMover(Doors(), manager, lambda: UNLIMITED, moved.append)
+    mover.start(running.log, target)
+    await until(lambda: moved)
+    assert manager.cleaner.checkpoints.get(before, ("t", 0)) is None
+    assert manager.cleaner.checkpoints.get(target, ("t", 0)) == clean_to
+    await manager.close()
+    assert f"t 0 {clean_to}" in (tmp_path / "b" / "cleaner-offset-checkpoint").read_text()

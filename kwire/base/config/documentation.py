@@ -33,6 +33,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "log.cleaner.delete.retention.ms": "How long a compacted topic keeps a tombstone after it could be dropped.",
     "log.cleaner.enable": "Whether the log cleaner runs; without it, compacted topics only grow.",
     "log.cleaner.io.buffer.load.factor": "How full the cleaner's offset map may get; the rest waits for another round.",
+    "log.cleaner.io.buffer.size": "Bytes that the log cleaner's threads together read and write at a time.",
     "log.cleaner.io.max.bytes.per.second": "Bound on what the log cleaner reads and writes.",
     "log.cleaner.max.compaction.lag.ms": "Longest time a record may wait for compaction.",
     "log.cleaner.min.cleanable.ratio": "Part of a log that must be dirty before it is compacted.",

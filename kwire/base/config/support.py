@@ -59,6 +59,7 @@ SUPPORTED = frozenset(
         "log.cleaner.delete.retention.ms",
         "log.cleaner.enable",
         "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
         "log.cleaner.io.max.bytes.per.second",
         "log.cleaner.max.compaction.lag.ms",
         "log.cleaner.min.cleanable.ratio",
