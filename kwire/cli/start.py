@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``kwire start``."""
     configuration.add_arguments(parser)
+    parser.add_argument("--announce", metavar="LINE", action="append", default=[], help="a line to write after the ready line, for whoever waits for another broker's; {node.id} is replaced")  # fmt: skip  # noqa: E501
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     _raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            cause = runner.run(_serve(config))
+            cause = runner.run(_serve(config, arguments.announce))
     except (ConfigError, StartError) as error:
         return fail(error)
     return fail(f"stopped: {cause}") if cause else 0
@@ -81,7 +82,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(config: KafkaConfig) -> str:
+async def _serve(config: KafkaConfig, announced: list[str]) -> str:
     """Run a broker until a signal comes; what ended it, where that was no signal."""
     from kwire.base.logging import get_logger
     from kwire.server.broker import Broker
@@ -93,7 +94,9 @@ async def _serve(config: KafkaConfig) -> str:
         if await _unless(stopped, broker.start()):
             if broker.control is not None:
                 broker.control.on_abandoned = stopped.set
-            _say_ready(broker.bootstrap_servers)
+            ready = f"kwire ready bootstrap={broker.bootstrap_servers} pid={os.getpid()}"
+            node_id = str(broker.config.node_id)
+            _say([ready, *(line.replace("{node.id}", node_id) for line in announced)])
             await _first_of(stopped, broker.disk_trouble.over)
         log.info("stopping")
         try:
@@ -114,10 +117,10 @@ async def _first_of(*events: asyncio.Event) -> None:
         each.cancel()
 
 
-def _say_ready(bootstrap: str) -> None:
-    """The one line. Its reader may be gone: clients are served all the same."""
+def _say(lines: list[str]) -> None:
+    """The one line, and what else was asked for. Its reader may be gone: clients are served all the same."""
     try:
-        os.write(1, f"kwire ready bootstrap={bootstrap} pid={os.getpid()}\n".encode())  # nothing stays in a buffer
+        os.write(1, "".join(f"{line}\n" for line in lines).encode())  # nothing stays in a buffer
     except OSError as error:
         from kwire.base.logging import get_logger
 

@@ -1,0 +1,37 @@
+# A kwire broker as a container image: small, not root, with a health check, and a stand-in for apache/kafka (docs/TESTING.md).
+#
+#   docker build -t kwire .
+#   docker run -p 9092:9092 kwire
+#
+# The base needs python3 (3.11 or newer, with venv) and Debian's shell tools. PIP_OPTIONS is for whoever has an index or
+# a directory of wheels of their own: --build-arg PIP_OPTIONS="--no-index --find-links /src/wheels".
+ARG BASE_IMAGE=python:3.13-slim
+
+FROM ${BASE_IMAGE} AS build
+ARG PIP_OPTIONS=""
+COPY . /src
+RUN python3 -m venv /opt/kwire \
+ && /opt/kwire/bin/pip install --no-cache-dir ${PIP_OPTIONS} /src \
+ && /opt/kwire/bin/pip uninstall --yes --quiet pip setuptools 2>/dev/null \
+ && mkdir -p /image/etc/kafka /image/etc/confluent /image/opt /image/var/lib/kafka/data /image/mnt/shared/config \
+ && cp -r /src/docker /image/etc/kafka/docker \
+ && cp -r /src/docker /image/etc/confluent/docker \
+ && mv /opt/kwire /image/opt/kwire \
+ && chmod -R a+rX,a-w /image/opt/kwire \
+ && chmod 755 /image/etc/kafka/docker/* /image/etc/confluent/docker/* \
+ && chown -R 1000:0 /image/etc/kafka /image/etc/confluent /image/var/lib/kafka /image/mnt/shared \
+ && chmod -R g=u /image/etc/kafka /image/etc/confluent /image/var/lib/kafka /image/mnt/shared
+
+FROM ${BASE_IMAGE}
+COPY --from=build /image /
+# What Confluent's image has in its PATH, and nothing here has to do.
+RUN useradd --uid 1000 --gid 0 --no-create-home --shell /usr/sbin/nologin kwire \
+ && ln -s /bin/true /usr/local/bin/kafka-storage \
+ && ln -s /bin/true /usr/local/bin/zookeeper-server-start
+ENV PATH=/opt/kwire/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER 1000
+WORKDIR /var/lib/kafka
+VOLUME ["/var/lib/kafka/data"]
+EXPOSE 9092
+HEALTHCHECK --interval=5s --timeout=3s --start-period=10s CMD ["/etc/kafka/docker/health"]
+CMD ["/etc/kafka/docker/run"]
