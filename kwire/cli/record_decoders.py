@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
+from kwire.base.uuids import uuid_to_text
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message, Struct
 from kwire.codec.protocol import decode_record, decode_record_key
@@ -77,11 +78,20 @@ def _class(module: str) -> type[Message]:
 
 
 def plain(value: Any) -> Any:
-    """A message as dicts and lists, bytes as hex."""
+    """A message as dicts and lists; uuids as Kafka writes them, other bytes as hex."""
     if isinstance(value, Struct):
-        return {name: plain(getattr(value, name)) for name in value.__slots__}
+        types = dict(line.split(" ", 2)[:2] for line in value.FIELDS.strip().splitlines())
+        return {name: _plain_field(types.get(name), getattr(value, name)) for name in value.__slots__}
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     return value
+
+
+def _plain_field(kind: str | None, value: Any) -> Any:
+    if kind == "uuid":
+        return uuid_to_text(value)
+    if kind == "[]uuid":
+        return [uuid_to_text(each) for each in value or ()]
+    return plain(value)

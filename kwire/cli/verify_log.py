@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 
 from kwire.base.doors import Files
 from kwire.cli import fail
+from kwire.log import names
 from kwire.log.verify import DirectoryVerifier
 
 
@@ -33,6 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
         if not files.is_dir(directory):
             status = fail(f"{directory} is no directory")
             continue
+        if _is_partition(directory, files):
+            parent = os.path.dirname(os.path.abspath(directory))
+            status = fail(f"{directory} is one partition's directory: verify the directory of log.dirs, {parent}")
+            continue
         lock = files.lock(f"{directory}/.lock")
         if lock is None:
             status = fail(f"{directory} is in use by a broker: stop it first")
@@ -44,6 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             files.close(lock)
     return status
+
+
+def _is_partition(directory: str, files: Files) -> bool:
+    if names.parse_directory_name(os.path.basename(os.path.abspath(directory))) is None:
+        return False
+    return any(name.endswith(names.LOG_SUFFIX) for name in files.listdir(directory))
 
 
 def _verify(directory: str, arguments: argparse.Namespace) -> int:
