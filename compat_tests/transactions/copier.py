@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 TIMEOUT_S = 15
 WATCHDOG_S = 20
-"""A transaction that takes longer ends the process, with what its threads were doing: longer than all time-outs in it."""
+"""A transaction that takes longer ends the process, with its threads' work: longer than all time-outs in it."""
 
 
 def watch() -> None:

@@ -167,8 +167,10 @@ class TransactionScript(Script):
         )
         return self.call("write", request, version)
 
-    def commit_offsets(self, who: Producer, offset: int, version: int = 3, **fields: Any) -> Any:
-        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="m")
+    def commit_offsets(self, who: Producer, offset: int, version: int = 3, index: int = 0, **fields: Any) -> Any:
+        partition = TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_metadata="m"
+        )
         request = TxnOffsetCommitRequest(
             transactional_id=who.name,
             group_id=self.group,

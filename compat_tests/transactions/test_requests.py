@@ -6,7 +6,14 @@ import random
 
 import pytest
 
+from compat_tests.groups.script import fetch
 from compat_tests.transactions.script import Producer, TransactionScript
+from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
+from kwire.codec.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -170,8 +177,6 @@ def test_fencing(script: TransactionScript) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_offsets_in_a_transaction(script: TransactionScript, version: int) -> None:
-    from compat_tests.groups.script import fetch
-
     def see_offsets() -> None:
         request = fetch(8, script.group, {script.name: [0]})
         script.call("fetch offsets", request, 8)
@@ -197,6 +202,41 @@ def test_offsets_in_a_transaction(script: TransactionScript, version: int) -> No
         script.end(who, commit=True)
     see_offsets()
     script.written_states()
+
+
+def test_groups_and_positions_deleted_before_their_transaction_ends(
+    script: TransactionScript,
+) -> None:
+    def see_offsets() -> None:
+        script.call("fetch offsets", fetch(8, script.group, {script.name: [0, 1]}), 8)
+
+    def delete_offsets(*indexes: int) -> None:
+        partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+        topics = [OffsetDeleteRequestTopic(name=script.name, partitions=partitions)]
+        script.call("delete offsets", OffsetDeleteRequest(group_id=script.group, topics=topics), 0)
+
+    def delete_group() -> None:
+        script.call("delete group", DeleteGroupsRequest(groups_names=[script.group]), 2)
+
+    who = script.init()
+    for commit in (True, False):
+        for index in (0, 1):
+            for delete in (delete_group, lambda: delete_offsets(0), lambda: delete_offsets(0, 1)):
+                script.add_offsets(who)
+                script.commit_offsets(who, 3, index=index)
+                delete()
+                see_offsets()
+                script.end(who, commit=commit)
+                see_offsets()
+    delete_group()
+    delete_group()
+    see_offsets()
+    script.add_offsets(who)
+    script.commit_offsets(who, 3)
+    delete_group()
+    script.commit_offsets(who, 4)
+    script.end(who, commit=True)
+    see_offsets()
 
 
 def test_markers_of_administrators(script: TransactionScript) -> None:

@@ -167,30 +167,28 @@ class OffsetProtocol:
         answers = []
         for partition in topic.partitions:
             index = partition.partition_index
-            if error is ErrorCode.NONE and self._offsets.find(group.group_id, topic.name, index) is not None:
+            if error is ErrorCode.NONE and self._offsets.has_any(group.group_id, topic.name, index):
                 out.records.append(group_records.offset_tombstone(group.group_id, topic.name, index))
             answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
         return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
 
     def delete_group(self, group_id: str, out: Result[Any]) -> None:
-        """Delete an empty group with all its positions. Raises KafkaError."""
+        """Delete an empty group with all its positions, those in open transactions included. Raises KafkaError."""
         group = self._groups.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_delete()
-        for topic, partition, _ in self._offsets.walk(group_id):
+        for topic, partition in self._offsets.partitions(group_id):
             out.records.append(group_records.offset_tombstone(group_id, topic, partition))
         self._figures.offset_deletions += len(out.records)
         out.records.extend(group.tombstones())
 
     def forget_partitions(self, deleted: dict[str, frozenset[int]], out: Result[Any]) -> None:
         """Topics were deleted (topic -> its partitions): their positions go with them."""
-        for group_id in self._offsets.group_ids():
-            topics = self._offsets.topics(group_id)
-            for topic, gone in deleted.items():
-                for partition in topics.get(topic, ()):
-                    if partition in gone:
-                        out.records.append(group_records.offset_tombstone(group_id, topic, partition))
+        for group_id in dict.fromkeys((*self._offsets.group_ids(), *self._offsets.pending_group_ids())):
+            for topic, partition in self._offsets.partitions(group_id):
+                if partition in deleted.get(topic, ()):
+                    out.records.append(group_records.offset_tombstone(group_id, topic, partition))
 
     # --- retention -------------------------------------------------------------------------------------------------
 

@@ -88,6 +88,25 @@ class OffsetStore:
         """Whether a transaction may still change this position."""
         return any((topic, partition) in groups.get(group_id, ()) for groups in self._open.values())
 
+    def pending(self, group_id: str) -> Iterator[Partition]:
+        """The partitions for which open transactions hold positions of a group; one may come more than once."""
+        for groups in self._open.values():
+            yield from groups.get(group_id, ())
+
+    def pending_group_ids(self) -> Iterator[str]:
+        """The groups that open transactions hold positions of; one may come more than once."""
+        for groups in self._open.values():
+            yield from groups
+
+    def has_any(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether there is a position, or may be one when a transaction ends."""
+        return self.find(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
+
+    def partitions(self, group_id: str) -> list[Partition]:
+        """All partitions for which there is a position, or may be one when a transaction ends."""
+        committed = [(topic, partition) for topic, partition, _ in self.walk(group_id)]
+        return list(dict.fromkeys((*committed, *self.pending(group_id))))
+
     def has_open_transaction(self, group_id: str) -> bool:
         """Whether a transaction may still give this group positions."""
         return any(group_id in groups for groups in self._open.values())

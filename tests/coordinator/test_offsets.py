@@ -162,6 +162,22 @@ def test_a_later_commit_outside_outlives_a_transaction(bench: Bench) -> None:
     assert bench.committed() == {("t", 0): 11}
 
 
+@pytest.mark.parametrize("how", ["group", "offsets", "topic"])
+def test_what_is_deleted_does_not_come_back_with_the_end_of_a_transaction(bench: Bench, how: str) -> None:
+    pending_commit(bench, 9)
+    pending_commit(bench, 10, producer_id=8)
+    if how == "group":
+        assert delete_group(bench) is ErrorCode.NONE
+    elif how == "offsets":
+        delete_offsets(bench, ("t", 0))
+    else:
+        bench.run(bench.shard.forget_partitions({"t": frozenset({0})}))
+    assert bench.log[-1 if how != "group" else -2][1] is None
+    bench.shard.end_transaction(7, committed=True)
+    bench.shard.end_transaction(8, committed=True)
+    assert list(bench.shard.offsets.walk(bench.group)) == []
+
+
 # --- OffsetDelete --------------------------------------------------------------------------------------------------
 
 
