@@ -1,11 +1,13 @@
 """Spark's connector, its published test jars and ScalaTest, fetched once through Maven; our classes compiled for them.
 
-The suites' class path begins with our own `KafkaTestUtils` (`java/`), which takes the place of the test jar's: that one
-starts an embedded broker. Not here: running a suite (`suite.py`).
+The suites are taken out of their jar, because some open their resources as files. What stays behind is their
+`KafkaTestUtils`, which starts an embedded broker: our own (`java/`) takes its place. Not here: running a suite
+(`suite.py`).
 """
 
 from __future__ import annotations
 
+import zipfile
 from functools import cache
 from pathlib import Path
 
@@ -26,22 +28,32 @@ _DEPENDENCIES = [
     ("org.scalatestplus", "mockito-5-12_2.13", f"{SCALATEST_VERSION}.0", ""),
     ("junit", "junit", "4.13.2", ""),
 ]
+_SUITES = f"spark-sql-kafka-0-10_2.13-{SPARK_VERSION}-tests.jar"
+_REPLACED = "kafka010/KafkaTestUtils"
 _JAVA = Path(__file__).parent / "java"
 
 
+@cache
 def classpath() -> str:
-    """The class path of the suites: our classes first, then all jars. Raises `JarsUnavailable`."""
+    """The class path of the suites: our classes, the suites, and all jars. Raises `JarsUnavailable`."""
     folder = _jars()
     classes = compile_java(_JAVA.rglob("*.java"), lambda: f"{folder}/*")
-    return f"{classes}:{_JAVA.parent}/conf:{folder}/*"
-
-
-def test_jar() -> Path:
-    """The jar that holds the suites. Raises `JarsUnavailable`."""
-    return _jars() / f"spark-sql-kafka-0-10_2.13-{SPARK_VERSION}-tests.jar"
+    return f"{classes}:{_JAVA.parent}/conf:{suites()}:{folder}/*"
 
 
 @cache
+def suites() -> Path:
+    """The folder with the classes and resources of the suites. Raises `JarsUnavailable`."""
+    folder = _jars()
+    with locked("spark-jars"):
+        jar, unpacked = folder / _SUITES, folder / "suites"
+        if jar.exists():
+            with zipfile.ZipFile(jar) as content:
+                content.extractall(unpacked, [name for name in content.namelist() if _REPLACED not in name])
+            jar.unlink()
+    return unpacked
+
+
 def _jars() -> Path:
     folder = cache_root() / f"spark-suites-{SPARK_VERSION}"
     with locked("spark-jars"):

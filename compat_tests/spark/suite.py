@@ -165,7 +165,7 @@ def _command(name: str, bootstrap: str, home: Path) -> list[str]:
     command += ["java", "-ea", "-Xmx2g", "-Xss4m", "-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1"]
     command += [f"--add-opens={each}=ALL-UNNAMED" for each in opened]
     command += [f"-D{key}={value}" for key, value in properties.items()]
-    command += ["-cp", jars.classpath(), "org.scalatest.tools.Runner", "-R", str(jars.test_jar())]
+    command += ["-cp", jars.classpath(), "org.scalatest.tools.Runner", "-R", str(jars.suites())]
     return [*command, "-s", f"{PACKAGE}.{name}", "-C", "kwire.Progress", "-oWF"]
 
 

@@ -13,6 +13,7 @@ import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -44,7 +45,8 @@ import scala.runtime.BoxedUnit;
  * its own; it stands before it on the class path.
  *
  * <p>Settings that a suite gives its broker become settings of the topics it makes. Where the suite leaves the broker's
- * retention interval alone, nothing may be deleted behind its back: retention then applies only in cleanupLogs.
+ * retention interval alone, nothing may be deleted behind its back: retention then applies only in cleanupLogs. Topics
+ * that a suite writes to without having made them are made here, as its broker would; the one that runs makes none.
  */
 public class KafkaTestUtils {
   private static final long DEADLINE_MS = 60_000;
@@ -284,12 +286,20 @@ public class KafkaTestUtils {
 
   private Seq<Tuple2<String, RecordMetadata>> send(Collection<ProducerRecord<String, String>> records) {
     List<Tuple2<String, RecordMetadata>> sent = new ArrayList<>();
+    makeMissing(records.stream().map(ProducerRecord::topic).collect(Collectors.toSet()));
     try (KafkaProducer<String, String> producer = new KafkaProducer<>(producerProperties())) {
       for (ProducerRecord<String, String> each : records) {
         sent.add(new Tuple2<>(each.value(), get(() -> producer.send(each).get(10, TimeUnit.SECONDS))));
       }
     }
     return CollectionConverters.asScala(sent).toList();
+  }
+
+  private void makeMissing(Set<String> wanted) {
+    if (brokerConfiguration().getProperty("auto.create.topics.enable", "true").equals("true")) {
+      Set<String> there = topics();
+      wanted.stream().filter(topic -> !there.contains(topic)).forEach(this::createTopic);
+    }
   }
 
   private Set<String> topics() {
