@@ -163,6 +163,7 @@ class Case:
             self._append(log, truth, bytearray(marker), epoch, Origin.COORDINATOR)
         if random.random() < 0.4:
             log.delete_records_before(random.randint(0, log.high_watermark // 2))
+            log.delete_old_segments()
         if not self.clean and random.random() < 0.5:
             log.flusher.flush_blocking()
 

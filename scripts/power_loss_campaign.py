@@ -246,6 +246,7 @@ class World:
         target = self.random.randint(log.log_start_offset, log.high_watermark)
         model.start = max(model.start, target)
         log.delete_records_before(target)
+        log.delete_old_segments()  # as the next retention pass does
 
     async def _append(self, log: PartitionLog, model: Model) -> None:
         """A batch; sometimes one waits for its sync, as an answer would."""

@@ -1,8 +1,9 @@
 """One partition's log: segments in order, offsets, high watermark, producers and epochs.
 
 Appending is one write at the tracked end and reading hands out file ranges; both are synchronous and never wait. What
-may block (syncs) goes through the executor. What decides about whole segments lives beside this file: `retention`
-(deleting), `timestamps` (look-ups by time), `flusher` (syncing), `recovery` (opening), `validator` (judging batches).
+may block (syncs) goes through the executor. What takes records away again is `log_cutting`, its base class. What
+decides about whole segments lives beside this file: `retention` (deleting), `timestamps` (look-ups by time), `flusher`
+(syncing), `recovery` (opening), `validator` (judging batches).
 
 While one segment is being synced another one is written, so the loop does not wait for the disk; with `flush.messages`
 the active segment itself is synced, and an append beside that sync may take milliseconds.
@@ -19,7 +20,7 @@ from kwire.base.doors import Files
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.errors import CodecError
 from kwire.codec.records import BatchHeader, parse_header, patch_offsets
-from kwire.log import names, retention, timestamps, validator
+from kwire.log import names, timestamps, validator
 from kwire.log.append_info import (
     NO_DATA,
     AbortedTransaction,
@@ -33,8 +34,9 @@ from kwire.log.checkpoints import read_topic_id, write_topic_id
 from kwire.log.environment import LogEnvironment, StorageError, logger
 from kwire.log.flusher import Flusher
 from kwire.log.log_config import INT64_MAX, LogConfig
+from kwire.log.log_cutting import LogCutting
 from kwire.log.producer_state import NOT_ASKED, BatchMetadata, CompletedTransaction, Verification
-from kwire.log.recovery import LogRecovery, Progress, no_progress, replay_producers
+from kwire.log.recovery import LogRecovery, Progress, no_progress
 from kwire.log.segment import Segment
 from kwire.log.trust import Verifier
 
@@ -42,7 +44,7 @@ Records = bytes | bytearray | memoryview
 T = TypeVar("T")
 
 
-class PartitionLog:
+class PartitionLog(LogCutting):
     """A log that is open. Offsets are those of records; all methods raise KafkaError only."""
 
     def __init__(
@@ -121,15 +123,6 @@ class PartitionLog:
     def files(self) -> Files:
         return self._env.doors.files
 
-    def now_ms(self) -> int:
-        """The broker's wall clock."""
-        return self._clock_ms()
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self.segments)
-
     @property
     def recovery_point(self) -> int:
         """Everything below this offset is on stable storage."""
@@ -148,6 +141,9 @@ class PartitionLog:
         self._segment_bytes = config.max_segment_bytes
         self._index_entries = config.segment_index_bytes // 8
         self._plain = not validator.looks_at_records(config)
+        self._ordinary = self._plain and not config.uses_log_append_time
+        self._batch_max = min(config.max_message_bytes, config.max_segment_bytes)
+        self._ahead_ms = config.message_timestamp_after_max_ms
         self._draw_roll_age()
         self._flush_messages = config.flush_messages
 
@@ -173,7 +169,13 @@ class PartitionLog:
         """
         if origin is not Origin.CLIENT:
             return self._append_trusted(records, leader_epoch, origin)
-        header, data, append_time = self._judge(records)
+        header = None
+        if self._ordinary and records.__class__ is memoryview and not records.readonly:  # type: ignore[union-attr]
+            header = validator.at_a_glance(records, self._batch_max, self._clock_ms() + self._ahead_ms)  # type: ignore[arg-type]
+        if header is not None:
+            data, append_time = records, -1
+        else:
+            header, data, append_time = self._judge(records)
         if header.producer_id >= 0:
             duplicate = self.producer_state.check(header, origin, verification)
             if duplicate is not None:
@@ -497,99 +499,6 @@ class PartitionLog:
         """(epoch, end offset) of the largest leader epoch not above the one asked for; (-1, -1) if not known."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    # Deleting and truncating
-
-    def delete_records_before(self, offset: int) -> int:
-        """DeleteRecords: records below an offset are gone, -1 meaning the high watermark. Returns the new log start
-        offset. KafkaError: OFFSET_OUT_OF_RANGE above the high watermark, KAFKA_STORAGE_ERROR."""
-        target = self.high_watermark if offset == -1 else offset
-        if not 0 <= target <= self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot increment the log start offset to {offset} of partition {self.name} since it is larger than "
-                f"the high watermark {self.high_watermark}",
-            )
-        self.advance_log_start_offset(target)
-        self.delete_old_segments()
-        return self.log_start_offset
-
-    def advance_log_start_offset(self, offset: int) -> bool:
-        """Records below an offset are no longer part of the log. Whether that is news."""
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        self.high_watermark = max(self.high_watermark, offset)
-        self.epochs.truncate_from_start(offset)
-        self.producer_state.on_log_start_offset(offset)
-        return True
-
-    def delete_old_segments(self) -> int:
-        """Retention by time, by size and by log start offset: how many segments went. KafkaError."""
-        try:
-            return retention.delete_old_segments(self)
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def drop_segments(self, count: int) -> None:
-        """Take the first segments out of the log; their files go after `file.delete.delay.ms`. OSError."""
-        dropped = self.segments[:count]
-        del self.segments[:count]
-        del self._bases[:count]
-        self._remove_files(dropped)
-
-    def replace_segments(self, old: list[Segment], new: Segment) -> None:
-        """Compaction: one segment takes the place of neighbours; the files have been renamed already."""
-        new.trust_all()  # every batch of it was checked on the way
-        at = self.segments.index(old[0])
-        self.segments[at : at + len(old)] = [new]
-        self._bases[at : at + len(old)] = [new.base_offset]
-
-    def _remove_files(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            segment.file.close()
-            snapshot = self.producer_state.snapshot_path(segment.base_offset)
-            paths = segment.paths() + ([snapshot] if self._env.doors.files.exists(snapshot) else [])
-            self._env.remover.remove_files(paths, self.config.file_delete_delay_ms)
-
-    def truncate_to(self, offset: int) -> None:
-        """A follower's log parts from its leader's at an offset: drop it and what follows. KafkaError."""
-        if offset >= self.log_end_offset:
-            return
-        try:
-            if offset < self.segments[0].base_offset:
-                self.start_anew_at(offset)
-                return
-            keep = max(bisect_right(self._bases, offset), 1)
-            dropped = self.segments[keep:]
-            del self.segments[keep:]
-            del self._bases[keep:]
-            self._remove_files(dropped)
-            self.active = self.segments[-1]
-            self.active.truncate(offset)
-            self._end_moved_back(offset)
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def start_anew_at(self, offset: int) -> None:
-        """Drop everything; the next record gets this offset. OSError."""
-        self._remove_files(self.segments)
-        new = Segment(self._env.cache, self.directory, offset, 0, self._clock_ms(), new=True)
-        new.create_files()
-        self.segments, self._bases, self.active = [new], [offset], new
-        self.log_start_offset = offset
-        self._end_moved_back(offset)
-
-    def _end_moved_back(self, offset: int) -> None:
-        self.log_end_offset = offset
-        self.cut_to = min(self.cut_to, offset)
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self.high_watermark = min(self.high_watermark, offset)
-        self.flusher.recovery_point = min(self.flusher.recovery_point, offset)
-        self.flusher.kept_point = min(self.flusher.kept_point, offset)
-        self.epochs.truncate_from_end(offset)
-        self._latest_epoch = self.epochs.latest_epoch
-        replay_producers(self._env, self.directory, self.segments, self.producer_state, offset)
-
     # Stopping
 
     def flush(self) -> asyncio.Future[None] | None:
@@ -615,10 +524,6 @@ class PartitionLog:
         self.closed = True
         for segment in self.segments:
             segment.file.close()
-
-    def _failed(self, error: OSError) -> KafkaError:
-        self._env.on_failure(self.directory, error)
-        return storage_error(self.directory, error)
 
 
 storage_error = StorageError

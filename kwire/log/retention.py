@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from kwire.log.segment import Segment
 
 if TYPE_CHECKING:
-    from kwire.log.partition_log import PartitionLog
+    from kwire.log.log_cutting import LogCutting
 
 
-def delete_old_segments(log: PartitionLog) -> int:
+def delete_old_segments(log: LogCutting) -> int:
     """Remove what retention allows. Returns how many segments went. OSError."""
     count = _below_start(log)
     if log.config.deletes:
@@ -28,7 +28,7 @@ def delete_old_segments(log: PartitionLog) -> int:
     return count
 
 
-def _deletable(log: PartitionLog) -> list[tuple[Segment, int]]:
+def _deletable(log: LogCutting) -> list[tuple[Segment, int]]:
     """Segments that are wholly committed, oldest first, each with the offset where the next one starts. An empty
     active segment is not among them."""
     segments = log.segments
@@ -41,7 +41,7 @@ def _deletable(log: PartitionLog) -> list[tuple[Segment, int]]:
     return found
 
 
-def _below_start(log: PartitionLog) -> int:
+def _below_start(log: LogCutting) -> int:
     count = 0
     for segment, end in _deletable(log):
         if segment is log.active or end > log.log_start_offset:
@@ -50,7 +50,7 @@ def _below_start(log: PartitionLog) -> int:
     return count
 
 
-def _too_old(log: PartitionLog) -> int:
+def _too_old(log: LogCutting) -> int:
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
         return 0
@@ -63,7 +63,7 @@ def _too_old(log: PartitionLog) -> int:
     return count
 
 
-def _too_large(log: PartitionLog) -> int:
+def _too_large(log: LogCutting) -> int:
     if log.config.retention_bytes < 0:
         return 0
     excess = log.size - log.config.retention_bytes

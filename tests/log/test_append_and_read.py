@@ -174,6 +174,7 @@ def test_a_range_being_sent_keeps_its_file_open_while_the_segment_is_deleted(tmp
     data = log.read(0, 1 << 20, upto=3)
     assert isinstance(data.records, FileRange)
     log.delete_records_before(3)
+    log.delete_old_segments()
     assert log.segments[0].base_offset == 2
     assert not list(tmp_path.glob("t-0/00000000000000000000.*"))
     assert len(content(data)) == data.size

@@ -139,6 +139,8 @@ def test_deleted_records_stay_deleted_and_their_segments_go(tmp_path: Path) -> N
         append(log, 2, size=50)
     middle = log.segments[2].base_offset
     assert log.delete_records_before(middle + 1) == middle + 1
+    assert log.segments[0].base_offset == 0  # the next retention pass takes the files, as in Kafka
+    assert log.delete_old_segments() == 2
     assert log.segments[0].base_offset == middle
     assert fails(lambda: log.read(middle, 100, upto=40)) == "OFFSET_OUT_OF_RANGE"
     assert fails(lambda: log.delete_records_before(41)) == "OFFSET_OUT_OF_RANGE"
@@ -165,6 +167,7 @@ def test_truncation_below_the_log_starts_it_anew(tmp_path: Path) -> None:
     for _ in range(20):
         append(log, 2, size=50)
     log.delete_records_before(30)
+    log.delete_old_segments()
     log.truncate_to(5)
     assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
     assert append(log, 1) == 5
