@@ -355,10 +355,15 @@ class Cleaning:
         if answer.get("error") == "corrupt":
             raise CorruptRecords(answer["message"])
         if answer.get("error") == "os":
-            if answer["errno"] == errno.ENOENT and self._log.closed:
-                raise CleaningAborted(f"{self._log.name} is gone")
+            if answer["errno"] == errno.ENOENT and (self._log.closed or not self._still_has(request)):
+                raise CleaningAborted(f"{self._log.name} is gone, or a part of it")
             raise OSError(answer["errno"], answer["message"])
         return answer
+
+    def _still_has(self, request: dict[str, Any]) -> bool:
+        """Whether retention has left all segments in place that were to be read."""
+        present = {segment.base_offset for segment in self._log.segments}
+        return present.issuperset(each[0] for each in request.get("segments", ()))
 
     async def _build_map(self) -> int:
         log, dirty, settings = self._log, self._dirty, self._settings

@@ -1,14 +1,16 @@
 """What an OSError means for a log directory: trouble that passes, or the end of it.
 
-No space and no descriptors pass: whoever wrote is told, and nothing else changes. Anything else (EIO, a directory that
-is gone) takes the whole directory offline until the next start, as in Kafka: what such a disk still answers is not to
-be relied on. Also notices a directory that went away while its files are open. What then happens to the logs inside is
-the manager's, to partitions and the cluster the broker's.
+No space and no descriptors pass: whoever wrote is told, and nothing else changes. A missing file is its log's trouble
+(or none: a topic deleted meanwhile), unless the directory is missing too. Anything else (EIO, a directory that is gone)
+takes the whole directory offline until the next start, as in Kafka: what such a disk still answers is not to be relied
+on. Also notices a directory that went away while its files are open. What then happens to the logs inside is the
+manager's, to partitions and the cluster the broker's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Sequence
 
 from kwire.base.doors import Doors
@@ -42,7 +44,16 @@ class DirectoryGuard:
             return
         if is_transient(error):
             self._complain(directory, error)
+        elif error.errno == errno.ENOENT and path != directory.path:
+            self._look_after(directory)
         else:
+            self.fail(directory, error)
+
+    def _look_after(self, directory: LogDirectory) -> None:
+        """Something is missing in a directory: is it the directory?"""
+        try:
+            directory.check()
+        except OSError as error:
             self.fail(directory, error)
 
     def fail(self, directory: LogDirectory, error: OSError) -> None:

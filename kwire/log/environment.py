@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 logger = get_logger("kwire.log")
 
 
-TRANSIENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-"""What passes without anybody repairing a disk: no space, no descriptors, no memory."""
+TRANSIENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBADF})
+"""What passes without anybody repairing a disk: no space, no descriptors, no memory. A closed descriptor never is the
+disk's fault."""
 
 
 class SyncFailed(OSError):

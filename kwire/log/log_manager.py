@@ -12,7 +12,6 @@ import os.path
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
@@ -28,9 +27,11 @@ from kwire.log.checkpoints import (
 from kwire.log.cleaner import CleanerSettings, LogCleaner
 from kwire.log.directory_guard import DirectoryGuard
 from kwire.log.environment import LogEnvironment, StorageError, logger
+from kwire.log.load_progress import LoadProgress, LogProgress
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectory, LogDirectoryError
 from kwire.log.partition_log import PartitionLog, storage_error
+from kwire.log.recovery_helpers import Recovered, RecoveryHelpers, Unclean, are_worthwhile, bytes_to_scan
 
 YIELD_EVERY = 32
 """While loading, the loop gets a turn after so many partitions."""
@@ -49,13 +50,8 @@ class ManagerSettings:
     producer_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
     idle_file_interval_ms: int = 30_000  # how soon an unused file is closed
     file_budget: int = 512  # open segment files
+    recovery_threads_per_directory: int = 2  # num.recovery.threads.per.data.dir: processes, see recovery_helpers
     cleaner: CleanerSettings = field(default_factory=CleanerSettings)  # log.cleaner.*
-
-
-class LogProgress(Protocol):
-    """Told while logs are loaded: partitions done and in all, bytes scanned so far."""
-
-    def __call__(self, done: int, total: int, scanned_bytes: int, /) -> None: ...
 
 
 ConfigProvider = Callable[[str], LogConfig]
@@ -162,22 +158,52 @@ class LogManager:
         """Open every partition's directory, recovering what was not closed clean. A log that cannot be opened for
         an OSError is left out and reported."""
         found = [each for directory in self.directories if directory.online for each in self._find_in(directory)]
-        scanned = 0
-
-        def count(size: int) -> None:
-            nonlocal scanned
-            scanned += size
-
-        for done, each in enumerate(found):
-            try:
-                self._open(each, count)
-            except KafkaError as error:
-                self._unopened[each.topic, each.partition] = each
-                logger.error("log not opened", directory=each.path, error=str(error))
-            if progress is not None:
-                progress(done + 1, len(found), scanned)
-            if done % YIELD_EVERY == 0 or not each.clean:
+        unclean = self._unclean(found)
+        loading = LoadProgress(self._doors.clock, len(found), sum(each.bytes for each in unclean.values()), progress)
+        by_helpers = unclean if are_worthwhile(self._doors, list(unclean.values())) else {}
+        for at, each in enumerate(found):
+            if at in by_helpers:
+                continue
+            self._load(each, loading, None)
+            if at % YIELD_EVERY == 0 or not each.clean:
                 await asyncio.sleep(0)
+        if by_helpers:
+            await self._load_recovered(found, by_helpers, loading)
+
+    async def _load_recovered(self, found: list[_Found], unclean: dict[int, Unclean], loading: LoadProgress) -> None:
+        """Have partitions recovered by helper processes, and open each as it is done."""
+        places = list(unclean)
+
+        def open_recovered(place: int, recovered: Recovered | None) -> None:
+            if recovered is not None:
+                loading.scanned(unclean[places[place]].bytes)
+            self._load(found[places[place]], loading, recovered)
+
+        count = self.settings.recovery_threads_per_directory * len(self.directories)
+        helpers = RecoveryHelpers(self._doors, count, self.settings.producer_expiration_ms, open_recovered)
+        await helpers.run(list(unclean.values()))
+
+    def _unclean(self, found: list[_Found]) -> dict[int, Unclean]:
+        """What is to be recovered, by its place among what was found."""
+        unclean = {}
+        for at, each in enumerate(found):
+            try:
+                size = -1 if each.clean else bytes_to_scan(self._files, each.path, each.recovery_point)
+            except OSError:
+                continue  # it is met again when the log is opened
+            if size >= 0:
+                name = names.directory_name(each.topic, each.partition)
+                config = self._config_of(each.topic)
+                unclean[at] = Unclean(each.path, name, config, each.recovery_point, each.log_start_offset, size)
+        return unclean
+
+    def _load(self, each: _Found, loading: LoadProgress, recovered: Recovered | None) -> None:
+        try:
+            self._open(each, loading.scanned, recovered)
+        except KafkaError as error:
+            self._unopened[each.topic, each.partition] = each
+            logger.error("log not opened", directory=each.path, error=str(error))
+        loading.opened()
 
     def _find_in(self, directory: LogDirectory) -> list[_Found]:
         try:
@@ -236,7 +262,7 @@ class LogManager:
         if name.endswith((names.DELETE_DIRECTORY_SUFFIX, names.FUTURE_DIRECTORY_SUFFIX)):
             self.env.remover.remove_directory(path, 0)
 
-    def _open(self, each: _Found, progress: Callable[[int], None]) -> None:
+    def _open(self, each: _Found, progress: Callable[[int], None], recovered: Recovered | None = None) -> None:
         try:
             topic_id = read_topic_id(self._files, each.path) or bytes(16)
         except CorruptCheckpoint as error:
@@ -254,6 +280,7 @@ class LogManager:
             log_start_offset=each.log_start_offset,
             high_watermark=each.high_watermark,
             progress=progress,
+            recovered=recovered,
         )
         other = self._logs.get((log.topic, log.partition))
         if other is not None:  # a crash at the last step of a move between directories left both
@@ -424,6 +451,8 @@ class LogManager:
             self._files.replace(path, leaving)
         except OSError as error:
             self._on_failure(path, error)
+            if not self._files.exists(path):
+                return  # it was removed by other hands
             raise storage_error(path, error) from error
         if suffix == names.DELETE_DIRECTORY_SUFFIX:
             self.env.remover.remove_directory(leaving, self._config_of(key[0]).file_delete_delay_ms)

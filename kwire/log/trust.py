@@ -229,6 +229,7 @@ class Verifier:
 
     async def _verify_in_pieces(self, segment: Segment) -> None:
         doors = self._env.doors
+        segment.file.retain()  # the cache must not close it under a read ahead
         try:
             ahead = 0
             for position in verify(self._env, self._log, segment):
@@ -240,6 +241,7 @@ class Verifier:
         except OSError as error:
             self._env.on_failure(self._log.directory, error)
         finally:
+            segment.file.release()
             del self._tasks[segment]
             for call in self._running.pop(segment, []):
                 call()

@@ -1,0 +1,143 @@
+"""What the cluster is told of replicas in failed directories, and who leads then."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.controller import NewTopic, without_replica
+from kwire.cluster.keys import PartitionState
+from kwire.cluster.replica_manager import ReplicaManager
+from kwire.log.environment import StorageError
+from tests.cluster.helpers import ENDPOINTS, FakeLogs, node
+
+STATE = PartitionState(replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=9)
+
+
+class DirectoryLogs(FakeLogs):
+    """Even partitions lie in one directory, odd ones in another."""
+
+    def __init__(self):
+        super().__init__()
+        self.directories = [SimpleNamespace(path=name, online=True) for name in ("even", "odd")]
+        self.refuse: Exception | None = None
+
+    def directory_of(self, topic, partition):
+        return self.directories[partition % 2] if (topic, partition) in self.logs else None
+
+    def is_offline(self, topic, partition):
+        return not self.directories[partition % 2].online
+
+    def create(self, topic, partition, topic_id, config, *, is_new=True):
+        if self.refuse:
+            raise self.refuse
+        return super().create(topic, partition, topic_id, config, is_new=is_new)
+
+
+async def leading(partitions: int = 4):
+    broker = await node()
+    await broker.controller.create_topics([NewTopic("t", partitions, 1)])
+    logs = DirectoryLogs()
+    replicas = ReplicaManager(broker.config, logs, broker.metadata, 1)
+    replicas.start()
+    return broker, logs, replicas
+
+
+def told(broker):
+    return [state.leader for state in broker.image.topics["t"].partitions]
+
+
+async def test_partitions_of_a_failed_directory_answer_storage_error_and_have_no_leader():
+    broker, logs, replicas = await leading()
+    heard: list[tuple[int, bool]] = []
+    replicas.on_leadership("t", lambda index, partition: heard.append((index, partition is not None)))
+    heard.clear()
+    waiting = replicas.partition("t", 1).wait_committed(0)
+    logs.directories[1].online = False
+    lost = replicas.directory_failed(logs.directories[1])
+    assert lost == [("t", 1), ("t", 3)]
+    assert heard == [(1, False), (3, False)]
+    with pytest.raises(KafkaError) as error:
+        replicas.partition("t", 3).require_leader()
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        await waiting
+    replicas.partition("t", 0).require_leader()
+
+    await broker.controller.replicas_failed(lost)
+    assert told(broker) == [1, -1, 1, -1]
+    state = broker.image.partition("t", 1)
+    assert (state.isr, state.leader_epoch) == ((1,), 1)
+    assert [state.is_offline(1, broker.image.brokers) for state in broker.image.topics["t"].partitions] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    revision = broker.image.revision
+    await broker.controller.replicas_failed(lost)
+    assert broker.image.revision == revision
+    await replicas.close()
+
+
+@pytest.mark.parametrize(("election", "code"), [(0, "PREFERRED_LEADER_NOT_AVAILABLE"), (1, "ELIGIBLE_LEADERS_NOT")])
+async def test_nobody_is_elected_whose_directory_has_failed(election, code):
+    broker, _, replicas = await leading(1)
+    await broker.controller.replicas_failed([("t", 0)])
+    results = await broker.controller.elect_leaders(election, [("t", 0)])
+    assert results["t", 0].code.name.startswith(code)
+    await replicas.close()
+
+
+async def test_a_start_leads_what_it_can_and_all_again_when_the_directory_is_back():
+    broker, _, replicas = await leading(2)
+    await replicas.close()
+    await broker.membership.leave()
+    second = await node(broker.store, join=False)
+    await second.membership.join(ENDPOINTS, is_offline=lambda _topic, index: index == 1)
+    assert told(second) == [1, -1]
+    await second.membership.leave()
+    third = await node(broker.store)
+    assert told(third) == [1, 1]
+    assert third.image.partition("t", 1).leader_epoch == 2
+
+
+async def test_a_log_that_found_no_room_is_opened_later(monkeypatch):
+    monkeypatch.setattr("kwire.cluster.replica_manager.RETRY_S", 0.01)
+    broker, logs, replicas = await leading(1)
+    logs.refuse = StorageError("here", OSError(28, "No space left on device"))
+    await broker.controller.create_topics([NewTopic("u", 1, 1)])
+    with pytest.raises(KafkaError) as error:
+        replicas.partition("u", 0)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    await asyncio.sleep(0.03)
+    assert replicas.get("u", 0) is None
+    logs.refuse = None
+    async with asyncio.timeout(5):
+        while replicas.get("u", 0) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    replicas.partition("u", 0).require_leader()
+    await replicas.close()
+
+
+async def test_a_move_from_or_to_a_failed_directory_is_refused():
+    _, logs, replicas = await leading(2)
+    logs.directories[0].path, logs.directories[1].path = "/even", "/odd"
+    logs.directories[1].online = False
+    for index, target in ((0, "/odd"), (1, "/even")):
+        with pytest.raises(KafkaError) as error:
+            replicas.move("t", index, target)
+        assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    await replicas.close()
+
+
+def test_another_in_sync_broker_leads_when_one_loses_its_disk():
+    after = without_replica(STATE, 1, {1, 2, 3})
+    assert after == STATE._replace(isr=(2,), leader=2, leader_epoch=5, partition_epoch=10)
+    assert without_replica(STATE, 2, {1, 2, 3}) == STATE._replace(isr=(1,), partition_epoch=10)
+    assert without_replica(STATE, 3, {1, 2, 3}) == STATE  # it was not in sync
+    alone = STATE._replace(isr=(1,))
+    assert without_replica(alone, 1, {1, 2, 3}) == alone._replace(leader=-1, leader_epoch=5, partition_epoch=10)
