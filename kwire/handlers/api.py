@@ -15,7 +15,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kwire.codec.protocol import ApiKey
-    from kwire.handlers.context import Operation, RequestContext
+    from kwire.handlers.context import Operation, RequestContext, Services
 
 Handle = Callable[[Any, "RequestContext"], Any | Awaitable[Any] | None]
 """(request, context) -> response | awaitable of a response | None for "no answer" (Produce with acks=0)."""
@@ -25,6 +25,11 @@ Operations = Callable[[Any, "RequestContext"], "Sequence[Operation]"]
 
 ErrorResponse = Callable[[Any, int, ErrorCode, str | None], Any]
 """(request, version, error code, message) -> a well-formed response in which everything asked for failed so."""
+
+
+Quick = Callable[[memoryview, int, int, int, "Services"], Any]
+"""(frame, position of the body, version, correlation id, services) -> the bytes of the answer's whole frame, or what a
+handler may return, or None, nothing done: the request is not of the kind that is answered without being decoded."""
 
 
 class CloseConnection(Exception):
@@ -38,11 +43,12 @@ class Api:
     ``served``: lowest and highest version that is answered. ``advertised``: what ApiVersions tells; the same when
     left out, and ``None`` hides the API. ``pipelined``: the next request of the same kind may start while this one is
     pending (Produce only: nothing else keeps its meaning). ``cancel_on_disconnect``: a pending answer is cancelled
-    when its connection is gone (Fetch: nobody waits any more); all others run to their end, as in Kafka.
+    when its connection is gone (Fetch: nobody waits any more); all others run to their end, as in Kafka. ``quick``: the
+    first version for which the request is offered to a function first that may answer it without decoding.
     """
 
     __slots__ = ("advertised", "cancel_on_disconnect", "error_response", "handle", "key", "operations", "pipelined",
-                 "served")  # fmt: skip
+                 "quick", "served")  # fmt: skip
 
     def __init__(
         self,
@@ -55,6 +61,7 @@ class Api:
         error_response: ErrorResponse | None = None,
         pipelined: bool = False,
         cancel_on_disconnect: bool = False,
+        quick: tuple[int, Quick] | None = None,
     ) -> None:
         self.key = key
         self.served = served
@@ -64,6 +71,7 @@ class Api:
         self.error_response = error_response or self._top_level_error
         self.pipelined = pipelined
         self.cancel_on_disconnect = cancel_on_disconnect
+        self.quick = quick
 
     def _top_level_error(self, request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
         """The default `error_response`, for the many responses that have one ``error_code`` for all."""

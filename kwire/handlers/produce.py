@@ -8,6 +8,7 @@ Behaviour:
   REQUEST_TIMED_OUT after ``timeout_ms``.
 - each partition succeeds or fails for itself; a batch refused for single records names them (``record_errors``).
 - a transactional batch is appended only once its partition is part of the transaction (`produce_transactional`).
+- the ordinary request, one batch for one partition, takes a shorter way: `produce_quick`.
 - a duplicate of an idempotent producer's recent batch is answered with the offset of the first time.
 
 Versions: 3 record batches v2 and transactional ids (KIP-98); 5 ``log_start_offset``; 7 zstd (KIP-110: refused as
@@ -32,8 +33,9 @@ from kwire.codec.messages.produce_response import (
     TopicProduceResponse,
 )
 from kwire.codec.protocol import ApiKey
+from kwire.handlers import produce_quick
 from kwire.handlers.api import Api, CloseConnection, error_of
-from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType, Services
 from kwire.handlers.partitions import find_partition
 from kwire.handlers.produce_transactional import NotVerified, Permits, has_transactional, permits
 from kwire.log.append_info import AppendInfo, NotOneBatch, RecordsRefused
@@ -99,7 +101,7 @@ def _append_all(request: ProduceRequest, context: RequestContext, permitted: Per
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         response.responses.append(answer)
     if pending:
-        return _answer_when_committed(response, pending, request.timeout_ms)
+        return answer_when_committed(response, pending, request.timeout_ms)
     if acks:
         return response
     _check_no_failure(response)
@@ -123,7 +125,7 @@ def _produce(
             raise permit
         info = _append(partition, data, acks, context, permit)
     except Exception as error:
-        return _failure(data, partition, error, context)
+        return failure(data, partition, error, context.services)
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
@@ -150,14 +152,14 @@ def _append(
     return partition.append(records, required_acks=acks, verification=permit)
 
 
-def _failure(
-    data: PartitionProduceData, partition: Partition | None, error: Exception, context: RequestContext
+def failure(
+    data: PartitionProduceData, partition: Partition | None, error: Exception, services: Services
 ) -> PartitionProduceResponse:
     """A partition's failure, told with what Kafka tells of it: the log's start unless the request was at fault or the
     batch never got as far as the records, words only for records refused one by one."""
     code, message = error_of(error)
     if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        context.services.log_failure("produce", error)
+        services.log_failure("produce", error)
     answer = PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
     if partition is not None:
         partition.metrics.failed_produce_requests += 1
@@ -174,7 +176,7 @@ def _failure(
     return answer
 
 
-async def _answer_when_committed(
+async def answer_when_committed(
     response: ProduceResponse, pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]], timeout_ms: int
 ) -> ProduceResponse:
     """Wait for all partitions together; the ones that fail or take too long are told so, each for itself."""
@@ -235,4 +237,5 @@ API = Api(
     operations=operations,
     error_response=refuse,
     pipelined=True,
+    quick=(produce_quick.FIRST_BY_NAME, produce_quick.answer),
 )

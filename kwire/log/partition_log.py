@@ -37,6 +37,7 @@ from kwire.log.log_config import INT64_MAX, LogConfig
 from kwire.log.log_cutting import LogCutting
 from kwire.log.producer_state import NOT_ASKED, BatchMetadata, CompletedTransaction, Verification
 from kwire.log.recovery import LogRecovery, Progress, no_progress
+from kwire.log.recovery_helpers import Recovered
 from kwire.log.segment import Segment
 from kwire.log.trust import Verifier
 
@@ -88,10 +89,14 @@ class PartitionLog(LogCutting):
         log_start_offset: int = 0,
         high_watermark: int = 0,
         progress: Progress = no_progress,
+        recovered: Recovered | None = None,
     ) -> PartitionLog:
         """Open a partition's directory, making it if it is new. After an unclean stop (``clean=False``) the tail from
-        the recovery point on is checked. KafkaError(KAFKA_STORAGE_ERROR)."""
+        the recovery point on is checked, unless a helper process has done so. KafkaError(KAFKA_STORAGE_ERROR)."""
         files = env.doors.files
+        if recovered is not None:
+            clean, recovery_point = True, recovered.log_end_offset
+            log_start_offset = recovered.log_start_offset
         try:
             if not files.exists(directory):
                 files.makedirs(directory)
@@ -107,6 +112,8 @@ class PartitionLog(LogCutting):
                 log_start_offset=log_start_offset,
                 progress=progress,
             ).run()
+            if recovered is not None:
+                recovered.apply(opened)
         except OSError as error:
             env.on_failure(directory, error)
             raise storage_error(directory, error) from error
@@ -169,13 +176,7 @@ class PartitionLog(LogCutting):
         """
         if origin is not Origin.CLIENT:
             return self._append_trusted(records, leader_epoch, origin)
-        header = None
-        if self._ordinary and records.__class__ is memoryview and not records.readonly:  # type: ignore[union-attr]
-            header = validator.at_a_glance(records, self._batch_max, self._clock_ms() + self._ahead_ms)  # type: ignore[arg-type]
-        if header is not None:
-            data, append_time = records, -1
-        else:
-            header, data, append_time = self._judge(records)
+        header, data, append_time = self._glance(records) or self._judge(records)
         if header.producer_id >= 0:
             duplicate = self.producer_state.check(header, origin, verification)
             if duplicate is not None:
@@ -220,6 +221,13 @@ class PartitionLog(LogCutting):
             except OSError as error:
                 raise self._failed(error) from error
         self._latest_epoch = epoch
+
+    def _glance(self, records: Records) -> tuple[BatchHeader, bytearray | memoryview, int] | None:
+        """`_judge` for an ordinary batch and a topic of ordinary settings; None for all others."""
+        if not self._ordinary or not isinstance(records, memoryview) or records.readonly:
+            return None
+        header = validator.at_a_glance(records, self._batch_max, self._clock_ms() + self._ahead_ms)
+        return None if header is None else (header, records, -1)
 
     def _judge(self, records: Records) -> tuple[BatchHeader, bytearray | memoryview, int]:
         """Validate a client's batch and bring it into the topic's form: its header, its writable bytes, and the

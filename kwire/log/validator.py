@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.crc import crc32c
 from kwire.codec.errors import CodecError
 from kwire.codec.records import (
     CREATE_TIME,
@@ -26,7 +27,14 @@ from kwire.codec.records import (
     validate_batch_structure,
     with_log_append_time,
 )
-from kwire.codec.records.header import LOG_APPEND_TIME_FLAG
+from kwire.codec.records.header import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    CRC_START,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC,
+    read_header,
+)
 from kwire.log.append_info import NotOneBatch, RecordError, RecordsRefused
 from kwire.log.log_config import INT64_MAX, LogConfig
 
@@ -39,8 +47,33 @@ A producer that is told MESSAGE_TOO_LARGE splits its batch. Apache Kafka has no 
 
 Records = bytes | bytearray | memoryview
 
+_SPECIAL = CONTROL_FLAG | LOG_APPEND_TIME_FLAG
 _TIMESTAMPS_REFUSED = "One or more records have been rejected due to invalid timestamp"
 _RECORDS_REFUSED = "One or more records have been rejected"
+
+
+def at_a_glance(records: memoryview, size_max: int, latest_ms: int) -> BatchHeader | None:
+    """The header of a client's one batch if nothing about it could be refused or set right in a topic of ordinary
+    settings. None: `client_batch` and what follows it have to look, and to find the words."""
+    size = len(records)
+    if size < HEADER_SIZE or size > size_max:
+        return None
+    header = read_header(records)
+    base_offset, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, _, sequence, count = header
+    if (
+        base_offset
+        or length + 12 != size
+        or magic != MAGIC
+        or attributes & _SPECIAL
+        or count != delta + 1
+        or count <= 0
+        or max_timestamp > latest_ms
+        or (producer_id >= 0 and sequence < 0)
+        or (attributes & COMPRESSION_MASK and (attributes & COMPRESSION_MASK > 4 or count > MAX_COMPRESSED_RECORDS))
+        or crc32c(records[CRC_START:]) != crc
+    ):
+        return None
+    return header
 
 
 def client_batch(records: Records, config: LogConfig, name: str) -> BatchHeader:

@@ -73,7 +73,7 @@ class Client:
 class Route:
     """An API in one version: all that can be looked up once."""
 
-    __slots__ = ("api", "flexible_header", "key", "metrics", "name", "pack", "request_class",
+    __slots__ = ("api", "flexible_header", "key", "metrics", "name", "pack", "quick", "request_class",
                  "response_class", "response_header_size", "version")  # fmt: skip
 
     def __init__(self, api: Api, version: int, metrics: RequestMetrics) -> None:
@@ -87,6 +87,7 @@ class Route:
         flexible = response_header_version(api.key, version) == 1
         self.pack = _pack_flexible_header if flexible else _pack_header
         self.response_header_size = 5 if flexible else 4
+        self.quick = api.quick[1] if api.quick is not None and version >= api.quick[0] else None
         self.metrics = metrics
 
 
@@ -154,16 +155,34 @@ class Dispatcher:
                 self._answer_unknown_version(connection, correlation_id)
                 return
             position = self._read_rest_of_header(client, route, frame, length)
+            answer = None
+            if route.quick is not None and self._request_log.level > 10:
+                answer = route.quick(frame, position, version, correlation_id, self._services)
+                if answer.__class__ is bytes:
+                    self._answer_quickly(connection, route, len(frame), answer, started)
+                    return
             exchange = Exchange(self._services, connection, route, correlation_id, started)
             exchange.request, _ = decode(route.request_class, version, frame, position, REQUEST_BUDGET)
         except (CodecError, struct_error) as error:
             raise InvalidFrame(f"malformed request: {error}") from None
         route.metrics.request_bytes += len(frame)
-        answer = self._handle(exchange)
+        if answer is None:
+            answer = self._handle(exchange)
         if answer is None or answer.__class__ is route.response_class:
             self._answer(exchange, answer)
         else:
             self._wait(exchange, answer)
+
+    def _answer_quickly(
+        self, connection: Connection, route: Route, request_size: int, answer: bytes, started: float
+    ) -> None:
+        """`_answer`, of a request that was never decoded."""
+        size = len(answer)
+        connection.send([answer], size)
+        metrics = route.metrics
+        metrics.request_bytes += request_size
+        metrics.response_bytes += size
+        metrics.record(route.version, int((self._clock() - started) * 1e6), 0)
 
     def _meet(self, connection: Connection) -> Client:
         """The first request of a connection."""

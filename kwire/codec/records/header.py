@@ -163,6 +163,12 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def read_header(buffer: Buffer) -> BatchHeader:
+    """The fields of the first 61 bytes, which are there, unjudged."""
+    header: BatchHeader = _new_tuple(BatchHeader, _unpack_header(buffer))
+    return header
+
+
 def _short_header(buffer: Buffer, position: int) -> CorruptBatch:
     # An old message set may be shorter than the new header, and deserves its own answer all the same.
     if position >= 0 and position + MAGIC_POSITION < len(buffer) and buffer[position + MAGIC_POSITION] in (0, 1):
