@@ -1,0 +1,177 @@
+"""The short way of Produce: it answers what the ordinary way answers, byte for byte, and leaves alone what it must."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.codec.messages.produce_response import ProduceResponse
+from kwire.codec.protocol import decode, encode
+from kwire.codec.records import Record, build_batch
+from kwire.codec.records.header import seal
+from kwire.handlers import create_topics, produce, produce_quick
+from kwire.handlers.context import RequestContext
+from kwire.server.broker import Broker
+
+NOW_MS = 1_790_000_000_000
+Spoil = Callable[[bytearray], None]
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with Broker(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=str(tmp_path)) as broker:
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("short", "plain")],
+            timeout_ms=5000,
+        )
+        await create_topics.API.handle(request, RequestContext(broker.services, api_version=7))
+        yield broker
+
+
+def batch(size: int = 10, spoil: Spoil | None = None, **options: Any) -> bytes:
+    data = bytearray(build_batch([Record(timestamp=NOW_MS, value=b"x" * size)], **options))
+    if spoil is not None:
+        spoil(data)
+    return bytes(data)
+
+
+def request(broker: Broker, topic: str, records: bytes | None, *, acks: int = -1, index: int = 0) -> ProduceRequest:
+    image = broker.metadata.image.topics.get(topic)
+    data = PartitionProduceData(index=index, records=records)
+    named = TopicProduceData(name=topic, topic_id=image.id if image else bytes(range(16)), partition_data=[data])
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[named])
+
+
+def short(broker: Broker, asked: ProduceRequest, version: int) -> Any:
+    """What the short way says to a request's body."""
+    frame = memoryview(bytearray(b"head" + encode(asked, version)))
+    return produce_quick.answer(frame, 4, version, 77, broker.services)
+
+
+def plain(broker: Broker, asked: ProduceRequest, version: int) -> Any:
+    """What the ordinary way says."""
+    again, _ = decode(ProduceRequest, version, memoryview(bytearray(encode(asked, version))))
+    return produce.API.handle(again, RequestContext(broker.services, api_key=0, api_version=version))
+
+
+def body(answer: Any, version: int) -> bytes:
+    """An answer without its header, of a topic that goes by the same name everywhere."""
+    response = answer
+    if isinstance(answer, bytes):
+        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+        assert answer[4:9] == (77).to_bytes(4, "big") + b"\0"
+        response, end = decode(ProduceResponse, version, answer, 9)
+        assert end == len(answer)
+    response.responses[0].name = ""
+    response.responses[0].topic_id = bytes(16)
+    return bytes(encode(response, version))
+
+
+def spoil_crc(data: bytearray) -> None:
+    data[-1] ^= 1
+
+
+def sealed(position: int, value: bytes) -> Spoil:
+    def spoil(data: bytearray) -> None:
+        data[position : position + len(value)] = value
+        seal(data, 0, len(data))
+
+    return spoil
+
+
+BATCHES = {
+    "small": batch(),
+    "of two varint bytes": batch(200),
+    "of three varint bytes": batch(70_000),
+    "compressed": batch(500, compression=4),
+    "idempotent": batch(producer_id=7, producer_epoch=0, base_sequence=0),
+    "wrong checksum": batch(spoil=spoil_crc),
+    "magic 1": batch(spoil=lambda data: data.__setitem__(16, 1)),
+    "base offset": batch(spoil=lambda data: data.__setitem__(7, 1)),
+    "control": batch(spoil=sealed(21, b"\0\x20")),
+    "log append time": batch(spoil=sealed(21, b"\0\x08")),
+    "unknown compression": batch(spoil=sealed(21, b"\0\x05")),
+    "count": batch(spoil=sealed(57, b"\0\0\0\x02")),
+    "far future": batch(spoil=sealed(35, b"\x7f" + bytes(7))),
+    "producer without a sequence": batch(producer_id=7, producer_epoch=0, base_sequence=-1),
+    "too large": batch(1_200_000),
+    "cut off": batch()[:-3],
+    "two batches": batch() * 2,
+    "empty": b"",
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+async def test_both_ways_answer_alike_and_write_alike(broker: Broker, version: int) -> None:
+    for name, records in BATCHES.items():
+        for acks in (-1, 1):
+            ours = short(broker, request(broker, "short", records, acks=acks), version)
+            if ours is None:  # left to the ordinary way
+                ours = plain(broker, request(broker, "short", records, acks=acks), version)
+            theirs = plain(broker, request(broker, "plain", records, acks=acks), version)
+            told = [body(answer, version).replace(b"plain-0", b"short-0") for answer in (ours, theirs)]
+            assert told[0] == told[1], name
+    logs = [broker.replicas.partition(topic, 0).log for topic in ("short", "plain")]
+    assert logs[0].log_end_offset == logs[1].log_end_offset
+    contents = [broker.doors.files.read(log.active.file.path) for log in logs]
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize("version", [9, 13])
+async def test_the_ordinary_request_takes_the_short_way(broker: Broker, version: int) -> None:
+    for name in ("small", "of two varint bytes", "of three varint bytes", "compressed", "idempotent"):
+        assert isinstance(short(broker, request(broker, "short", BATCHES[name]), version), bytes), name
+
+
+async def test_other_requests_are_left_alone(broker: Broker) -> None:
+    two = request(broker, "short", batch())
+    two.topic_data[0].partition_data *= 2
+    transactional = request(
+        broker, "short", batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    )
+    named = request(broker, "short", batch())
+    named.transactional_id = "t"
+    others = {
+        "two partitions": two,
+        "a transactional batch": transactional,
+        "a transactional id": named,
+        "acks=0": request(broker, "short", batch(), acks=0),
+        "acks=2": request(broker, "short", batch(), acks=2),
+        "an unknown topic": request(broker, "other", batch()),
+        "an unknown partition": request(broker, "short", batch(), index=5),
+    }
+    for what, asked in others.items():
+        for version in (9, 12, 13):
+            assert short(broker, asked, version) is None, what
+    assert broker.replicas.partition("short", 0).log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", [9, 13])
+async def test_a_cut_off_or_longer_frame_is_left_alone(broker: Broker, version: int) -> None:
+    whole = bytes(encode(request(broker, "short", batch(300)), version))
+    for size in range(len(whole)):
+        frame = memoryview(bytearray(whole[:size]))
+        assert produce_quick.answer(frame, 0, version, 1, broker.services) is None, size
+    longer = memoryview(bytearray(whole + b"\0"))
+    assert produce_quick.answer(longer, 0, version, 1, broker.services) is None
+    assert broker.replicas.partition("short", 0).log_end_offset == 0
+
+
+async def test_acks_all_waits_for_followers(broker: Broker) -> None:
+    partition = broker.replicas.partition("short", 0)
+    partition._followers = {2: 0}
+    pending = short(broker, request(broker, "short", batch()), 13)
+    assert asyncio.iscoroutine(pending)
+    waiting = asyncio.ensure_future(pending)
+    await asyncio.sleep(0)
+    partition.follower_at(2, 1)
+    response = await asyncio.wait_for(waiting, 2)
+    assert response.responses[0].partition_responses[0].error_code == 0
+    assert response.responses[0].topic_id == partition.topic_id
