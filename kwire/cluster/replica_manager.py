@@ -254,6 +254,8 @@ class ReplicaManager:
             is_new = topic.partitions[index].leader_epoch == 0  # every start of a broker begins a new epoch
             log = self._logs.create(topic.name, index, topic.id, config, is_new=is_new)
             log.update_config(config)
+            if not is_new and log.log_end_offset == 0:
+                _logger.warning("log made anew: no directory of log.dirs has it", topic=topic.name, partition=index)
         except (OSError, KafkaError) as error:
             self._not_opened((topic.name, index), error)
             return None
