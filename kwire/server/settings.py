@@ -37,6 +37,7 @@ def net_settings(config: KafkaConfig) -> NetSettings:
 def log_settings(config: KafkaConfig) -> ManagerSettings:
     """The settings of all logs together."""
     return ManagerSettings(
+        recovery_threads_per_directory=config.num_recovery_threads_per_data_dir,
         recovery_point_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
         log_start_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
         high_watermark_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
