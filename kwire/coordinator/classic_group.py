@@ -45,10 +45,11 @@ class ClassicMember:
     """One member: what its last JoinGroup said, and what it was assigned.
 
     ``protocols`` is in the member's order of preference. ``is_new``: it never saw a JoinGroup answer, so it can send
-    no heartbeats, and its request does not keep it alive for ever.
+    no heartbeats, and its request does not keep it alive for ever. ``held``: the last assignment that was stored, which
+    the member may go on with (cooperative rebalancing) while ``assignment`` is none, until there is another.
     """
 
-    __slots__ = ("assignment", "client_host", "client_id", "instance_id", "is_new", "member_id", "protocols",
+    __slots__ = ("assignment", "client_host", "client_id", "held", "instance_id", "is_new", "member_id", "protocols",
                  "rebalance_timeout_ms", "session_timeout_ms")  # fmt: skip
 
     def __init__(
@@ -70,7 +71,7 @@ class ClassicMember:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
-        self.assignment = assignment
+        self.assignment = self.held = assignment
         self.is_new = False
 
     def matches(self, protocols: dict[str, bytes]) -> bool:
@@ -306,7 +307,7 @@ class ClassicGroup(Group):
         known = None if member is None else member.protocols.get(self.protocol_name or "")
         if member is not None and known == written.subscription:
             # Live: it knows more protocols than the one that the log holds.
-            member.assignment = bytes(written.assignment)
+            member.assignment = member.held = bytes(written.assignment)
             return member
         rebalance_ms = written.rebalance_timeout
         return ClassicMember(

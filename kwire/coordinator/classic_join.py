@@ -187,7 +187,8 @@ class JoinGroup:
 
     def _successor(self, old: ClassicMember, new_id: str, arrival: Arrival) -> ClassicMember:
         member = arrival.new_member(new_id)
-        member.client_id, member.client_host, member.assignment = old.client_id, old.client_host, old.assignment
+        member.client_id, member.client_host = old.client_id, old.client_host
+        member.assignment, member.held = old.assignment, old.held
         return member
 
     def _replace(self, group: ClassicGroup, old_id: str, new_id: str, arrival: Arrival, now: Instant) -> None:

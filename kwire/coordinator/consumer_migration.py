@@ -145,7 +145,7 @@ def _cannot(message: str) -> KafkaError:
 def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
     """Whether every partition of the group's topics is assigned: they may have grown without a leader noticing."""
     counts = topics.partition_counts(topics.ids(group.names))
-    assigned = {topic_id: 0 for topic_id in counts}
+    assigned = dict.fromkeys(counts, 0)
     for target in group.target.values():
         for topic_id, partitions in target.items():
             assigned[topic_id] = assigned.get(topic_id, 0) + len(partitions)
@@ -155,8 +155,8 @@ def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
 def _as_consumer(classic: ClassicGroup, member: ClassicMember, topics: Topics) -> tuple[ConsumerMember, Partitions]:
     """A member of the classic group in a consumer group, with what it owns. Raises CodecError and KafkaError."""
     owned: dict[bytes, list[int]] = {}
-    if member.assignment:
-        assignment = _parse(ConsumerProtocolAssignment, member.assignment)
+    if member.held:
+        assignment = _parse(ConsumerProtocolAssignment, member.held)
         if assignment.user_data:
             raise _cannot("upgrade: a custom assignor is in use")
         for topic in assignment.assigned_partitions:

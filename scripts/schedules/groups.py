@@ -1,4 +1,4 @@
-"""Schedules of one group: members of both protocols that join, work, stall, lose answers, crash, come back as the other.
+"""Schedules of one group: members of both protocols join, work, stall, lose answers, crash, come back as the other.
 
 What must hold: no partition has two owners, whoever asks (the coordinator's tables, or the members that it counts on);
 an acknowledged position is neither lost nor replaced but by a commit; whoever is fenced commits nothing; epochs do not
@@ -9,6 +9,7 @@ partition owned by one member, which can commit; and when all fall silent it is 
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any, Final
 
 from kwire.base.errors import ErrorCode
@@ -84,7 +85,7 @@ class Client:
         self.instance = instance
         self.topics = ["t"] if self.world.random.random() < 0.6 else ["t", "u"]
         self.member: Member = self.new_member(self.world.random.random() < schedule.classic)
-        self.busy = False
+        self.past: list[tuple[Member, str, int]] = []
         self.over = False
 
     def new_member(self, classic: bool) -> Member:
@@ -115,11 +116,44 @@ class Client:
             self.restart(self.world.random.random() < self.schedule.classic)
             await asyncio.sleep(self.world.random.choice((0.0, 1.0, 12.0)))
         elif luck < 0.12:
-            await asyncio.sleep(self.world.random.choice((6.0, 18.0, 30.0)))  # it stalls
+            await asyncio.sleep(
+                self.world.random.choice((6.0, 18.0, 30.0))
+            )  # it stalls, and goes on as if nothing were
+            if self.world.random.random() < 0.7 and self.member.is_in:
+                await self.commit()
+        elif luck < 0.15:
+            await self.haunt()
         elif luck < 0.3 and self.member.is_in:
             await self.commit()
         else:
             await self.member.step()
+            self.past.append((self.member, self.member.member_id, self.member.epoch))
+            del self.past[:-6]
+
+    async def haunt(self) -> None:
+        """Something of a former self comes late: whoever it was, it has no say any more."""
+        if not self.past:
+            return
+        member, member_id, epoch = self.world.random.choice(self.past)
+        group = self.schedule.group()
+        known = None if group is None else group.members.get(member_id)
+        now = group.generation if isinstance(group, ClassicGroup) else getattr(known, "epoch", None)
+        if epoch <= 0 or (known is not None and now == epoch):
+            return
+        self.world.counts["ghosts"] += 1
+        error = await member.beat_as(member_id, epoch)
+        must(error is not NONE, f"{member_id} is heard of in its old epoch {epoch}")
+        others = [one.member for one in self.schedule.clients if one is not self]
+        keys = [
+            (name, index) for other in others for topic, index in sorted(other.owned) if (name := other.name_of(topic))
+        ]
+        key = keys[0] if keys else None
+        if key is None or self.schedule.holder(key, but=self) is None:
+            return
+        make = _commit_as(member_id, epoch, member.instance, key, self.schedule.positions.begin(key))
+        answer = await self.world.deliver(offset_commit.API, make(), 9)
+        error = ErrorCode(answer.topics[0].partitions[0].error_code)
+        must(error is not NONE, f"{member_id} has committed {key} in its old epoch {epoch}")
 
     def restart(self, classic: bool) -> None:
         self.schedule.world.counts["restarts"] += 1
@@ -150,8 +184,10 @@ class Client:
 
 
 def _commit(member: Member, key: Key, value: int) -> Any:
-    member_id, epoch, instance = member.member_id, member.epoch, member.instance
+    return _commit_as(member.member_id, member.epoch, member.instance, key, value)
 
+
+def _commit_as(member_id: str, epoch: int, instance: str | None, key: Key, value: int) -> Any:
     def make() -> OffsetCommitRequest:
         partition = OffsetCommitRequestPartition(partition_index=key[1], committed_offset=value)
         return OffsetCommitRequest(
@@ -166,7 +202,7 @@ class Schedule:
     """One seed."""
 
     def __init__(self, seed: int) -> None:
-        chance = __import__("random").Random(f"group {seed}")
+        chance = Random(f"group {seed}")
         self.policy = chance.choice(("bidirectional", "bidirectional", "bidirectional", "upgrade", "disabled"))
         self.short_retention = chance.random() < 0.05
         self.world = World(
@@ -188,7 +224,7 @@ class Schedule:
         self.faces = chance.choice((eager, [[COOPERATIVE]]))
         self.positions = Positions()
         self.epochs = (0, 0)
-        self.story: tuple[int, Any] = (0, None)
+        self.story: tuple[int, list[str]] = (0, [])
         count = chance.choice((2, 3, 3))
         self.clients = [Client(self, n, f"i{n}" if chance.random() < 0.4 else None) for n in range(count)]
 
@@ -250,16 +286,15 @@ class Schedule:
         self._check_epochs(shard, group)
 
     def _check_epochs(self, shard: Any, group: Any) -> None:
-        """They go back with the tail of a log only, and where an empty group begins anew with the other protocol."""
-        story = (self.world.truncations, type(group) if self.classic == 0.0 else id(group))
+        """They go back with the tail of a log only, and where a group begins anew, with other members."""
+        if shard is None:
+            return
+        there = list(group.members) if isinstance(group, ConsumerGroup) else []
         epochs = (group.epoch, group.assignment_epoch) if isinstance(group, ConsumerGroup) else (0, 0)
-        if story == self.story:
-            must(self.epochs <= epochs or not self._is_old(group), f"epochs went from {self.epochs} to {epochs}")
-        if shard is not None:
-            self.story, self.epochs = story, epochs
-
-    def _is_old(self, group: Any) -> bool:
-        return isinstance(group, ConsumerGroup) and group.epoch > 1
+        truncations, members = self.story
+        if truncations == self.world.truncations and any(member in members for member in there):
+            must(self.epochs <= epochs, f"epochs went from {self.epochs} to {epochs}")
+        self.story, self.epochs = (self.world.truncations, there), epochs
 
     def _check_consumer_group(self, shard: Any, group: ConsumerGroup) -> None:
         owners: dict[tuple[bytes, int], str] = {}
@@ -302,16 +337,20 @@ class Schedule:
         # generation are fenced.
         return not member.speaks_classic or member.epoch == group.members[member.member_id].epoch
 
+    def group(self) -> Any:
+        """As the coordinator knows it, if there is one at work."""
+        shard = self.world.shard(OFFSETS_TOPIC)
+        return None if shard is None else shard.groups.find("g")
+
     def holder(self, key: Key, but: Client) -> str | None:
         """Who owns a partition rightfully, if it is somebody else."""
-        shard = self.world.shard(OFFSETS_TOPIC)
-        group = None if shard is None else shard.groups.find("g")
+        group = self.group()
         topic = self.world.metadata.image.topics.get(key[0])
         for client in self.clients:
             member = client.member
-            if client is not but and topic is not None and (topic.id, key[1]) in member.owned:
-                if self._counts_on(group, member):
-                    return member.member_id
+            rightful = client is not but and topic is not None and self._counts_on(group, member)
+            if rightful and (topic.id, key[1]) in member.owned:  # type: ignore[union-attr]
+                return member.member_id
         return None
 
     async def _look(self) -> None:
@@ -365,8 +404,7 @@ class Schedule:
         await self._check_positions()
 
     def _state(self) -> str:
-        shard = self.world.shard(OFFSETS_TOPIC)
-        group = None if shard is None else shard.groups.find("g")
+        group = self.group()
         told = [
             (one.member.member_id, one.member.epoch, one.member.speaks_classic, sorted(one.member.owned))
             for one in self.clients
@@ -376,8 +414,7 @@ class Schedule:
         return f"{group and group.state_name} {topics} {members} {told}"
 
     def _is_at_rest(self) -> bool:
-        shard = self.world.shard(OFFSETS_TOPIC)
-        group = None if shard is None else shard.groups.find("g")
+        group = self.group()
         if group is None or group.state_name != "Stable" or len(group.members) != len(self.clients):
             return False
         if not all(self._counts_on(group, client.member) for client in self.clients):
@@ -387,15 +424,16 @@ class Schedule:
         if any("u" in one.member.topics or one.member.regex is not None for one in self.clients):
             wanted.add("u")
         owned = sorted(one for client in self.clients for one in client.member.owned)
-        return owned == sorted((topics[name].id, index) for name in wanted for index in range(len(topics[name].partitions)))
+        return owned == sorted(
+            (topics[name].id, index) for name in wanted for index in range(len(topics[name].partitions))
+        )
 
     async def _keep_positions(self) -> None:
         """Positions of a group that lives do not expire."""
-        keys = list(self.positions.acknowledged)
         for client in self.clients:
             for _ in range(3):
                 await client.commit()
-        fresh = {key: value for key, value in self.positions.acknowledged.items() if key in keys or True}
+        fresh = dict(self.positions.acknowledged)
         topics = {name for one in self.clients for name in one.member.topics}
         await asyncio.sleep(200)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])

@@ -69,6 +69,10 @@ class Member:
     async def leave(self) -> None:
         raise NotImplementedError
 
+    async def beat_as(self, member_id: str, epoch: int) -> ErrorCode:
+        """A heartbeat of a former self. Raises Lost."""
+        raise NotImplementedError
+
     def name_of(self, topic_id: bytes) -> str | None:
         topic = self.world.metadata.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
@@ -83,6 +87,7 @@ class ConsumerMember(Member):
         super().forget()
         self.target: set[Partition] = set()
         self.reports = True
+        self.tells_all = False
         self.fields: dict[str, Any] = {}
         """A new subscription that has not been answered yet."""
 
@@ -123,8 +128,11 @@ class ConsumerMember(Member):
         if not self.world.calm and chance.random() < 0.05:
             self.fields = {"subscribed_topic_names": list(self.topics), "subscribed_topic_regex": ""}
             self.regex = None
-        fields = self.fields
-        owned = set(self.owned) if self.reports or chance.random() < 0.3 else None
+        fields = dict(self.fields)
+        if self.tells_all:
+            fields |= {"rebalance_timeout_ms": 15_000, "subscribed_topic_regex": self.regex or ""}
+            fields["subscribed_topic_names"] = list(self.topics) if self.regex is None else []
+        owned = set(self.owned) if self.tells_all or self.reports or chance.random() < 0.3 else None
         epoch = self.epoch
         answer = await self._ask(lambda: self._request(epoch, owned=owned, **fields), twice=owned is None)
         self.reports = self.reports and owned is None
@@ -134,13 +142,14 @@ class ConsumerMember(Member):
         try:
             return await self.world.call(consumer_group_heartbeat.API, make, 1, twice=twice)
         except Lost:
-            self.reports = True  # what has become of the last one is not known: say everything
+            self.tells_all = True  # what has become of the last one is not known
             raise
 
     def take(self, answer: Any) -> None:
         error = ErrorCode(answer.error_code)
         if error in OUT_OF_GROUP:
             self.forget()
+        self.tells_all = error is not NONE
         if error is not NONE:
             return
         must(answer.member_epoch >= self.epoch, f"the epoch of {self.member_id} went back")
@@ -152,6 +161,12 @@ class ConsumerMember(Member):
             if self.target - self.owned and self.owned <= self.target:
                 self.owned = set(self.target)
                 self.reports = True
+
+    async def beat_as(self, member_id: str, epoch: int) -> ErrorCode:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=member_id, member_epoch=epoch, instance_id=self.instance
+        )
+        return ErrorCode((await self.world.deliver(consumer_group_heartbeat.API, request, 1)).error_code)
 
     def _request(self, epoch: int, owned: set[Partition] | None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
         parts: dict[bytes, list[int]] = {}
@@ -216,7 +231,11 @@ class ClassicMember(Member):
             self.forget()
         if error is NONE:
             self.member_id, self.epoch = answer.member_id, answer.generation_id
-            await self._sync(answer)
+            self.rejoins = False
+            if self.world.calm or self.world.random.random() > 0.03:
+                await self._sync(answer)
+            else:  # it never asks for its part, and goes on with heartbeats
+                self.owned = set()
 
     def _metadata(self) -> bytes:
         parts: dict[str, list[int]] = {}
@@ -233,7 +252,7 @@ class ClassicMember(Member):
     async def _sync(self, joined: Any) -> None:
         leads = joined.leader == joined.member_id
         assignments = self._assign(joined) if leads and not joined.skip_assignment else {}
-        self.watched = None
+        self.watched, self.rejoins = None, True
         if leads:  # one that is back and is not to assign does not know for which topics that was done
             self.watched = None if joined.skip_assignment else self._topics()
         answer = await self.world.call(
@@ -252,6 +271,7 @@ class ClassicMember(Member):
         if error in OUT_OF_GROUP or error is ErrorCode.ILLEGAL_GENERATION:
             self.forget()
         if error is not NONE:
+            self.rejoins = True
             return
         assigned = self._parse(answer.assignment)
         # Cooperative: others get it in the next generation.
@@ -310,14 +330,19 @@ class ClassicMember(Member):
         elif error in OUT_OF_GROUP or error is ErrorCode.ILLEGAL_GENERATION:
             self.forget()
 
+    async def beat_as(self, member_id: str, epoch: int) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id="g", generation_id=epoch, member_id=member_id, group_instance_id=self.instance
+        )
+        answer = await self.world.deliver(heartbeat.API, request, 4)
+        return ErrorCode(answer.error_code)
+
     async def leave(self) -> None:
         if not self.member_id:
             return
         identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)
         self.forget()
-        await self.world.call(
-            leave_group.API, lambda: LeaveGroupRequest(group_id="g", members=[identity]), 5
-        )
+        await self.world.call(leave_group.API, lambda: LeaveGroupRequest(group_id="g", members=[identity]), 5)
 
 
 def _claims(wants: dict[str, Any]) -> dict[tuple[str, int], str]:

@@ -139,7 +139,9 @@ class Metadata:
                 deleted.append(before)
             if count:
                 self._lives[name] += before is None
-                topic_id = f"{name[:12]}{self._lives[name]:03}".encode().ljust(16, b"-") if before is None else before.id
+                topic_id = (
+                    f"{name[:12]}{self._lives[name]:03}".encode().ljust(16, b"-") if before is None else before.id
+                )
                 state = PartitionState((BROKER,), (BROKER,), BROKER, 0, 0)
                 count = max(count, len(before.partitions) if before else 0)
                 topics[name] = TopicImage(name, topic_id, (state,) * count)
@@ -272,7 +274,9 @@ class World:
         """Another broker has led, and it did not have everything."""
         if self.replicated and replica.follower_end < replica.log.log_end_offset:
             self.truncations += 1
-            self.note(f"truncated {replica.topic}-{replica.index} from {replica.log.log_end_offset} to {replica.follower_end}")
+            self.note(
+                f"truncated {replica.topic}-{replica.index} from {replica.log.log_end_offset} to {replica.follower_end}"
+            )
             self.counts["truncations"] += 1
             replica.log.truncate_to(replica.follower_end)
 

@@ -1,0 +1,325 @@
+"""Break a rule of groups or transactions on purpose and see that the schedules notice.
+
+    .venv/bin/python scripts/schedule_mutants.py                       # all
+    .venv/bin/python scripts/schedule_mutants.py given-before-revoked  # one
+
+As `scripts/mutants.py`, which does the same for the log: a patch of the running code for the length of some schedules
+(`scripts/schedule_campaign.py`). Ends with status 1 if a mutant survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from kwire.base.errors import ErrorCode
+from kwire.coordinator import consumer_protocol, consumer_reconcile, transaction_markers, transaction_shard
+from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.classic_rebalance import Rebalancer
+from kwire.coordinator.consumer_advance import Advance
+from kwire.coordinator.consumer_group import ConsumerGroup
+from kwire.coordinator.consumer_migration import Migration
+from kwire.coordinator.consumer_protocol import ConsumerProtocol
+from kwire.coordinator.group_shard import GroupShard
+from kwire.coordinator.machine import Result
+from kwire.coordinator.offset_store import OffsetStore
+from kwire.coordinator.shard_runtime import Runtime
+from kwire.coordinator.transaction_coordinator import TransactionCoordinator, _Ending
+from kwire.coordinator.transaction_shard import TransactionShard
+from kwire.handlers import produce
+from kwire.log.producer_state import ProducerStateManager
+from kwire.log.segment import Segment
+from scripts import schedule_campaign
+from scripts.mutants import Mutant
+from scripts.schedules import groups
+
+SEEDS = 400
+Campaign = Callable[[int, int], tuple[Any, list[str]]]
+
+
+def _every_other(first: int, count: int, parity: int) -> tuple[Counter[str], list[str]]:
+    for seed in range(first * 2 + parity, (first + count) * 2 + parity, 2):
+        failure = schedule_campaign.run_seed(seed)[1]
+        if failure is not None:
+            return Counter(), [failure]
+    return Counter(), []
+
+
+def _groups(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    return _every_other(first, count, 0)
+
+
+def _transactions(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    return _every_other(first, count, 1)
+
+
+def _short_retention(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    """Only those groups whose positions do not live long."""
+    seeds = [seed for seed in range(0, 20_000, 2) if groups.Schedule(seed).short_retention]
+    for seed in seeds[first : first + count]:
+        failure = schedule_campaign.run_seed(seed)[1]
+        if failure is not None:
+            return Counter(), [failure]
+    return Counter(), []
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """What the mutant does instead."""
+
+
+def _method(owner: Any, name: str, instead: Any) -> Callable[[], Any]:
+    return lambda: patch.object(owner, name, instead)
+
+
+def _together(*patches: Callable[[], Any]) -> Callable[[], Any]:
+    @contextmanager
+    def all_of_them() -> Iterator[None]:
+        with ExitStack() as stack:
+            for each in patches:
+                stack.enter_context(each())
+            yield
+
+    return all_of_them
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+def _loses_a_member() -> Any:
+    upgrade = Migration.upgrade
+
+    def careless(self: Migration, classic: ClassicGroup, *rest: Any) -> ConsumerGroup:
+        if len(classic.members) > 1:
+            classic.members.pop(next(reversed(classic.members)))
+        return upgrade(self, classic, *rest)
+
+    return patch.object(Migration, "upgrade", careless)
+
+
+def _without_epochs(self: Advance, old: Any, new: Any, bump: bool) -> None:
+    self.group.checked_epoch = self.epoch
+
+
+def _forgets_refused_timers() -> Any:
+    run = Runtime._run
+
+    def careless(self: Runtime[Any], operation: Any) -> bool:
+        run(self, operation)
+        return True
+
+    return patch.object(Runtime, "_run", careless)
+
+
+def _keeps_old_metadata() -> Any:
+    applied_member = ClassicGroup._applied_member
+
+    def careless(self: ClassicGroup, written: Any) -> Any:
+        member = self.members.get(written.member_id)
+        if member is None:
+            return applied_member(self, written)
+        member.assignment = bytes(written.assignment)
+        return member
+
+    return patch.object(ClassicGroup, "_applied_member", careless)
+
+
+def _any_instance(self: ConsumerProtocol, group: ConsumerGroup, member_id: str, instance_id: str) -> Any:
+    return group.members.get(member_id) or group.static_member(instance_id)
+
+
+def _old_instance_stays() -> Any:
+    static_member = ConsumerProtocol.static_member
+
+    def careless(self: ConsumerProtocol, group: Any, member_id: str, instance_id: str, records: Any, **how: Any) -> Any:
+        found = static_member(self, group, member_id, instance_id, records, **how)
+        del records[:3]  # the tombstones of the predecessor
+        return found
+
+    return patch.object(ConsumerProtocol, "static_member", careless)
+
+
+def _expires_what_is_subscribed(self: Any, topic: str) -> bool:
+    return False
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def _visible_at_once(self: OffsetStore, producer_id: int, *position: Any) -> None:
+    self.put(*position)
+
+
+def _does_not_go_on() -> Any:
+    load = TransactionCoordinator._load
+
+    async def careless(self: TransactionCoordinator, runtime: Any) -> None:
+        with patch.object(TransactionCoordinator, "_go_on", _nothing):
+            await load(self, runtime)
+        runtime.shard.unfinished.clear()
+
+    return patch.object(TransactionCoordinator, "_load", careless)
+
+
+def _same_epoch() -> Any:
+    prepare = TransactionShard._prepare
+
+    def careless(self: TransactionShard, transaction: Any, *what: Any, **how: Any) -> None:
+        with patch.object(transaction_shard, "EPOCH_BUMP", 99):
+            prepare(self, transaction, *what, **{**how, "fence": False})
+
+    return patch.object(TransactionShard, "_prepare", careless)
+
+
+def _always_commits() -> Any:
+    return patch.object(transaction_markers, "ABORT", transaction_markers.COMMIT)
+
+
+def _does_not_fence() -> Any:
+    init = TransactionShard.init
+
+    def careless(self: TransactionShard, name: str, timeout_ms: int, expected: Any, now: Any) -> Any:
+        known = self.transactions.get(name)
+        if known is not None and known.producer_epoch >= 0 and not known.state.is_prepared:
+            return Result(
+                transaction_shard.Outcome(
+                    ErrorCode.NONE, transaction_shard.Producer(known.producer_id, known.producer_epoch)
+                )
+            )
+        return init(self, name, timeout_ms, expected, now)
+
+    return patch.object(TransactionShard, "init", careless)
+
+
+def _no_partition_left(self: _Ending, errors: Any) -> None:
+    self.commits = {}
+
+
+MUTANTS: dict[str, Mutant] = {
+    "member-epoch-not-checked": Mutant(
+        "fencing of old member epochs", _method(consumer_protocol, "_check_epoch", _nothing), _groups, SEEDS
+    ),
+    "group-epoch-not-bumped": Mutant(
+        "a new epoch for every change", _method(Advance, "_check_topics", _without_epochs), _groups, SEEDS
+    ),
+    "given-before-revoked": Mutant(
+        "one owner at a time", _method(consumer_reconcile, "_is_free", lambda *_: True), _groups, SEEDS
+    ),
+    "revocation-not-awaited": Mutant(
+        "waiting for what is given up", _method(consumer_reconcile, "_still_owns", lambda *_: False), _groups, SEEDS
+    ),
+    "old-instance-stays": Mutant("one member per instance id", _old_instance_stays, _groups, SEEDS),
+    "rebalance-timeout-ignored": Mutant(
+        "the rebalance timeout", _method(ConsumerProtocol, "_watch_revocation", _nothing), _groups, SEEDS
+    ),
+    "session-never-expires": Mutant("sessions", _method(ConsumerProtocol, "heard_of", _nothing), _groups, SEEDS),
+    "classic-session-never-expires": Mutant(
+        "classic sessions", _method(Rebalancer, "_session_expired", _nothing), _groups, SEEDS
+    ),
+    "sync-never-overdue": Mutant(
+        "the wait for SyncGroup", _method(Rebalancer, "_sync_overdue", _nothing), _groups, SEEDS
+    ),
+    "refused-timer-forgotten": Mutant("timers that come again", _forgets_refused_timers, _groups, SEEDS),
+    "commit-without-epoch": Mutant(
+        "epochs of OffsetCommit",
+        _together(
+            _method(ConsumerGroup, "check_offset_commit", _nothing),
+            _method(ConsumerGroup, "check_partition_commit", _nothing),
+            _method(ClassicGroup, "check_offset_commit", _nothing),
+        ),
+        _groups,
+        SEEDS,
+    ),
+    "migration-loses-a-member": Mutant("everybody migrates", _loses_a_member, _groups, SEEDS),
+    "downgrade-without-rebalance": Mutant(
+        "a rebalance after a downgrade", _method(GroupShard, "loaded", lambda self, now: Result()), _groups, SEEDS
+    ),
+    "old-metadata-after-a-reload": Mutant("the newest metadata", _keeps_old_metadata, _groups, SEEDS),
+    "position-of-a-living-group-expires": Mutant(
+        "positions of living groups",
+        _together(
+            _method(ConsumerGroup, "is_subscribed_to", _expires_what_is_subscribed),
+            _method(ClassicGroup, "is_subscribed_to", _expires_what_is_subscribed),
+        ),
+        _short_retention,
+        20,
+    ),
+    "answer-before-commit": Mutant(
+        "answers that wait for the commit", _method(Runtime, "barrier", lambda self: None), _groups, SEEDS
+    ),
+    "end-without-epoch": Mutant(
+        "fencing of producers",
+        _method(transaction_shard, "_check_producer", lambda *_: ErrorCode.NONE),
+        _transactions,
+        SEEDS,
+    ),
+    "epoch-not-bumped-by-an-end": Mutant("an epoch per transaction", _same_epoch, _transactions, SEEDS),
+    "new-producer-does-not-fence": Mutant("InitProducerId fences", _does_not_fence, _transactions, SEEDS),
+    "prepared-not-resumed": Mutant("half-finished ends go on", _does_not_go_on, _transactions, SEEDS),
+    "lost-marker-not-repeated": Mutant(
+        "markers are committed", _method(_Ending, "commits_are_over", _no_partition_left), _transactions, SEEDS
+    ),
+    "positions-visible-before-commit": Mutant(
+        "pending positions", _method(OffsetStore, "put_pending", _visible_at_once), _transactions, SEEDS
+    ),
+    "transaction-never-times-out": Mutant(
+        "transaction.timeout.ms",
+        _method(TransactionShard, "abort_timed_out", lambda self, now: Result()),
+        _transactions,
+        SEEDS,
+    ),
+    "abort-commits": Mutant("abort markers", _always_commits, _transactions, SEEDS),
+    "aborted-not-indexed": Mutant(
+        "the index of aborted", _method(Segment, "note_aborted", _nothing), _transactions, SEEDS
+    ),
+    "open-transaction-is-stable": Mutant(
+        "the last stable offset",
+        _method(ProducerStateManager, "first_unstable_offset", property(lambda self: -1)),
+        _transactions,
+        SEEDS,
+    ),
+    "batch-not-verified": Mutant(
+        "verification of batches", _method(produce, "permits", lambda *_: {}), _transactions, SEEDS
+    ),
+}
+
+
+def is_caught(name: str) -> str | None:
+    """The first finding of the schedules with a mutant at work; None if it survives."""
+    mutant = MUTANTS[name]
+    with mutant.apply():
+        for first in range(0, mutant.seeds, 10):
+            failures = mutant.campaign(first, 10)[1]
+            if failures:
+                return failures[0]
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(MUTANTS), metavar="NAME", help=", ".join(MUTANTS))
+    arguments = parser.parse_args()
+    schedule_campaign.silence()
+    survivors = 0
+    for name in arguments.names:
+        started = time.monotonic()
+        finding = is_caught(name)
+        survivors += finding is None
+        how = (
+            "SURVIVES" if finding is None else f"caught: {finding.splitlines()[-1 if 'Trace' in finding else 0][:150]}"
+        )
+        print(f"{name} (breaks {MUTANTS[name].breaks}), {time.monotonic() - started:.1f} s: {how}", flush=True)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
