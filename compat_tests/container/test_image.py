@@ -1,0 +1,250 @@
+"""The container image, on a real Docker engine: built, started the ways that people start Kafka's images, stopped.
+
+An engine that runs already is used; otherwise one is started that `scripts/docker_engine.py install` has prepared, and
+where that was not done these tests skip with the reason. testcontainers' own Kafka container is used unmodified.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from compat_tests.brokers import free_port, wait_until
+from kwire.testing import KwireContainer
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+import docker_engine  # noqa: E402
+
+IMAGE = "kwire-test:7.6.0"  # testcontainers wants a version like Confluent's before it uses KRaft
+LARGER_THAN_BASE_MB = 80
+pytestmark = [
+    pytest.mark.timeout(300),
+    # Of docker-py and testcontainers' own making, not of ours.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[docker_engine.Engine]:
+    if reason := docker_engine.why_not():
+        pytest.skip(reason)
+    with docker_engine.engine() as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def image(engine: docker_engine.Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image, built from the Dockerfile as it is; from wheels where the base image comes from no registry."""
+    context = tmp_path_factory.mktemp("context")
+    for name in ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, context)
+    for name in ("kwire", "docker"):
+        shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
+    arguments = ["--build-arg", f"BASE_IMAGE={engine.base_image}"]
+    if engine.base_image == docker_engine.BASE_IMAGE:
+        if sys.version_info[:2] != (3, 11):
+            pytest.skip("the base image of scripts/docker_engine.py has Python 3.11: the wheels here are for another")
+        wheels = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(context / "wheels"), str(ROOT), "hatchling"]
+        subprocess.run(wheels, check=True, timeout=300)
+        arguments += ["--build-arg", "PIP_OPTIONS=--no-index --find-links /src/wheels"]
+    started = time.monotonic()
+    engine.docker("build", "-t", IMAGE, *arguments, str(context), timeout_s=600)
+    print(f"docker build: {time.monotonic() - started:.1f} s")
+    return IMAGE
+
+
+@pytest.fixture
+def run(engine: docker_engine.Engine, image: str) -> Iterator[Callable[..., str]]:
+    """``docker run -d`` with these options; the container's id. Removed at the end."""
+    containers: list[str] = []
+
+    def start(*options: str) -> str:
+        containers.append(engine.docker("run", "-d", *options, image).strip())
+        return containers[-1]
+
+    yield start
+    for container in containers:
+        engine.docker("rm", "-f", "-v", container)
+
+
+@pytest.fixture(autouse=True)
+def testcontainers(engine: docker_engine.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """testcontainers talks to this engine, and does without its cleaner, whose image is in a registry."""
+    from testcontainers.core.config import testcontainers_config
+
+    monkeypatch.setenv("DOCKER_HOST", engine.host)
+    monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
+
+
+def inspect(engine: docker_engine.Engine, name: str) -> Any:
+    return json.loads(engine.docker("inspect", name))[0]
+
+
+def healthy(engine: docker_engine.Engine, container: str) -> bool:
+    return bool(inspect(engine, container)["State"]["Health"]["Status"] == "healthy")
+
+
+def send(bootstrap: str, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(20) == 0
+
+
+def receive(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    messages = [consumer.poll(20) for _ in range(count)]
+    consumer.close()
+    return [message.value() for message in messages]
+
+
+def round_trip(bootstrap: str) -> None:
+    send(bootstrap, "t", b"one", b"two")
+    assert sorted(receive(bootstrap, "t", 2)) == [b"one", b"two"]  # there may be several partitions
+
+
+# -- the image ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_image_is_small_and_not_root(engine: docker_engine.Engine, image: str) -> None:
+    built, base = inspect(engine, image), inspect(engine, engine.base_image)
+    added = (built["Size"] - base["Size"]) / 1e6
+    print(f"the image adds {added:.0f} MB to its base of {base['Size'] / 1e6:.0f} MB")
+    assert added < LARGER_THAN_BASE_MB
+    assert built["Config"]["User"] == "1000"
+    assert list(built["Config"]["Volumes"]) == ["/var/lib/kafka/data"]
+
+
+def test_with_nothing_given_it_serves_port_9092(engine: docker_engine.Engine, run: Callable[..., str]) -> None:
+    container = run()
+    wait_until(lambda: healthy(engine, container), 40, "the health check", 0.2)
+    ready, *announced = engine.docker("logs", container).splitlines()
+    assert ready.startswith("kwire ready bootstrap=localhost:9092 pid=")
+    assert announced == [
+        "[KafkaServer id=1] started",
+        "Kafka Server started",
+        "Transitioning from RECOVERY to RUNNING",
+    ]
+    assert engine.docker("exec", container, "id", "-u").strip() == "1000"
+    assert engine.docker("exec", container, "kwire", "ping").startswith("localhost:9092 answers")
+
+
+def test_advertised_listeners_alone_are_enough(engine: docker_engine.Engine, run: Callable[..., str]) -> None:
+    port = free_port()
+    container = run("-p", f"127.0.0.1:{port}:{port}", "-e", f"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:{port}")
+    wait_until(lambda: healthy(engine, container), 40, "the health check", 0.2)
+    round_trip(f"127.0.0.1:{port}")
+
+
+def test_a_mounted_file_is_read_and_the_environment_wins(
+    engine: docker_engine.Engine, run: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "server.properties").write_text("listeners=PLAINTEXT://:19092\nnum.partitions=many\nnode.id=7\n")
+    tmp_path.chmod(0o755)
+    container = run("-v", f"{tmp_path}:/mnt/shared/config:ro", "-e", "KAFKA_NUM_PARTITIONS=3")
+    wait_until(lambda: healthy(engine, container), 40, "the health check", 0.2)
+    assert "[KafkaServer id=7] started" in engine.docker("logs", container)
+
+
+def test_a_wrong_property_ends_it_with_one_line(engine: docker_engine.Engine, run: Callable[..., str]) -> None:
+    container = run("-e", "KAFKA_NUM_PARTITIONS=many")
+    assert engine.docker("wait", container).strip() == "1"
+
+
+def test_any_user_of_group_root_may_run_it(engine: docker_engine.Engine, run: Callable[..., str]) -> None:
+    container = run("--user", "12345:0")
+    wait_until(lambda: healthy(engine, container), 40, "the health check", 0.2)
+
+
+def test_sigterm_stops_it_in_order_and_its_volume_keeps_the_data(
+    engine: docker_engine.Engine, run: Callable[..., str]
+) -> None:
+    port = free_port()
+    options = ("-p", f"127.0.0.1:{port}:{port}", "-e", f"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:{port}")
+    volume = engine.docker("volume", "create").strip()
+    try:
+        first = run(*options, "-v", f"{volume}:/var/lib/kafka/data")
+        wait_until(lambda: healthy(engine, first), 40, "the health check", 0.2)
+        send(f"127.0.0.1:{port}", "kept", b"one", b"two")
+        started = time.monotonic()
+        engine.docker("stop", "--time", "20", first)
+        assert time.monotonic() - started < 10
+        assert inspect(engine, first)["State"]["ExitCode"] == 0
+        second = run(*options, "-v", f"{volume}:/var/lib/kafka/data")
+        wait_until(lambda: healthy(engine, second), 40, "the health check", 0.2)
+        assert receive(f"127.0.0.1:{port}", "kept", 2) == [b"one", b"two"]
+        engine.docker("rm", "-f", second)
+    finally:
+        engine.docker("rm", "-f", first)
+        engine.docker("volume", "rm", "-f", volume)
+
+
+# -- testcontainers ----------------------------------------------------------------------------------------------------
+
+
+def test_kwires_own_container(image: str) -> None:
+    started = time.monotonic()
+    with KwireContainer(image, properties={"num.partitions": "3"}) as kafka:
+        print(f"KwireContainer started in {time.monotonic() - started:.1f} s")
+        round_trip(kafka.get_bootstrap_server())
+        metadata = AdminClient({"bootstrap.servers": kafka.get_bootstrap_server()}).list_topics("t", timeout=20)
+        assert sorted(metadata.topics["t"].partitions) == [0, 1, 2]
+
+
+def test_kwires_own_container_tells_why_it_does_not_start(image: str) -> None:
+    with pytest.raises(RuntimeError, match=r"has ended; its log:\nkwire: num\.partitions=many"):
+        KwireContainer(image).with_property("num.partitions", "many").start(timeout=20)
+
+
+@pytest.mark.parametrize("kraft", [False, True], ids=["as_with_zookeeper", "kraft"])
+def test_the_kafka_container_of_testcontainers(image: str, kraft: bool) -> None:
+    from testcontainers.community.kafka import KafkaContainer
+
+    container = KafkaContainer(image)
+    with container.with_kraft() if kraft else container as kafka:
+        round_trip(kafka.get_bootstrap_server())
+
+
+def test_the_start_of_javas_container_for_apaches_image(image: str) -> None:
+    """What org.testcontainers.kafka.KafkaContainer does, step by step."""
+    from testcontainers.core.container import DockerContainer
+    from testcontainers.core.waiting_utils import wait_for_logs
+
+    script = "/tmp/testcontainers_start.sh"
+    environment = {
+        "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+        "KAFKA_LISTENERS": "PLAINTEXT://:9092,BROKER://:9093,CONTROLLER://:9094",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+        "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": str(2**63 - 1),
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    }
+    container = DockerContainer(image, env=environment, ports=[9092])
+    container.with_command(["sh", "-c", f"while [ ! -f {script} ]; do sleep 0.1; done; {script}"])
+    with container:
+        bootstrap = f"{container.get_container_host_ip()}:{container.get_exposed_port(9092)}"
+        inside = container.get_wrapped_container().short_id
+        advertised = f"PLAINTEXT://{bootstrap},BROKER://{inside}:9093"
+        text = f"#!/bin/bash\nexport KAFKA_ADVERTISED_LISTENERS={advertised}\n/etc/kafka/docker/run \n"
+        KwireContainer._put_file(container, script, text.encode())  # type: ignore[arg-type]
+        wait_for_logs(container, ".*Transitioning from RECOVERY to RUNNING.*", timeout=30)
+        round_trip(bootstrap)
