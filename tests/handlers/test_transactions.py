@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -177,11 +178,12 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[Client]:
+@asynccontextmanager
+async def client_of_a_broker(folder: Path) -> AsyncIterator[Client]:
+    """A client of a new broker that has the topic t of two partitions."""
     async with Broker(
         listeners="PLAINTEXT://127.0.0.1:0",
-        log_dirs=str(tmp_path),
+        log_dirs=str(folder),
         transaction_state_log_num_partitions=2,
         offsets_topic_num_partitions=2,
         transaction_abort_timed_out_transaction_cleanup_interval_ms=10,
@@ -193,6 +195,12 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
             found = await client.ask(find_coordinator, FindCoordinatorRequest(key="x", key_type=key_type), 3)
             assert (found.error_code, found.node_id) == (0, broker.config.node_id)
         yield client
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    async with client_of_a_broker(tmp_path) as opened:
+        yield opened
 
 
 # --- the old protocol ------------------------------------------------------------------------------------------------
