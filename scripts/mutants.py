@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -30,18 +29,8 @@ from kwire.log.producer_state import ProducerStateManager
 from kwire.log.recovery import LogRecovery
 from kwire.log.segment import Segment
 from scripts import ack_order, corruption_campaign, power_loss_campaign
-
-Campaign = Callable[[int, int], tuple[Any, list[str]]]
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A name, what it breaks, how, and the campaign that must notice within so many seeds."""
-
-    breaks: str
-    apply: Callable[[], Any]
-    campaign: Campaign
-    seeds: int
+from scripts.mutant import Mutant
+from scripts.transaction_mutants import TRANSACTION_MUTANTS
 
 
 def _no_crc() -> Any:
@@ -112,7 +101,7 @@ def _trusting(init: Callable[..., None]) -> Callable[..., None]:
     return trusting
 
 
-MUTANTS: dict[str, Mutant] = {
+LOG_MUTANTS: dict[str, Mutant] = {
     "no-crc": Mutant("checksums at recovery", _no_crc, power_loss_campaign.run_seeds, 200),
     "no-snapshot": Mutant("producer snapshots", _no_snapshot, power_loss_campaign.run_seeds, 200),
     "no-sync-of-names": Mutant("names on stable storage", _no_sync_of_names, power_loss_campaign.run_seeds, 200),
@@ -126,6 +115,7 @@ MUTANTS: dict[str, Mutant] = {
         "verification before serving", _trust_what_is_found, corruption_campaign.run_seeds, 100
     ),
 }
+MUTANTS = {**LOG_MUTANTS, **TRANSACTION_MUTANTS}
 
 
 def is_caught(name: str) -> str | None:
