@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kwire.base.doors import Doors
@@ -23,6 +24,8 @@ from kwire.codec.records import (
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
+    from kwire.log.append_info import FetchedData
+    from kwire.log.partition_log import PartitionLog
 
 CHUNK_BYTES: Final = 1 << 20
 INLINE_BYTES: Final = 1 << 16
@@ -75,8 +78,7 @@ def replay_batch(batch: memoryview, header: BatchHeader, into: Replay) -> None:
 
 
 async def _read(partition: Partition, offset: int, doors: Doors, chunk_bytes: int) -> bytes:
-    log = partition.log
-    records = log.read(offset, chunk_bytes, upto=log.log_end_offset).records
+    records = (await _when_verified(partition.log, offset, chunk_bytes)).records
     if not isinstance(records, FileRange):
         return bytes(records)
     try:
@@ -85,6 +87,24 @@ async def _read(partition: Partition, offset: int, doors: Doors, chunk_bytes: in
         return await doors.executor.run(doors.files.pread, records.fd, records.size, records.position)
     finally:
         records.release()
+
+
+async def _when_verified(log: PartitionLog, offset: int, chunk_bytes: int) -> FetchedData:
+    """Read; what a start found on disk is verified before, in pieces between which the loop runs."""
+    for _ in log.segments:
+        verified: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        data = log.read(offset, chunk_bytes, upto=log.log_end_offset, on_verified=partial(_set, verified))
+        if data.size or not any(segment.unverified for segment in log.segments):
+            return data
+        if not log.verifier.is_busy:
+            break
+        await verified
+    return log.read(offset, chunk_bytes, upto=log.log_end_offset)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _whole_batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:

@@ -7,7 +7,7 @@ offsets that fit, and its checksum. What to do with damage is decided elsewhere:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from kwire.base.doors import Files
@@ -38,16 +38,30 @@ def next_batch(files: Files, fd: int, position: int, end: int, lowest: int, limi
 
     A block that was written to the wrong place holds whole batches too: of those near each other, the one with the
     lowest offset is the right one."""
-    best = _search(files, fd, position, end, lowest, limit)
+    steps = next_batch_steps(files, fd, position, end, lowest, limit)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as found:
+        return int(found.value) if found.value is not None else None
+
+
+Search = Generator[None, None, int | None]
+"""A search that pauses after every chunk of the file, for those whom others wait for."""
+
+
+def next_batch_steps(files: Files, fd: int, position: int, end: int, lowest: int, limit: int) -> Search:
+    """`next_batch` in steps of a MiB."""
+    best = yield from _search(files, fd, position, end, lowest, limit)
     at = best
     while best is not None and at is not None:
         base_offset = int.from_bytes(files.pread(fd, 8, best), "big")
-        at = _search(files, fd, at + 1, min(end, best + _LOOK_AHEAD), lowest, base_offset)
+        at = yield from _search(files, fd, at + 1, min(end, best + _LOOK_AHEAD), lowest, base_offset)
         best = best if at is None else at
     return best
 
 
-def _search(files: Files, fd: int, position: int, end: int, lowest: int, limit: int) -> int | None:
+def _search(files: Files, fd: int, position: int, end: int, lowest: int, limit: int) -> Search:
     while position + HEADER_SIZE <= end:
         chunk = files.pread(fd, min(_SEARCH_CHUNK, end - position), position)
         at = chunk.find(_MAGIC, _MAGIC_AT)
@@ -61,6 +75,7 @@ def _search(files: Files, fd: int, position: int, end: int, lowest: int, limit: 
         if position + len(chunk) >= end or len(chunk) <= HEADER_SIZE:
             return None
         position += len(chunk) - HEADER_SIZE
+        yield
     return None
 
 
@@ -90,8 +105,9 @@ def judge(
     epoch_of: Callable[[int], int],
     *,
     dense: bool = False,
-) -> Iterator[ScannedBatch | Damage]:
-    """Every batch of a segment up to position ``end``, or the damage in its place. OSError.
+) -> Iterator[ScannedBatch | Damage | None]:
+    """Every batch of a segment up to position ``end``, or the damage in its place; None from time to time while the
+    end of damage is searched for. OSError.
 
     Offset and leader epoch lie outside the checksum: they must rise, stay below ``limit``, and fit what follows; an
     epoch that is neither its neighbours' nor ``epoch_of`` its offset is damage too. In a log without gaps (``dense``)
@@ -123,7 +139,7 @@ def judge(
                 expected = held.header.next_offset
                 yield held if _fits(held, limit, epoch, epoch, epoch_of) else _misplaced(held)
                 held = None
-            following = next_batch(files, fd, error.position + 1, end, expected, limit)
+            following = yield from next_batch_steps(files, fd, error.position + 1, end, expected, limit)
             position = end if following is None else following
             anchored = False
             yield Damage(error.position, position, str(error))

@@ -95,7 +95,7 @@ class LeaderEpochCache:
         """Forget epochs that end at or before the new start; the one in force there now starts there."""
         entries = self._entries
         at = bisect_right(entries, start_offset, key=lambda entry: entry.start_offset)
-        if at and entries[at - 1].start_offset < start_offset:
+        if at > 1 or (at and entries[0].start_offset < start_offset):
             self._replace([EpochEntry(entries[at - 1].epoch, start_offset), *entries[at:]])
 
     def clear(self) -> None:

@@ -465,7 +465,7 @@ class LogRecovery:
         for found in judge(self._files, fd, path, segment.size, good, INT64_MAX, lambda _offset: -1):
             if isinstance(found, Damage):
                 self.complaints.append(f"{found.why}; {found.end - found.position} bytes cannot be read any more")
-            else:
+            elif found is not None:
                 good = found.header.next_offset
         if max(good, self.recovery_point) != end:
             self.complaints.append(f"{path}: ends at {max(good, self.recovery_point)}, not at {end}")

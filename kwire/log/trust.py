@@ -48,9 +48,12 @@ class _Indexes:
         self._base_offset = segment.base_offset
         self._interval = interval
         self._since_entry = 0
-        self._offsets = list(segment.index.entries())
-        self._times = list(segment.time_index.entries())
-        self._offsets_met = self._times_met = 0
+        self._offsets = _OFFSET_ENTRY.iter_unpack(bytes(segment.index.data))  # copies: the indexes may grow meanwhile
+        self._times = _TIME_ENTRY.iter_unpack(bytes(segment.time_index.data))
+        last = segment.time_index.last()
+        self._last_time_found = -1 if last is None else last[0]
+        self._next_offset = next(self._offsets, None)
+        self._next_time = next(self._times, None)
         self.offset_data = bytearray()
         self.time_data = bytearray()
         self.max_timestamp = -1
@@ -67,11 +70,10 @@ class _Indexes:
             self._note_time()
             self._since_entry = 0
         self._since_entry += header.size
-        if self._offsets_met < len(self._offsets) and self._offsets[self._offsets_met] == (relative, batch.position):
-            self._offsets_met += 1
-        met = self._times_met
-        if met < len(self._times) and self._times[met] == (header.max_timestamp, relative):
-            self._times_met += self.max_timestamp == header.max_timestamp
+        if self._next_offset == (relative, batch.position):
+            self._next_offset = next(self._offsets, None)
+        if self._next_time == (header.max_timestamp, relative) and self.max_timestamp == header.max_timestamp:
+            self._next_time = next(self._times, None)
 
     def _note_time(self) -> None:
         if self.max_timestamp > self._last_time:
@@ -82,14 +84,21 @@ class _Indexes:
         """Whether the indexes fit the batches; of a segment that is complete they must go up to its end."""
         if sealed:
             self._note_time()
-        if self._offsets_met < len(self._offsets) or self._times_met < len(self._times):
+        if self._next_offset is not None or self._next_time is not None:
             return False
-        last = self._times[-1][0] if self._times else -1
-        return not sealed or last == self.max_timestamp or self.max_timestamp < 0
+        return not sealed or self._last_time_found == self.max_timestamp or self.max_timestamp < 0
 
 
 def verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator[int]:
     """Verify what a start found in a segment; yields the position reached about every `SLICE_BYTES`. OSError."""
+    segment.file.retain()
+    try:
+        yield from _verify(env, log, segment)
+    finally:
+        segment.file.release()
+
+
+def _verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator[int]:
     end = min(segment.unverified, segment.size)
     sealed = segment is not log.active
     limit = _limit(log, segment)
@@ -99,44 +108,44 @@ def verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator
     told, last_offset = 0, segment.base_offset - 1
     dense = True
     file = segment.file
-    file.retain()
-    try:
-        fd = file.descriptor()
-        for found in judge(
-            env.doors.files,
-            fd,
-            file.path,
-            end,
-            segment.base_offset,
-            limit,
-            log.epochs.epoch_for_offset,
-            dense=not log.config.compacts and end == segment.size,
-        ):
-            if isinstance(found, Damage):
-                bad.append(found)
-                position = found.end
-            else:
-                indexes.note(found)
-                transactional |= found.header.is_control
-                dense &= found.header.base_offset == last_offset + 1
-                last_offset = found.header.last_offset
-                position = found.position + found.header.size
-            if position - told >= SLICE_BYTES:
-                told = position
-                yield position
-    finally:
-        file.release()
+    fd = file.descriptor()
+    for found in judge(
+        env.doors.files,
+        fd,
+        file.path,
+        end,
+        segment.base_offset,
+        limit,
+        log.epochs.epoch_for_offset,
+        dense=not log.config.compacts and end == segment.size,
+    ):
+        if found is None:
+            yield told
+            continue
+        if isinstance(found, Damage):
+            bad.append(found)
+            position = found.end
+        else:
+            indexes.note(found)
+            transactional |= found.header.is_control
+            dense &= found.header.base_offset == last_offset + 1
+            last_offset = found.header.last_offset
+            position = found.position + found.header.size
+        if position - told >= SLICE_BYTES:
+            told = position
+            yield position
     if segment.unverified == 0:
         return  # it was cut or rebuilt meanwhile
     whole = end == segment.size
     if whole and dense and last_offset + 1 < limit and not bad and not log.config.compacts:
         bad.append(Damage(end, end, f"offsets {last_offset + 1} to {limit - 1} are lost"))
-    _conclude(log, segment, bad)
+    _note_damage(log, segment, bad)
     if not indexes.finish(sealed=sealed or whole) or bad:
         logger.warning("indexes do not fit their segment and are built anew", path=segment.file.path)
         segment.replace_indexes(bytes(indexes.offset_data), bytes(indexes.time_data), last_offset, end)
     if transactional and dense:  # of what was compacted away, the index alone knows
-        _check_transactions(env, log, segment, end, last_offset)
+        yield from _check_transactions(env, log, segment, end, last_offset)
+    segment.trust_all()
 
 
 def _limit(log: PartitionLog, segment: Segment) -> int:
@@ -144,8 +153,7 @@ def _limit(log: PartitionLog, segment: Segment) -> int:
     return following[0] if following else log.log_end_offset
 
 
-def _conclude(log: PartitionLog, segment: Segment, bad: list[Damage]) -> None:
-    segment.trust_all()
+def _note_damage(log: PartitionLog, segment: Segment, bad: list[Damage]) -> None:
     known = {damage.position for damage in segment.bad}
     lost = [damage for damage in segment.bad if damage.position == damage.end]
     segment.bad = bad + [damage for damage in lost if damage.position not in {each.end for each in bad}]
@@ -161,8 +169,11 @@ def _conclude(log: PartitionLog, segment: Segment, bad: list[Damage]) -> None:
             )
 
 
-def _check_transactions(env: LogEnvironment, log: PartitionLog, segment: Segment, end: int, last_offset: int) -> None:
-    """Hold the transaction index against the markers, with the producers as they were when the segment began."""
+def _check_transactions(
+    env: LogEnvironment, log: PartitionLog, segment: Segment, end: int, last_offset: int
+) -> Iterator[int]:
+    """Hold the transaction index against the markers, with the producers as they were when the segment began. Yields
+    the position reached, as `verify`."""
     producers = ProducerStateManager(env.doors.files, log.directory, log.name, FOREVER)
     if env.doors.files.exists(producers.snapshot_path(segment.base_offset)):
         try:
@@ -171,7 +182,13 @@ def _check_transactions(env: LogEnvironment, log: PartitionLog, segment: Segment
             return
     elif segment is not log.segments[0]:
         return
-    due = [aborted for batch in _good_batches(env, segment, end) for aborted in _aborted_by(producers, batch)]
+    due: list[AbortedTransaction] = []
+    told = 0
+    for batch in _good_batches(env, segment, end):
+        due += _aborted_by(producers, batch)
+        if batch.position - told >= SLICE_BYTES:
+            told = batch.position
+            yield told
     later = [entry for entry in segment.aborted() if last_offset < entry.last_offset < log.log_end_offset]
     if segment is not log.active:
         later = []
@@ -206,6 +223,11 @@ class Verifier:
         self._log = log
         self._running: dict[Segment, list[Callable[[], None]]] = {}
         self._tasks: dict[Segment, asyncio.Future[None]] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being verified in pieces."""
+        return bool(self._running)
 
     def require(self, segment: Segment, on_verified: Callable[[], None] | None) -> bool:
         """Whether a segment is verified now. With ``on_verified``, that is called later if it takes its time; without,

@@ -22,6 +22,7 @@ class FakeLog:
     log_start_offset: int = 0
     log_end_offset: int = 0
     broken: bool = False
+    segments: tuple[object, ...] = ()  # nothing of it was found on disk
 
     def read(self, offset: int, max_bytes: int, *, upto: int, min_one: bool = True) -> FetchedData:
         if self.broken:
