@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import Broker, BrokerFailed, wait_until
+from compat_tests.brokers import Broker, wait_until
 from compat_tests.disk.volumes import STORAGE_ERROR, Account, Volume
+from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.offset_commit_request import (
@@ -61,27 +62,24 @@ def test_writers_are_told_and_room_is_enough_to_go_on(
     assert broker.log_text().count("takes no writes at present") < 10
 
 
-@pytest.mark.parametrize("end", ["kill", "stop"])
-def test_nothing_acknowledged_is_lost_when_the_broker_ends_on_a_full_disk(
-    end: str, volume: MakeVolume, broker_on: BrokerOn, account_with: AccountWith
+@pytest.mark.parametrize(("kind", "end"), [("ext4", "kill"), ("ext4", "stop"), ("tmpfs", "kill")])
+def test_nothing_acknowledged_is_lost_when_the_broker_ends_on_a_full_disk_and_starts_there(
+    kind: str, end: str, volume: MakeVolume, broker_on: BrokerOn, account_with: AccountWith
 ) -> None:
-    disk = volume("ext4")
+    disk = volume(kind)
     broker = broker_on(disk.path, **{"log.segment.bytes": "1048576"})
     account = account_with(broker)
     assert account.create(2) == 0
     write_until_full(account, disk)
     getattr(broker, end)()
-    try:  # as it is: either it serves what is there, or it says in one line why not
-        broker.start()
-    except BrokerFailed as why:
-        assert "full" in str(why) or "No space left" in str(why)
-    else:
-        account.reconnect()
-        assert account.write(0, size=200_000) == STORAGE_ERROR
-        for partition in (0, 1):  # a log whose recovery needs room waits for it
-            if account.read(partition) != STORAGE_ERROR:
-                account.check(partition)
-        broker.kill()
+    disk.fill()
+    broker.start()
+    account.reconnect()
+    for partition in (0, 1):
+        account.check(partition)
+    disk.fill()  # the start has given back what the metadata store keeps for such a day
+    assert account.write(0, size=200_000) == STORAGE_ERROR
+    broker.kill()
     disk.free()
     broker.start()
     account.reconnect()
@@ -119,12 +117,16 @@ def test_the_metadata_store_may_be_full_while_other_directories_are_not(
     account = account_with(broker)
     assert account.create(2) == 0
     in_store, beside = (1, 0) if (tmp_path / "roomy" / "data" / "t-0").exists() else (0, 1)
-    disk.fill()
-    assert account.create(name="u") == STORAGE_ERROR
+    codes: dict[str, int] = {}
+    while STORAGE_ERROR not in codes.values():  # at first there is the store's reserve
+        disk.fill()
+        codes[f"u{len(codes)}"] = account.create(name=f"u{len(codes)}")
+    assert set(codes.values()) <= {0, STORAGE_ERROR}
+    assert len(codes) < 200
     assert account.write(in_store) == STORAGE_ERROR
     assert account.write(beside) == 0
     disk.free()
-    assert account.create(name="u") == 0
+    assert account.create(name="v") == 0
     assert account.write(in_store) == 0
     account.check(0)
     account.check(1)
@@ -141,6 +143,21 @@ def test_a_new_log_goes_where_there_is_room(
     assert account.create(4) == 0
     assert [account.write(partition) for partition in range(4)] == [0] * 4
     assert len(list((tmp_path / "roomy" / "data").glob("t-?"))) == 4
+
+
+def test_deleting_a_topic_makes_room(volume: MakeVolume, broker_on: BrokerOn, account_with: AccountWith) -> None:
+    disk = volume("tmpfs")
+    broker = broker_on(disk.path)
+    account = account_with(broker)
+    assert account.create() == 0
+    assert account.create(name="big", file_delete_delay_ms="0") == 0
+    assert [account.write(topic="big", size=500_000) for _ in range(4)] == [0] * 4
+    disk.fill()
+    assert account.write(size=100_000) == STORAGE_ERROR
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="big")], timeout_ms=10_000)
+    assert account.wire.call(request, 6).responses[0].error_code == 0
+    wait_until(lambda: account.write(size=100_000) == 0, 10, "room")
+    account.check()
 
 
 def commit(account: Account, group: str, offset: int) -> int:
@@ -174,7 +191,12 @@ def test_coordinators_refuse_and_go_on(
     last = 1000 + max((number for number, code in enumerate(refused) if code == 0), default=-993)
     assert committed(account, "g") == last
     asked = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
-    assert account.wire.call(asked, 2).error_code in (NOT_COORDINATOR, LOAD_IN_PROGRESS)
+    codes = [0]
+    while codes[-1] == 0:  # at first there is the metadata store's reserve
+        disk.fill()
+        codes.append(account.wire.call(asked, 2).error_code)
+    assert codes[-1] in (NOT_COORDINATOR, LOAD_IN_PROGRESS)
+    assert len(codes) < 200
     disk.free()
     assert commit(account, "g", 2000) == 0
     wait_until(lambda: account.wire.call(asked, 2).error_code == 0, 10, "a producer id")

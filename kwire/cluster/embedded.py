@@ -1,6 +1,9 @@
 """The embedded metadata store: one SQLite database in the data directory, used by one process.
 
-* WAL mode with ``synchronous=FULL``: a commit that was answered survives a power loss.
+* WAL mode with ``synchronous=FULL``: a commit that was answered survives a power loss. Exclusive locking keeps the
+  index of the WAL in memory: as a mapped file on a full disk it would be the end of the process (SIGBUS).
+* A reserve of disk space (`RESERVE_BYTES`) is given back when the disk is full, so that a broker can start there, tell
+  what it cannot serve, and delete topics.
 * All calls run on one thread of its own (an `Executor` with one thread), in the order in which they were made, so the
   event loop never waits for the disk, and results and feed events come back in commit order.
 * No Python runs inside a transaction. The checks and writes of a commit are first put into temporary tables, which
@@ -21,7 +24,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from kwire.base.doors import Doors, Executor
+from kwire.base.doors import Doors, Executor, Files
 from kwire.cluster.store import (
     Change,
     Check,
@@ -36,12 +39,14 @@ from kwire.cluster.store import (
     Write,
     check_commit,
 )
+from kwire.log.checkpoints import write_bytes
 
 T = TypeVar("T")
 
 FILE_NAME: Final = "kwire-store.sqlite"
 FORMAT_VERSION: Final = 1
 LEAST_FREE_BYTES: Final = 128 * 1024
+RESERVE_BYTES: Final = 256 * 1024
 
 _SCHEMA = """
 BEGIN IMMEDIATE;
@@ -89,8 +94,11 @@ END;
 class _Database:
     """The blocking half: everything here runs on the store's thread."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, files: Files) -> None:
         self._path = path
+        self._files = files
+        self._reserve = path.removesuffix(".sqlite") + ".reserve"
+        self._has_reserve = False
         self._connection: sqlite3.Connection | None = None
 
     @property
@@ -100,9 +108,37 @@ class _Database:
         return self._connection
 
     def open(self) -> None:
+        self._has_reserve = self._files.exists(self._reserve)
+        self._with_reserve(self._open)
+        self._keep_reserve()
+
+    def _with_reserve(self, work: Callable[[], T]) -> T:
+        """Do something that is done wholly or not at all; once more where the disk is full and the reserve helps."""
+        try:
+            return work()
+        except sqlite3.Error as error:
+            if not (self._has_reserve and _primary_code(error) == sqlite3.SQLITE_FULL):
+                raise
+        self._files.unlink(self._reserve)
+        self._has_reserve = False
+        return work()
+
+    def _keep_reserve(self) -> None:
+        """Have a reserve, where there is room enough that nobody misses it."""
+        if self._has_reserve:
+            return
+        try:
+            if self._files.disk_usage(self._path)[1] >= 8 * RESERVE_BYTES:
+                write_bytes(self._files, self._reserve, bytes(RESERVE_BYTES))
+                self._has_reserve = True
+        except OSError:
+            pass  # it will be tried again
+
+    def _open(self) -> None:
         # isolation_level=None: the module begins no transactions of its own.
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > FORMAT_VERSION:
                 raise StoreFormatError(
@@ -137,6 +173,11 @@ class _Database:
         return rows[0][0], {key: Entry(*entry) for _, key, *entry in rows if key is not None}
 
     def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> tuple[int, list[Change]]:
+        result = self._with_reserve(lambda: self._commit(checks, writes))
+        self._keep_reserve()
+        return result
+
+    def _commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> tuple[int, list[Change]]:
         db = self._db
         db.execute("DELETE FROM checks")
         db.execute("DELETE FROM writes")
@@ -167,14 +208,16 @@ class _Database:
         return Conflict(row[0]) if row else error
 
     def open_session(self, owner: str) -> int:
-        session = self._db.execute("INSERT INTO sessions (owner) VALUES (?)", (owner,)).lastrowid
+        insert = "INSERT INTO sessions (owner) VALUES (?)"
+        session = self._with_reserve(lambda: self._db.execute(insert, (owner,)).lastrowid)
         assert session is not None
         return session
 
     def close_session(self, session: int) -> tuple[int, list[Change]] | None:
         db = self._db
         keys = db.execute("SELECT key FROM entries WHERE session = ?", (session,)).fetchall()
-        result = self.commit((), [Write(key, None) for (key,) in keys]) if keys else None
+        # Not from the reserve: the next start ends the session as well, and needs it more.
+        result = self._commit((), [Write(key, None) for (key,) in keys]) if keys else None
         db.execute("DELETE FROM sessions WHERE id = ?", (session,))
         return result
 
@@ -229,7 +272,7 @@ class EmbeddedStore:
         self._on_failure = on_failure
         self._files = doors.files
         self._executor = executor or Executor(1)
-        self._database = _Database(f"{directory}/{FILE_NAME}")
+        self._database = _Database(f"{directory}/{FILE_NAME}", doors.files)
         self._subscriptions: list[EmbeddedSubscription] = []
         self._sessions: list[EmbeddedSession] = []
 

@@ -14,17 +14,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
 from kwire.cluster import keys
 from kwire.cluster.controller import led_by, write_states
 from kwire.cluster.image import ClusterImage, Endpoint, MetadataCache
 from kwire.cluster.keys import PartitionState
-from kwire.cluster.store import Check, Conflict, MetadataStore, Session, Write
+from kwire.cluster.store import Check, Conflict, MetadataStore, Session, StoreError, Write
 
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
 
 ATTEMPTS_MAX: Final = 20
+
+_logger = get_logger("kwire.cluster.membership")
 
 
 class Membership:
@@ -98,9 +101,13 @@ class Membership:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
 
     async def leave(self) -> None:
-        """End the session: registration and office are gone when this returns."""
+        """End the session: registration and office are gone when this returns, or (the store fails) with the next
+        start on it."""
         if self._session is not None:
-            await self._session.close()
+            try:
+                await self._session.close()
+            except StoreError as error:
+                _logger.warning("the registration stays until the next start", error=str(error))
 
     def _write(
         self, checks: dict[str, Check], writes: dict[str, Write], key: str, value: bytes | None, session: int | None

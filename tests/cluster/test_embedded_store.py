@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from kwire.base.doors import Doors
-from kwire.cluster.embedded import FILE_NAME, EmbeddedStore
-from kwire.cluster.store import StoreFormatError, StoreUnavailable, Write
+from kwire.cluster.embedded import FILE_NAME, RESERVE_BYTES, EmbeddedStore
+from kwire.cluster.store import StoreFormatError, StoreFull, StoreUnavailable, Write
 
 
 async def opened(path):
@@ -21,13 +21,13 @@ async def test_lasting_keys_survive_a_restart_and_ephemeral_ones_of_a_dead_proce
     store = await opened(tmp_path)
     session = await store.open_session("broker 1", lease_ms=9000)
     first = await store.commit([], [Write("a", b"1"), Write("brokers/1", b"", session.id)])
-    # The process dies: no close. (The connection of the dead process does not matter to SQLite's WAL.)
+    await store._run(store._database.close)  # the process dies: its session is not closed
     again = await opened(tmp_path)
     revision, entries = await again.read("")
     assert entries == {"a": (b"1", first, first, None)}
     assert revision > first
     await again.close()
-    await store.close()
+    store._executor.close()
 
 
 async def test_a_store_of_a_newer_kwire_is_refused_by_name(tmp_path):
@@ -50,3 +50,54 @@ async def test_a_closed_store_answers_with_its_own_error(tmp_path):
     await store.close()
     with pytest.raises(StoreUnavailable):
         await store.read("")
+
+
+class Full(sqlite3.OperationalError):
+    sqlite_errorcode = sqlite3.SQLITE_FULL
+
+
+async def test_a_full_disk_is_told_as_such_after_the_reserve_is_used_up(tmp_path, monkeypatch):
+    store = await opened(tmp_path)
+    reserve = tmp_path / "kwire-store.reserve"
+    assert reserve.stat().st_size == RESERVE_BYTES
+    real = store._database._commit
+
+    def commit_with_reserve_gone(checks, writes):
+        if reserve.exists():
+            raise Full("database or disk is full")
+        return real(checks, writes)
+
+    monkeypatch.setattr(store._database, "_commit", commit_with_reserve_gone)
+    await store.commit([], [Write("a", b"1")])
+    assert reserve.exists()  # there is room again, so it was made anew
+
+    def never(checks, writes):
+        raise Full("database or disk is full")
+
+    monkeypatch.setattr(store._database, "_commit", never)
+    with pytest.raises(StoreFull):
+        await store.commit([], [Write("b", b"1")])
+    assert not reserve.exists()
+    monkeypatch.setattr(store._database, "_commit", real)
+    _, entries = await store.read("")
+    assert list(entries) == ["a"]
+    await store.close()
+
+
+async def test_a_disk_that_fails_is_reported(tmp_path, monkeypatch):
+    heard: list[str] = []
+    store = EmbeddedStore(str(tmp_path), Doors(), on_failure=lambda directory, error: heard.append(str(error)))
+    await store.open()
+
+    class Failing(sqlite3.OperationalError):
+        sqlite_errorcode = sqlite3.SQLITE_IOERR | (3 << 8)  # SQLITE_IOERR_WRITE
+
+    def fail(prefix):
+        raise Failing("disk I/O error")
+
+    monkeypatch.setattr(store._database, "read", fail)
+    with pytest.raises(StoreUnavailable, match="disk I/O error"):
+        await store.read("")
+    assert len(heard) == 1
+    assert "the metadata store: disk I/O error" in heard[0]
+    await store.close()
