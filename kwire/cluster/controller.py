@@ -12,14 +12,16 @@ What lives elsewhere: names and placement (`topics`), what properties mean (`kwi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kwire.base.config.resources import ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
-from kwire.cluster import keys
+from kwire.cluster import elections, keys
+from kwire.cluster.elections import led_by
 from kwire.cluster.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
 from kwire.cluster.keys import ConfigResource, PartitionState
 from kwire.cluster.store import Check, Conflict, MetadataStore, SessionLost, StoreFull, StoreUnavailable, Write
@@ -48,6 +50,7 @@ _logger = get_logger("kwire.cluster.controller")
 ATTEMPTS_MAX: Final = 20
 PRODUCER_ID_BLOCK: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
+TOPICS_PER_DECISION: Final = 500
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
@@ -226,7 +229,7 @@ class Controller:
         """Create topics that a client asked for, as `auto.create.topics.enable` promises: with the broker's defaults,
         internal ones as they must be (not that of share groups, which there are none of). A topic that cannot be
         created is left out: its client will be told that there is none."""
-        topics = [_automatic(self._config, name) for name in names if name != "__share_group_state"]
+        topics = [automatic_topic(self._config, name) for name in names if name != "__share_group_state"]
         try:
             await self.create_topics(topics)
         except KafkaError as error:
@@ -401,20 +404,23 @@ class Controller:
         return await self._in_time(self._decide(decide), timeout_ms)
 
     async def replicas_failed(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """The directories of these replicas of this broker have failed: another in-sync broker leads, or nobody (then
-        the last in-sync replica stays one, so that it leads again when its disk is back)."""
+        """The directories of these replicas of this broker have failed: another in-sync broker leads, or nobody until
+        the disk is back."""
 
         def decide(image: ClusterImage, plan: _Plan) -> None:
             changed: dict[str, dict[int, PartitionState]] = {}
             for topic, index in partitions:
                 state = image.partition(topic, index)
-                if state is not None and self._broker_id in state.replicas and state.leader != -1:
-                    after = without_replica(state, self._broker_id, image.brokers)
-                    if after != state:
-                        changed.setdefault(topic, {})[index] = after
+                if state is not None and self._broker_id in state.replicas and self._broker_id not in state.offline:
+                    state = state._replace(offline=(*state.offline, self._broker_id))
+                    min_isr, unclean = self.election_rules(image, topic)
+                    after = elections.after(state, image.brokers, min_isr, unclean=unclean)
+                    if after is state:
+                        after = state._replace(partition_epoch=state.partition_epoch + 1)
+                    changed.setdefault(topic, {})[index] = after
             write_states(image, plan.write, changed)
 
-        await self._decide(decide)
+        await self._decide(decide, office=False)
 
     async def alter_partition_reassignments(
         self,
@@ -430,6 +436,35 @@ class Controller:
 
         return await self._in_time(self._decide(decide), timeout_ms)
 
+    async def settle_leaders(self, topics: Iterable[str] | None = None) -> int:
+        """Bring all partitions (or those of some topics) in line with the brokers that are there: `elections.after`.
+        How many partitions changed."""
+        names = list(self._metadata.image.topics if topics is None else topics)
+        count = 0
+        for start in range(0, len(names), TOPICS_PER_DECISION):
+            count += await self._decide(partial(self._plan_leaders, names[start : start + TOPICS_PER_DECISION]))
+        return count
+
+    def _plan_leaders(self, names: Sequence[str], image: ClusterImage, plan: _Plan) -> int:
+        leaving = frozenset(broker.id for broker in image.brokers.values() if broker.leaving)
+        changed: dict[str, dict[int, PartitionState]] = {}
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is None:
+                continue
+            min_isr, unclean = self.election_rules(image, name)
+            for index, state in enumerate(topic.partitions):
+                new = elections.after(state, image.brokers, min_isr, unclean=unclean, leaving=leaving)
+                if new is not state:
+                    changed.setdefault(name, {})[index] = new
+        write_states(image, plan.write, changed)
+        return sum(map(len, changed.values()))
+
+    def election_rules(self, image: ClusterImage, topic: str) -> tuple[int, bool]:
+        """`min.insync.replicas` and `unclean.leader.election.enable` of a topic."""
+        values = self._config.topic_config(image.topic_config(topic))
+        return values["min.insync.replicas"], values["unclean.leader.election.enable"]
+
     # Producer ids
 
     async def allocate_producer_ids(self) -> range:
@@ -442,18 +477,30 @@ class Controller:
             plan.write(keys.PRODUCER_IDS, keys.pack(next=start + PRODUCER_ID_BLOCK))
             return range(start, start + PRODUCER_ID_BLOCK)
 
-        return await self._decide(decide)
+        return await self._decide(decide, office=False)
+
+    async def catch_up(self) -> None:
+        """Wait until the image here has everything that is in the store now."""
+        try:
+            revision, _ = await self._store.read(keys.CLUSTER)
+        except StoreUnavailable:
+            return
+        await self._metadata.wait_for(revision)
 
     # The way every decision takes
 
-    async def _decide(self, decide: Callable[[ClusterImage, _Plan], R]) -> R:
+    async def _decide(self, decide: Callable[[ClusterImage, _Plan], R], *, office: bool = True) -> R:
+        """``office``: only the controller may decide this; otherwise any registered broker."""
         try:
             async with self._turn:
                 for _ in range(ATTEMPTS_MAX):
-                    self._require_office()
+                    self._require(office)
                     plan = _Plan(self._metadata)
                     result = decide(self._metadata.image, plan)
-                    if not plan.writes or await self._commit(plan):
+                    if not plan.writes:
+                        return result
+                    plan.check(keys.CONTROLLER if office else keys.broker_key(self._broker_id))
+                    if await self._commit(plan):
                         return result
         except StoreFull as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata store takes no writes: {error}") from error
@@ -461,13 +508,14 @@ class Controller:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store failed: {error}") from error
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
 
-    def _require_office(self) -> None:
-        if not self.active:
+    def _require(self, office: bool) -> None:
+        if office and not self.active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        if not office and self._broker_id not in self._metadata.image.brokers:
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED)
 
     async def _commit(self, plan: _Plan) -> bool:
         """Whether the plan came true; if not, the image has caught up with what prevented it."""
-        plan.check(keys.CONTROLLER)
         try:
             revision = await self._store.commit(list(plan.checks.values()), list(plan.writes.values()))
         except Conflict as conflict:
@@ -500,7 +548,8 @@ def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in configs.items() if value is not None}
 
 
-def _automatic(config: KafkaConfig, name: str) -> NewTopic:
+def automatic_topic(config: KafkaConfig, name: str) -> NewTopic:
+    """How a topic is created because a client asked for it."""
     return internal_topic(config, name) or NewTopic(name)
 
 
@@ -558,23 +607,9 @@ def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> P
     in_sync = [broker for broker in living if broker in state.isr]
     if not living:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-    return led_by(state, in_sync[0]) if in_sync else led_by(state._replace(isr=(living[0],)), living[0])
-
-
-def led_by(state: PartitionState, leader: int) -> PartitionState:
-    """A partition after an election."""
-    return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
-
-
-def without_replica(state: PartitionState, broker: int, living: Collection[int]) -> PartitionState:
-    """A partition after the disk under one of its replicas failed; unchanged if that replica did not count."""
-    others = tuple(each for each in state.isr if each != broker)
-    leaders = [each for each in others if each in living]
-    if state.leader != broker:
-        if broker not in state.isr or not others:
-            return state
-        return state._replace(isr=others, partition_epoch=state.partition_epoch + 1)
-    return led_by(state._replace(isr=others), leaders[0]) if leaders else led_by(state, -1)
+    if in_sync:
+        return led_by(state, in_sync[0])
+    return led_by(state._replace(isr=(living[0],), elr=(), last_leader=()), living[0])
 
 
 def _not_needed(error: KafkaError | None) -> bool:

@@ -27,12 +27,14 @@ NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class BrokerImage(NamedTuple):
-    """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch`` is the broker epoch."""
+    """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch`` is the broker epoch;
+    ``leaving``: it is about to stop."""
 
     id: int
     epoch: int
     endpoints: Mapping[str, Endpoint]
     rack: str | None
+    leaving: bool = False
 
 
 class TopicImage(NamedTuple):
@@ -129,6 +131,7 @@ class MetadataCache:
         self._builder = _Builder()
         self._listeners: list[Callable[[ClusterImage, Delta], None]] = []
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._conditions: dict[asyncio.Future[None], Callable[[ClusterImage], bool]] = {}
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
@@ -161,6 +164,21 @@ class MetadataCache:
             self._waiters.append((revision, future))
             await future
 
+    async def until(self, condition: Callable[[ClusterImage], bool], timeout_s: float) -> bool:
+        """Return when a condition holds of the image; False if it does not before the time is over."""
+        if condition(self.image):
+            return True
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._conditions[future] = condition
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            return condition(self.image)
+        finally:
+            self._conditions.pop(future, None)
+        return True
+
     def _on_event(self, event: Event) -> None:
         self._builder.gather(event)
         if not event.consistent:
@@ -168,6 +186,9 @@ class MetadataCache:
         self.image, delta = self._builder.build(self.image, event.revision)
         for listener in self._listeners:
             listener(self.image, delta)
+        for future, condition in list(self._conditions.items()):
+            if not future.done() and condition(self.image):
+                future.set_result(None)
         if self._waiters:
             due = [future for revision, future in self._waiters if revision <= event.revision]
             self._waiters = [waiter for waiter in self._waiters if waiter[0] > event.revision]
@@ -252,7 +273,9 @@ class _Builder:
                 continue
             fields = keys.unpack(key, value)
             endpoints = {endpoint[0]: Endpoint(*endpoint) for endpoint in fields["endpoints"]}
-            image.brokers[broker_id] = BrokerImage(broker_id, self.created[key], endpoints, fields["rack"])
+            image.brokers[broker_id] = BrokerImage(
+                broker_id, self.created[key], endpoints, fields["rack"], fields.get("leaving", False)
+            )
 
     def _build_topics(
         self,

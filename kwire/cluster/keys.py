@@ -4,11 +4,12 @@
 | --- | --- | --- |
 | ``cluster`` | always | the cluster id |
 | ``features`` | always | finalised feature levels by name |
-| ``brokers/<id>`` | with the broker's session | endpoints, rack, features; ``created`` is the broker epoch |
+| ``brokers/<id>`` | with the broker's session | endpoints, rack, features; ``created`` is the broker epoch;
+``leaving``: it is about to stop and wants to lead nothing |
 | ``controller`` | with the controller's session | broker id and controller epoch |
 | ``controller-epoch`` | always | the newest controller epoch |
 | ``topics/<name>`` | always | topic id |
-| ``partitions/<topic id>/<shard>`` | always | replicas, ISR, leader and epochs of up to `SHARD_PARTITIONS` partitions |
+| ``partitions/<topic id>/<shard>`` | always | `PartitionState` of up to `SHARD_PARTITIONS` partitions |
 | ``configs/<type>/<name>`` | always | properties that were set by request; the name is escaped, "" is "all brokers" |
 | ``directories/<id>`` | always | the paths of `log.dirs` that a broker with more than one has used |
 | ``producer-ids`` | always | the first producer id that no block holds yet |
@@ -66,18 +67,28 @@ _RESOURCES: Final = {name: resource for resource, name in _RESOURCE_NAMES.items(
 
 class PartitionState(NamedTuple):
     """One partition as the cluster knows it. ``leader`` is -1 while there is none; both epochs start at 0 and grow
-    with every election and every change of any kind, respectively."""
+    with every election and every change of any kind, respectively.
+
+    ``elr``: eligible leader replicas, out of the ISR since it became smaller than `min.insync.replicas`, which have all
+    that was committed. ``last_leader``: one broker or none, who led when nobody was left in ISR and ELR (KIP-966).
+    ``adding`` and ``removing``: replicas that a reassignment brings and takes away (KIP-455). ``offline``: replicas
+    whose log is in a directory that has failed, on a broker that may be well otherwise.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_leader: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
 
     def is_offline(self, replica: int, brokers: Collection[int]) -> bool:
-        """Whether a replica cannot serve: its broker is gone, or (nobody leads, though an in-sync broker lives) the
-        directory that it lies in has failed."""
-        return replica not in brokers or (self.leader == -1 and replica in self.isr)
+        """Whether a replica cannot serve: its broker is gone, or the directory that it lies in has failed."""
+        return replica not in brokers or replica in self.offline
 
 
 def broker_key(broker_id: int) -> str:
@@ -121,14 +132,14 @@ def unpack(key: str, value: bytes) -> dict[str, Any]:
 
 def pack_shard(states: list[PartitionState]) -> bytes:
     """The partitions of one shard, in order of their index."""
-    return pack(p=[list(state) for state in states])
+    return pack(p=[list(state) if any(state[5:]) else list(state[:5]) for state in states])
 
 
 def unpack_shard(key: str, value: bytes) -> list[PartitionState]:
     """The inverse of `pack_shard`."""
     return [
-        PartitionState(tuple(replicas), tuple(isr), leader, leader_epoch, partition_epoch)
-        for replicas, isr, leader, leader_epoch, partition_epoch, *_ in unpack(key, value)["p"]
+        PartitionState(tuple(replicas), tuple(isr), leader, leader_epoch, partition_epoch, *map(tuple, more[:5]))
+        for replicas, isr, leader, leader_epoch, partition_epoch, *more in unpack(key, value)["p"]
     ]
 
 

@@ -1,11 +1,13 @@
 """This broker's place in the cluster: its session, its registration, and the controller's office.
 
 `join` does it all in one commit, so that a start costs one sync of the disk: the cluster's id and features where they
-are not there yet, the registration (ephemeral: it vanishes with the session), the office of controller if it is free,
-and, with the office, the election of this broker for the partitions that wait for it. Every registration is a new
-broker epoch, and every election a new leader epoch, so whatever an earlier life of this broker still tries is stale.
+are not there yet, the registration (ephemeral: it vanishes with the session), the end of what an earlier life of this
+broker led, the office of controller if it is free, and, with the office, all elections that wait for this broker. A
+broker that lost unsynced data leaves every ISR in that same commit. Every registration is a new broker epoch, and every
+election a new leader epoch, so whatever an earlier life of this broker still tries is stale.
 
-What lives elsewhere: all later decisions (`controller`), acting on the partitions (`replica_manager`).
+What lives elsewhere: all later decisions (`controller`), when the office is claimed later on (`failover`), acting on
+the partitions (`replica_manager`).
 """
 
 from __future__ import annotations
@@ -16,11 +18,20 @@ from typing import TYPE_CHECKING, Final
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
-from kwire.cluster import keys
-from kwire.cluster.controller import led_by, write_states
+from kwire.cluster import elections, keys
+from kwire.cluster.controller import write_states
 from kwire.cluster.image import ClusterImage, Endpoint, MetadataCache
 from kwire.cluster.keys import PartitionState
-from kwire.cluster.store import Check, Conflict, MetadataStore, Session, StoreError, Write
+from kwire.cluster.store import (
+    Check,
+    Conflict,
+    MetadataStore,
+    Session,
+    SessionLost,
+    StoreError,
+    StoreUnavailable,
+    Write,
+)
 
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
@@ -28,6 +39,14 @@ if TYPE_CHECKING:
 ATTEMPTS_MAX: Final = 20
 
 _logger = get_logger("kwire.cluster.membership")
+
+ElectionRules = Callable[[ClusterImage, str], tuple[int, bool]]
+"""`Controller.election_rules`."""
+
+
+def plain_rules(_image: ClusterImage, _topic: str) -> tuple[int, bool]:
+    """Kafka's defaults."""
+    return 1, False
 
 
 class Membership:
@@ -42,7 +61,12 @@ class Membership:
         *,
         lease_ms: int = 9000,
         features: Mapping[str, int] | None = None,
+        rules: ElectionRules = plain_rules,
     ) -> None:
+        self._rules = rules
+        self._endpoints: Sequence[Endpoint] = ()
+        self._rack: str | None = None
+        self._on_loss: Callable[[], None] | None = None
         self._random = doors.random
         self._store = store
         self._metadata = metadata
@@ -71,25 +95,29 @@ class Membership:
         cluster_id: str | None = None,
         rack: str | None = None,
         on_loss: Callable[[], None] | None = None,
+        clean: bool = True,
         is_offline: Callable[[str, int], bool] = lambda _topic, _index: False,
     ) -> str:
         """Register this broker; returns the cluster's id, which is made up if neither store nor caller has one.
 
         ``cluster_id``: what the data directory says. INCONSISTENT_CLUSTER_ID if the store says otherwise,
-        DUPLICATE_BROKER_REGISTRATION if another live broker has this id. ``is_offline``: partitions that this broker
-        cannot lead, because the directory of their log has failed.
+        DUPLICATE_BROKER_REGISTRATION if another live broker has this id. ``clean``: no data was lost since this broker
+        was last there. ``is_offline``: partitions whose log is in a directory that has failed.
         """
         self._is_offline = is_offline
+        await self._wait_for_an_earlier_life()
         self._session = await self._store.open_session(f"broker {self._broker_id}", lease_ms=self._lease_ms)
         if on_loss is not None:
             self._session.on_loss(on_loss)
+        self._endpoints, self._rack, self._on_loss = endpoints, rack, on_loss
         for _ in range(ATTEMPTS_MAX):
             checks: dict[str, Check] = {}
             writes: dict[str, Write] = {}
             image = self._metadata.image
             cluster_id = self._plan_cluster(image, cluster_id, checks, writes)
-            self._plan_registration(image, endpoints, rack, checks, writes)
-            self._plan_office(image, checks, writes)
+            self._plan_registration(image, checks, writes)
+            takes_office = self._plan_office(image, checks, writes)
+            self._plan_elections(image, clean, takes_office, checks, writes)
             try:
                 revision = await self._store.commit(list(checks.values()), list(writes.values()))
             except Conflict as conflict:
@@ -99,6 +127,11 @@ class Membership:
             await self._metadata.wait_for(revision)
             return cluster_id
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
+
+    async def rejoin(self) -> None:
+        """Register anew after the session was lost; nothing on disk was."""
+        on_loss = self._on_loss
+        await self.join(self._endpoints, cluster_id=self._metadata.image.cluster_id, rack=self._rack, on_loss=on_loss)
 
     async def leave(self) -> None:
         """End the session: registration and office are gone when this returns, or (the store fails) with the next
@@ -131,45 +164,91 @@ class Membership:
         self._write(checks, writes, keys.FEATURES, keys.pack(levels=self._features), None)
         return cluster_id
 
-    def _plan_registration(
-        self,
-        image: ClusterImage,
-        endpoints: Sequence[Endpoint],
-        rack: str | None,
-        checks: dict[str, Check],
-        writes: dict[str, Write],
-    ) -> None:
+    def _plan_registration(self, image: ClusterImage, checks: dict[str, Check], writes: dict[str, Write]) -> None:
         if self._broker_id in image.brokers:
             raise KafkaError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"Another broker with id {self._broker_id} is registered."
             )
-        value = keys.pack(endpoints=[list(endpoint) for endpoint in endpoints], rack=rack, features=self._features)
-        self._write(checks, writes, keys.broker_key(self._broker_id), value, self._session_id)
+        self._write(checks, writes, keys.broker_key(self._broker_id), self._registration(), self._session_id)
 
-    def _plan_office(self, image: ClusterImage, checks: dict[str, Check], writes: dict[str, Write]) -> None:
+    async def _wait_for_an_earlier_life(self) -> None:
+        """A broker that died may still be registered until its lease is over."""
+        await self._metadata.until(lambda image: self._broker_id not in image.brokers, 2 * self._lease_ms / 1000)
+
+    def _registration(self, **more: bool) -> bytes:
+        endpoints = [list(endpoint) for endpoint in self._endpoints]
+        return keys.pack(endpoints=endpoints, rack=self._rack, features=self._features, **more)
+
+    def _plan_office(self, image: ClusterImage, checks: dict[str, Check], writes: dict[str, Write]) -> bool:
+        """Whether the office is free and this broker asks for it."""
         if image.controller_id != -1:
-            return
+            return False
         epoch = image.controller_epoch + 1
         value = keys.pack(broker=self._broker_id, epoch=epoch)
         self._write(checks, writes, keys.CONTROLLER, value, self._session_id)
         self._write(checks, writes, keys.CONTROLLER_EPOCH, keys.pack(epoch=epoch), None)
+        return True
+
+    def _plan_elections(
+        self, image: ClusterImage, clean: bool, takes_office: bool, checks: dict[str, Check], writes: dict[str, Write]
+    ) -> None:
+        """What this broker led before is over; with the office, what can be led now has a leader."""
+        living = {*image.brokers, self._broker_id}
+        changed: dict[str, dict[int, PartitionState]] = {}
+        for topic in image.topics.values():
+            rules = self._rules(image, topic.name)
+            for index, state in enumerate(topic.partitions):
+                new = self._reborn(state, living, rules, clean, self._is_offline(topic.name, index))
+                if takes_office:
+                    new = elections.after(new, living, rules[0], unclean=rules[1])
+                if new is not state:
+                    new = new._replace(partition_epoch=state.partition_epoch + 1)
+                    if new.leader_epoch > state.leader_epoch:
+                        new = new._replace(leader_epoch=state.leader_epoch + 1)
+                    changed.setdefault(topic.name, {})[index] = new
 
         def write(key: str, value: bytes | None) -> None:
             self._write(checks, writes, key, value, None)
 
-        write_states(image, write, self._elections(image))
+        write_states(image, write, changed)
 
-    def _elections(self, image: ClusterImage) -> dict[str, dict[int, PartitionState]]:
-        """The partitions that this broker leads from now on: those without a living leader whose ISR it is in. Where
-        its disk has failed, nobody does."""
-        elected: dict[str, dict[int, PartitionState]] = {}
-        for topic in image.topics.values():
-            for index, state in enumerate(topic.partitions):
-                if state.leader not in image.brokers and self._broker_id in state.isr:
-                    leader = -1 if self._is_offline(topic.name, index) else self._broker_id
-                    if leader != -1 or state.leader != -1:
-                        elected.setdefault(topic.name, {})[index] = led_by(state, leader)
-        return elected
+    def _reborn(
+        self, state: PartitionState, living: set[int], rules: tuple[int, bool], clean: bool, offline: bool
+    ) -> PartitionState:
+        me = self._broker_id
+        if me not in state.replicas:
+            return state
+        new = state
+        if state.leader == me or me in state.isr or (not clean and me in state.elr):
+            new = elections.after(state, living - {me}, rules[0], forgetful=() if clean else (me,))
+        if offline != (me in state.offline):
+            others = tuple(each for each in state.offline if each != me)
+            new = new._replace(offline=(*others, me) if offline else others)
+        return new
+
+    async def claim_office(self) -> bool:
+        """Become the controller if there is none; whether that came true."""
+        if not self.alive:
+            return False
+        checks: dict[str, Check] = {}
+        writes: dict[str, Write] = {}
+        mine = keys.broker_key(self._broker_id)
+        checks[mine] = Check(mine, self._metadata.version(mine))
+        if not self._plan_office(self._metadata.image, checks, writes):
+            return False
+        try:
+            revision = await self._store.commit(list(checks.values()), list(writes.values()))
+        except (Conflict, SessionLost, StoreUnavailable):
+            return False
+        await self._metadata.wait_for(revision)
+        return True
+
+    async def announce_leaving(self) -> None:
+        """Tell the controller that this broker is about to stop, so that others lead (controlled shutdown)."""
+        key = keys.broker_key(self._broker_id)
+        version = self._metadata.version(key)
+        write = Write(key, self._registration(leaving=True), self._session_id)
+        await self._store.commit([Check(key, version)], [write])
 
     @property
     def _session_id(self) -> int:

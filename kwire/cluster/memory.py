@@ -151,3 +151,37 @@ class MemoryStore:
         for subscription in list(self.subscriptions):
             subscription.listener(event)
         return self.revision
+
+
+class MemoryStoreView:
+    """One broker's connection to a `MemoryStore` that several share: what it closes is its own."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._sessions: list[MemorySession] = []
+        self._subscriptions: list[MemorySubscription] = []
+
+    async def open(self) -> None:
+        await self._store.open()
+
+    async def close(self) -> None:
+        for session in self._sessions:
+            self._store.end_session(session.id)
+        for subscription in self._subscriptions:
+            subscription.close()
+
+    async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        return await self._store.read(prefix)
+
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        return await self._store.commit(checks, writes)
+
+    async def open_session(self, owner: str, *, lease_ms: int) -> MemorySession:
+        session = await self._store.open_session(owner, lease_ms=lease_ms)
+        self._sessions.append(session)
+        return session
+
+    async def subscribe(self, listener: Listener) -> MemorySubscription:
+        subscription = await self._store.subscribe(listener)
+        self._subscriptions.append(subscription)
+        return subscription

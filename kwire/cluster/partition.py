@@ -1,14 +1,20 @@
-"""One partition on the broker that leads it: who may append, what is committed, who waits for that.
+"""One partition on this broker: who may append, what is committed, who waits for that, who is in sync.
 
 `append` is synchronous: check the office, append to the log, move the high watermark, and only then (in a later turn
 of the loop, so that the producer's answer is under way first) tell those who wait for data. The high watermark is the
 lowest end offset among the in-sync replicas; where this broker is the only one, that is the end of its own log, held
-back while `flush.messages` still waits for the disk.
+back while `flush.messages` still waits for the disk. It stands still while fewer than `min.insync.replicas` are in sync
+(KIP-966), and it waits for a replica from the moment in which the leader asks for it to be counted in: the store may
+have said yes long before that is known here.
+
+A follower's log grows by what its fetcher brings (`append_fetched`), is cut where it parts from the leader's, and takes
+the leader's high watermark.
 
 Nothing here polls: waiting for a commit is a future in a heap, waiting for data is a callback.
 
 What lives elsewhere: bytes and offsets (`kwire.log`), which partitions exist and who leads them (`replica_manager`,
-`image`), what requests make of all this (`kwire.handlers`).
+`image`), how the ISR is changed in the store (`isr_writer`), fetching (`replica_fetcher`), what requests make of all
+this (`kwire.handlers`).
 """
 
 from __future__ import annotations
@@ -20,7 +26,9 @@ from typing import TYPE_CHECKING
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.metrics import TopicMetrics
+from kwire.cluster.followers import Follower
 from kwire.cluster.keys import PartitionState
+from kwire.codec.records import HEADER_SIZE, parse_header
 from kwire.log.append_info import AppendInfo, FetchedData, Origin
 from kwire.log.producer_state import NOT_ASKED, Verification
 
@@ -28,6 +36,13 @@ if TYPE_CHECKING:
     from kwire.log.partition_log import PartitionLog
 
 ACKS_ALL = -1
+
+ProposeIsr = Callable[["Partition", "tuple[int, ...]"], None]
+"""(partition, ISR): the leader wants the cluster to decide so; what becomes of it comes back by `Partition.update`."""
+
+
+def _keep_isr(_partition: Partition, _isr: tuple[int, ...]) -> None:
+    """For partitions without a cluster around them."""
 
 
 class Partition:
@@ -40,10 +55,15 @@ class Partition:
     __slots__ = (
         "_announcing",
         "_broker_id",
+        "_epoch_start",
         "_failure",
         "_followers",
+        "_in_sync",
         "_listeners",
+        "_may_commit",
         "_min_isr",
+        "_pending_isr",
+        "_propose",
         "_tickets",
         "_unflushed",
         "_waiters",
@@ -59,8 +79,15 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(self, broker_id: int, log: PartitionLog, metrics: TopicMetrics | None = None) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        log: PartitionLog,
+        metrics: TopicMetrics | None = None,
+        propose_isr: ProposeIsr = _keep_isr,
+    ) -> None:
         self._broker_id = broker_id
+        self._propose = propose_isr
         self.metrics = metrics or TopicMetrics()
         self.log = log
         self.topic: str = log.topic
@@ -73,7 +100,11 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self._min_isr = 1
         self._failure: ErrorCode | None = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._followers: dict[int, int] = {}  # end offset by in-sync follower
+        self._followers: dict[int, Follower] = {}  # all other replicas, while this broker leads
+        self._in_sync: tuple[Follower, ...] = ()  # those that the high watermark waits for
+        self._pending_isr: tuple[int, ...] | None = None  # asked for, not yet decided
+        self._may_commit = True
+        self._epoch_start = 0
         self._unflushed: dict[asyncio.Future[None], int] = {}  # first offset by the sync that it waits for
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._tickets = 0  # equal offsets are served in the order in which they came
@@ -92,6 +123,7 @@ class Partition:
         changed = state.leader_epoch != self.leader_epoch
         self.leader, self.leader_epoch, self.partition_epoch = state.leader, state.leader_epoch, state.partition_epoch
         self.replicas, self.isr = state.replicas, state.isr
+        self._pending_isr = None
         if state.leader != self._broker_id:
             self._resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return changed
@@ -99,17 +131,24 @@ class Partition:
             self._failure = None
         if changed and not self._begin_epoch():
             return changed
-        start = self.log.high_watermark
+        now_ms = self._now_ms()
+        known = {} if changed else self._followers
         self._followers = {
-            replica: start if changed else self._followers.get(replica, start)
-            for replica in state.isr
-            if replica != self._broker_id
+            replica: known.get(replica) or Follower(now_ms) for replica in state.replicas if replica != self._broker_id
         }
+        self._count_in_sync()
         self._advance()
         return changed
 
+    def _count_in_sync(self) -> None:
+        """Who has to have the data before it is committed: the ISR, and who is about to be in it."""
+        members = dict.fromkeys((*self.isr, *(self._pending_isr or ())))
+        self._in_sync = tuple(self._followers[each] for each in members if each in self._followers)
+        self._may_commit = len(self.isr) >= self.effective_min_isr
+
     def _begin_epoch(self) -> bool:
         try:
+            self._epoch_start = self.log.log_end_offset
             self.log.begin_leader_epoch(self.leader_epoch)
         except (OSError, KafkaError):
             self.fail()
@@ -127,6 +166,9 @@ class Partition:
     def set_min_isr(self, replicas: int) -> None:
         """`min.insync.replicas` of the topic: what acks=all needs at the moment of the append."""
         self._min_isr = replicas
+        self._may_commit = len(self.isr) >= self.effective_min_isr
+        if self._failure is None and self.replicas:
+            self._advance()
 
     @property
     def leading(self) -> bool:
@@ -141,6 +183,11 @@ class Partition:
     def fail(self) -> None:
         """The disk under the log failed: from now on everything is answered with KAFKA_STORAGE_ERROR."""
         self._resign(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def fence(self) -> None:
+        """This broker's registration is over: it leads and follows nothing until the cluster decides anew."""
+        self.leader = self.leader_epoch = self.partition_epoch = -1
+        self._resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def remove(self) -> None:
         """The partition is gone from this broker (deleted topic, moved replica)."""
@@ -215,13 +262,19 @@ class Partition:
         self._announce()
         return info
 
-    def read(self, offset: int, max_bytes: int, *, committed_only: bool = False, min_one: bool = True) -> FetchedData:
+    def read(
+        self, offset: int, max_bytes: int, *, committed_only: bool = False, min_one: bool = True, to_end: bool = False
+    ) -> FetchedData:
         """Committed batches from an offset on; ``committed_only`` (isolation level read_committed) stops at the last
-        stable offset. OFFSET_OUT_OF_RANGE below the log's start or above what may be read."""
+        stable offset, ``to_end`` (a follower reads) at the end of the log. OFFSET_OUT_OF_RANGE below the log's start
+        or above what may be read."""
         if self._failure is not None:
             raise KafkaError(self._failure)
         log = self.log
-        upto = log.last_stable_offset if committed_only else log.high_watermark
+        if to_end:
+            upto = log.log_end_offset
+        else:
+            upto = log.last_stable_offset if committed_only else log.high_watermark
         try:
             return log.read(offset, max_bytes, upto=upto, min_one=min_one, on_verified=self._announce)
         except KafkaError as error:
@@ -254,11 +307,122 @@ class Partition:
         """Undo `on_change`; content if it was not there."""
         self._listeners.pop(callback, None)
 
-    def follower_at(self, replica: int, end_offset: int) -> None:
-        """An in-sync follower has everything below ``end_offset``; the high watermark may move."""
-        if replica in self._followers:
-            self._followers[replica] = end_offset
-            self._advance()
+    # In-sync replicas, on the leader
+
+    def follower_at(self, replica: int, end_offset: int, *, start_offset: int = 0, broker_epoch: int = -1) -> None:
+        """A follower has everything below ``end_offset``; the high watermark may move, the ISR may grow.
+
+        NOT_LEADER_OR_FOLLOWER for a broker that has no replica.
+        """
+        follower = self._followers.get(replica)
+        if follower is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self.log
+        follower.fetched(end_offset, start_offset, log.log_end_offset, broker_epoch, self._now_ms())
+        self._advance()
+        if replica not in self.isr and self._pending_isr is None and self._has_caught_up(follower):
+            self._ask_for((*self.isr, replica))
+
+    def follower_epoch(self, replica: int) -> int:
+        """The broker epoch that a follower last fetched with; -1 if it has not."""
+        follower = self._followers.get(replica)
+        return -1 if follower is None else follower.broker_epoch
+
+    def _has_caught_up(self, follower: Follower) -> bool:
+        """Whether a follower has all that is committed, and whatever this leader began with."""
+        return follower.end_offset >= max(self.log.high_watermark, self._epoch_start)
+
+    def drop_laggards(self, lag_max_ms: int) -> None:
+        """Ask for an ISR without those that have not kept up for `replica.lag.time.max.ms`."""
+        if self._failure is not None or self._pending_isr is not None or len(self.isr) < 2:
+            return
+        now_ms, end = self._now_ms(), self.log.log_end_offset
+        kept = tuple(
+            each
+            for each in self.isr
+            if each == self._broker_id or self._followers[each].keeps_up(end, now_ms, lag_max_ms)
+        )
+        if kept != self.isr:
+            self._ask_for(kept)
+
+    def _ask_for(self, isr: tuple[int, ...]) -> None:
+        self._pending_isr = tuple(each for each in self.replicas if each in isr)
+        self._count_in_sync()
+        self._propose(self, self._pending_isr)
+
+    def isr_refused(self) -> None:
+        """The ISR that was asked for will not come true: from now on it can be asked for anew."""
+        if self._pending_isr is not None:
+            self._pending_isr = None
+            self._count_in_sync()
+            if self._failure is None:
+                self._advance()
+
+    # Following a leader
+
+    @property
+    def following(self) -> bool:
+        """Whether this broker's replica has another leader to follow, and a disk that works."""
+        return (
+            self._failure == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and self.leader not in (-1, self._broker_id)
+            and self._broker_id in self.replicas
+        )
+
+    def append_fetched(self, records: bytes | memoryview, high_watermark: int, leader_start: int) -> int:
+        """What the leader sent: batches (perhaps none), its high watermark and log start. Returns the new end.
+
+        KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (it does not follow the end), KAFKA_STORAGE_ERROR.
+        """
+        log = self.log
+        try:
+            if len(records):
+                self._begin_inside(records)
+                log.append_as_follower(records)
+            moved = log.advance_high_watermark(min(high_watermark, log.log_end_offset))
+            if leader_start > log.log_start_offset:
+                self._follow_start(leader_start)
+        except KafkaError as error:
+            if _is_lasting(error):
+                self.fail()
+            raise
+        if moved:
+            self._announce()
+        return log.log_end_offset
+
+    def _begin_inside(self, records: bytes | memoryview) -> None:
+        """An empty log whose first batch began before what was asked for (the leader's log starts inside it)."""
+        log = self.log
+        if log.log_start_offset < log.log_end_offset or len(records) < HEADER_SIZE:
+            return
+        header = parse_header(records)
+        if header.base_offset < log.log_end_offset <= header.last_offset:
+            self.start_anew_at(header.base_offset)
+
+    def _follow_start(self, leader_start: int) -> None:
+        log = self.log
+        if leader_start > log.log_end_offset:
+            log.start_anew_at(leader_start)
+        else:
+            log.advance_log_start_offset(leader_start)
+            log.delete_old_segments()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what the leader does not have. KAFKA_STORAGE_ERROR."""
+        try:
+            self.log.truncate_to(offset)
+        except KafkaError as error:
+            if _is_lasting(error):
+                self.fail()
+            raise
+
+    def start_anew_at(self, offset: int) -> None:
+        """Drop everything: the leader begins behind this log's end. KAFKA_STORAGE_ERROR."""
+        try:
+            self.log.start_anew_at(offset)
+        except OSError as error:
+            self.fail()
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     # Inside
 
@@ -277,12 +441,15 @@ class Partition:
     def _committable(self) -> Iterable[int]:
         """How far each in-sync replica has the data, this one first."""
         yield next(iter(self._unflushed.values()), self.log.log_end_offset)
-        yield from self._followers.values()
+        for follower in self._in_sync:
+            yield follower.end_offset
 
     def _advance(self) -> None:
         """Move the high watermark to where the in-sync replicas are; never back."""
         log = self.log
-        if self._followers or self._unflushed:
+        if not self._may_commit:
+            return
+        if self._in_sync or self._unflushed:
             target = min(self._committable())
         else:
             target = log.log_end_offset
@@ -317,12 +484,17 @@ class Partition:
         if self._failure != ErrorCode.KAFKA_STORAGE_ERROR or code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._failure = code
         self._followers = {}
+        self._in_sync = ()
+        self._pending_isr = None
         self._unflushed = {}
         waiters, self._waiters = self._waiters, []
         for _, _, future in sorted(waiters):
             if not future.done():
                 future.set_exception(KafkaError(code))
         self._announce()
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
 
     def _announce(self) -> None:
         if self._listeners and not self._announcing:

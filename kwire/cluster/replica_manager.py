@@ -20,7 +20,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.metrics import MetricsRegistry
 from kwire.base.uuids import ZERO_UUID
-from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage
+from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage, whole_delta
 from kwire.cluster.partition import Partition
 from kwire.log.checkpoints import write_topic_id
 from kwire.log.environment import StorageError
@@ -29,6 +29,8 @@ from kwire.log.log_mover import LogMover
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
+    from kwire.cluster.isr_writer import IsrWriter
+    from kwire.cluster.replica_fetcher import ReplicaFetchers
     from kwire.log.log_dirs import LogDirectory
     from kwire.log.log_manager import LogManager
     from kwire.log.partition_log import PartitionLog
@@ -56,7 +58,13 @@ class ReplicaManager:
         broker_id: int,
         metrics: MetricsRegistry | None = None,
         doors: Doors | None = None,
+        fetchers: ReplicaFetchers | None = None,
+        isr_writer: IsrWriter | None = None,
     ) -> None:
+        self._fetchers = fetchers
+        self._isr_writer = isr_writer
+        self._fenced = False
+        self._laggards: asyncio.TimerHandle | None = None
         self._config = config
         self._logs = logs
         self._metadata = metadata
@@ -82,9 +90,17 @@ class ReplicaManager:
         self._put_strays_aside()
         self._metadata.add_listener(self._on_image)
         self._config.on_change(self._on_config)
+        if self._isr_writer is not None:
+            self._watch_followers()
 
     async def close(self) -> None:
-        """Wait for creations and deletions that are under way."""
+        """Stop following, and wait for creations and deletions that are under way."""
+        if self._laggards is not None:
+            self._laggards.cancel()
+        if self._fetchers is not None:
+            await self._fetchers.close()
+        if self._isr_writer is not None:
+            await self._isr_writer.close()
         self._config.off_change(self._on_config)
         self._closed = True
         if self._retry is not None:
@@ -138,6 +154,42 @@ class ReplicaManager:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
+    # Leading and following
+
+    def _watch_followers(self) -> None:
+        """Twice per `replica.lag.time.max.ms`, look for followers that do not keep up."""
+        lag_ms = self._config.replica_lag_time_max_ms
+        for partition in self._partitions.values():
+            if len(partition.isr) > 1:
+                partition.drop_laggards(lag_ms)
+        self._laggards = asyncio.get_running_loop().call_later(lag_ms / 2000, self._watch_followers)
+
+    def leads_what_others_could(self) -> bool:
+        """Whether this broker leads a partition that has another living replica in sync."""
+        living = self._metadata.image.brokers
+        return any(
+            partition.leading
+            and any(each in living and not living[each].leaving for each in partition.isr if each != self._broker_id)
+            for partition in self._partitions.values()
+        )
+
+    def fence(self) -> None:
+        """The registration is lost: lead and follow nothing, at once, until `unfence`."""
+        self._fenced = True
+        for partition in self._partitions.values():
+            was_leading = partition.leading
+            partition.fence()
+            if self._fetchers is not None:
+                self._fetchers.forget(partition)
+            if was_leading:
+                self._tell_leadership(partition, leading=False)
+
+    def unfence(self) -> None:
+        """This broker has registered anew, and the image knows that: follow it again."""
+        self._fenced = False
+        image = self._metadata.image
+        self._on_image(image, whole_delta(image))
+
     # Data directories
 
     def move(self, topic: str, index: int, directory: str) -> None:
@@ -186,12 +238,16 @@ class ReplicaManager:
     def _on_image(self, image: ClusterImage, delta: Delta) -> None:
         for topic in delta.deleted:
             self._drop_topic(topic)
+        if self._fenced or self._closed:
+            return
         room = AT_ONCE_MAX
         later: list[tuple[str, bytes, int]] = []
         for name in delta.changed:
             topic = image.topics[name]
             for index, state in enumerate(topic.partitions):
                 if self._broker_id not in state.replicas:
+                    if (name, index) in self._partitions:
+                        self._drop_replicas([(name, index)])
                     continue
                 if self._existing(name, index, topic.id) is None:
                     room -= 1
@@ -216,10 +272,18 @@ class ReplicaManager:
             log = self._open_log(image, topic, index)
             if log is None:
                 return
-            partition = self._partitions[key] = Partition(self._broker_id, log, self._metrics.topic(topic.name))
+            partition = self._partitions[key] = Partition(
+                self._broker_id,
+                log,
+                self._metrics.topic(topic.name),
+                *(() if self._isr_writer is None else (self._isr_writer.propose,)),
+            )
             partition.set_min_isr(self._topic_values(image, topic.name)["min.insync.replicas"])
         was_leading = partition.leading
-        if partition.update(topic.partitions[index]) and (partition.leading or was_leading):
+        changed = partition.update(topic.partitions[index])
+        if self._fetchers is not None and len(partition.replicas) > 1:
+            self._fetchers.follow(partition)
+        if changed and (partition.leading or was_leading):
             self._tell_leadership(partition, partition.leading)
 
     def _apply_newest(self, name: str, topic_id: bytes, index: int) -> None:
@@ -280,10 +344,13 @@ class ReplicaManager:
                 self._apply(image, topic, index)
 
     def _drop_topic(self, topic: TopicImage) -> None:
-        doomed = []
         self._metrics.remove_topic(topic.name)
-        for index in range(len(topic.partitions)):
-            key = (topic.name, index)
+        self._drop_replicas([(topic.name, index) for index in range(len(topic.partitions))])
+
+    def _drop_replicas(self, keys: list[tuple[str, int]]) -> None:
+        """Partitions that have no replica here any more: their logs are deleted."""
+        doomed = []
+        for key in keys:
             unopened = self._failed.pop(key, None) is not None
             partition = self._partitions.pop(key, None)
             if partition is None:
@@ -292,6 +359,8 @@ class ReplicaManager:
                 continue
             was_leading = partition.leading
             self.mover.cancel(*key)
+            if self._fetchers is not None:
+                self._fetchers.forget(partition)
             partition.remove()
             if was_leading:
                 self._tell_leadership(partition, leading=False)

@@ -22,8 +22,9 @@ from kwire.base.logging import get_logger
 from kwire.coordinator.java import partition_for
 from kwire.coordinator.machine import Instant, Result
 from kwire.coordinator.producer_ids import ProducerIds
+from kwire.coordinator.remote_markers import Marker, RemoteMarkers
 from kwire.coordinator.shard_runtime import Phase, Runtime
-from kwire.coordinator.transaction_markers import Marker, MarkerWriter, committed
+from kwire.coordinator.transaction_markers import MarkerWriter, committed
 from kwire.coordinator.transaction_records import NONE, Partition, Transaction, TransactionState
 from kwire.coordinator.transaction_shard import NoProducerId, Outcome, Producer, TransactionShard
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kwire.base.metrics import MetricsRegistry
     from kwire.cluster.image import MetadataCache
     from kwire.cluster.partition import Partition as Replica
+    from kwire.cluster.peers import Peers
     from kwire.cluster.replica_manager import ReplicaManager
     from kwire.coordinator.group_coordinator import GroupCoordinator
 
@@ -68,13 +70,16 @@ class TransactionCoordinator:
         metadata: MetadataCache,
         groups: GroupCoordinator,
         allocate: Callable[[], Awaitable[range]],
+        peers: Peers | None = None,
     ) -> None:
         self._doors = doors
         self._config = config
         self._replicas = replicas
         self._metadata = metadata
         self.producer_ids = ProducerIds(allocate)
-        self.markers = MarkerWriter(doors, replicas, groups)
+        self.markers = MarkerWriter(
+            doors, replicas, groups, None if peers is None else RemoteMarkers(peers, metadata, config.node_id)
+        )
         self._runtimes: dict[int, Runtime[TransactionShard]] = {}
         self._tasks: dict[asyncio.Task[None], int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -405,6 +410,9 @@ class _Ending:
         for partition, error in errors.items():
             if error is not ErrorCode.NONE and error not in _GONE:
                 self.left[partition] = None
+                self._settle(partition, error)
+                if self.fenced:
+                    return
 
     def _settle(self, partition: Partition, error: ErrorCode) -> None:
         if error is ErrorCode.NONE or error in _GONE:

@@ -1,6 +1,6 @@
 """Writing the markers that end a transaction to the partitions that were part of it.
 
-On this broker a marker is one append; where other brokers lead partitions, WriteTxnMarkers will carry it there. The
+On this broker a marker is one append; where other brokers lead partitions, WriteTxnMarkers carries it there. The
 offsets topic is special: its coordinator must see the marker, too. Who decides that a transaction ends, and what
 happens when all markers are committed: `transaction_coordinator`.
 """
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.records import ABORT, COMMIT, build_control_batch
 from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
+from kwire.coordinator.remote_markers import Marker, RemoteMarkers
 from kwire.coordinator.transaction_records import Partition
 from kwire.log.append_info import Origin
 
@@ -25,33 +26,31 @@ if TYPE_CHECKING:
 _ALL_REPLICAS = -1
 
 
-class Marker(NamedTuple):
-    """The end of one producer's transaction. ``version`` 2: every transaction has an epoch of its own, so that the
-    marker's must be above that of the records (KIP-1228)."""
-
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    coordinator_epoch: int
-    version: int
-
-
 class MarkerWriter:
-    """Writes markers to the partitions that this broker leads."""
+    """Writes markers to the partitions that this broker leads, and has others write theirs."""
 
-    def __init__(self, doors: Doors, replicas: ReplicaManager, groups: GroupCoordinator) -> None:
+    def __init__(
+        self, doors: Doors, replicas: ReplicaManager, groups: GroupCoordinator, remote: RemoteMarkers | None = None
+    ) -> None:
+        self._remote = remote
         self._clock = doors.clock
         self._replicas = replicas
         self._groups = groups
 
     def write(
-        self, marker: Marker, partitions: Iterable[Partition]
+        self, marker: Marker, partitions: Iterable[Partition], *, here: bool = False
     ) -> tuple[dict[Partition, ErrorCode], dict[Partition, asyncio.Future[None]]]:
-        """Append to every partition. The errors of all (NONE where it is in the log), and the commits that are still
-        to be waited for."""
+        """Append to every partition. The errors of all (NONE where it is in the log, or on its way to another broker),
+        and the commits that are still to be waited for. ``here``: only to partitions that this broker leads."""
         errors: dict[Partition, ErrorCode] = {}
         commits: dict[Partition, asyncio.Future[None]] = {}
+        elsewhere: dict[int, list[Partition]] = {}
         for partition in partitions:
+            leader = None if here or self._remote is None else self._remote.leader_of(partition)
+            if leader is not None:
+                errors[partition] = ErrorCode.NONE
+                elsewhere.setdefault(leader, []).append(partition)
+                continue
             try:
                 commit = self._write_one(marker, *partition)
             except KafkaError as error:
@@ -60,6 +59,9 @@ class MarkerWriter:
             errors[partition] = ErrorCode.NONE
             if commit is not None:
                 commits[partition] = commit
+        if self._remote is not None:
+            for leader, theirs in elsewhere.items():
+                commits.update(self._remote.send(leader, marker, theirs))
         return errors, commits
 
     def _write_one(self, marker: Marker, topic: str, index: int) -> asyncio.Future[None] | None:

@@ -18,6 +18,7 @@ from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
 from kwire.coordinator.transaction_shard import Producer
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.forwarding import auto_create
 from kwire.handlers.group_calls import group_operation, then
 from kwire.handlers.transaction_calls import in_old_words, transactional_id_operation
 
@@ -41,7 +42,7 @@ def handle(
 
 async def _create_and_add(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     services = context.services
-    await services.controller.auto_create([OFFSETS_TOPIC])
+    await auto_create(services, [OFFSETS_TOPIC])
     index = services.groups.partition_of(request.group_id)
     if index is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

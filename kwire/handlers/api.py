@@ -45,10 +45,11 @@ class Api:
     pending (Produce only: nothing else keeps its meaning). ``cancel_on_disconnect``: a pending answer is cancelled
     when its connection is gone (Fetch: nobody waits any more); all others run to their end, as in Kafka. ``quick``: the
     first version for which the request is offered to a function first that may answer it without decoding.
+    ``by_controller``: only the controller decides; other brokers carry the request there (`forwarding`).
     """
 
-    __slots__ = ("advertised", "cancel_on_disconnect", "error_response", "handle", "key", "operations", "pipelined",
-                 "quick", "served")  # fmt: skip
+    __slots__ = ("advertised", "by_controller", "cancel_on_disconnect", "error_response", "handle", "key",
+                 "operations", "pipelined", "quick", "served")  # fmt: skip
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class Api:
         pipelined: bool = False,
         cancel_on_disconnect: bool = False,
         quick: tuple[int, Quick] | None = None,
+        by_controller: bool = False,
     ) -> None:
         self.key = key
         self.served = served
@@ -72,6 +74,7 @@ class Api:
         self.pipelined = pipelined
         self.cancel_on_disconnect = cancel_on_disconnect
         self.quick = quick
+        self.by_controller = by_controller
 
     def _top_level_error(self, request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
         """The default `error_response`, for the many responses that have one ``error_code`` for all."""

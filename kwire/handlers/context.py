@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kwire.base.metrics import MetricsRegistry
     from kwire.cluster.controller import Controller
     from kwire.cluster.image import ClusterImage
+    from kwire.cluster.peers import Peers
     from kwire.cluster.replica_manager import ReplicaManager
     from kwire.coordinator.group_coordinator import GroupCoordinator
     from kwire.coordinator.transaction_coordinator import TransactionCoordinator
@@ -165,6 +166,7 @@ class Services:
     doors: Doors
     config: KafkaConfig
     controller: Controller
+    peers: Peers
     replicas: ReplicaManager
     logs: LogManager
     groups: GroupCoordinator

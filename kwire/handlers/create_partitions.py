@@ -70,4 +70,4 @@ def refuse(
     return CreatePartitionsResponse(results=[_result(name, KafkaError(code, message)) for name in names])
 
 
-API = Api(ApiKey.CREATE_PARTITIONS, served=(0, 3), handle=handle, error_response=refuse)
+API = Api(ApiKey.CREATE_PARTITIONS, served=(0, 3), handle=handle, error_response=refuse, by_controller=True)

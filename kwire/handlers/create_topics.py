@@ -125,4 +125,4 @@ def refuse(request: CreateTopicsRequest, version: int, code: ErrorCode, message:
     return CreateTopicsResponse(topics=[_failed(name, KafkaError(code, message)) for name in names])
 
 
-API = Api(ApiKey.CREATE_TOPICS, served=(2, 7), handle=handle, error_response=refuse)
+API = Api(ApiKey.CREATE_TOPICS, served=(2, 7), handle=handle, error_response=refuse, by_controller=True)

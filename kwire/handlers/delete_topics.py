@@ -122,4 +122,4 @@ def refuse(request: DeleteTopicsRequest, version: int, code: ErrorCode, message:
     return DeleteTopicsResponse(responses=[_result(name, topic_id, error) for name, topic_id in states])
 
 
-API = Api(ApiKey.DELETE_TOPICS, served=(1, 6), handle=handle, error_response=refuse)
+API = Api(ApiKey.DELETE_TOPICS, served=(1, 6), handle=handle, error_response=refuse, by_controller=True)

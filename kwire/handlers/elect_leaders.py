@@ -74,4 +74,6 @@ def refuse(request: ElectLeadersRequest, version: int, code: ErrorCode, message:
     return ElectLeadersResponse(error_code=code if version >= 1 else ErrorCode.NONE, replica_election_results=results)
 
 
-API = Api(ApiKey.ELECT_LEADERS, served=(0, 2), handle=handle, operations=operations, error_response=refuse)
+API = Api(
+    ApiKey.ELECT_LEADERS, served=(0, 2), handle=handle, operations=operations, error_response=refuse, by_controller=True
+)

@@ -34,7 +34,7 @@ from kwire.codec.messages.fetch_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of, top_level_error
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
 from kwire.handlers.fetch_sessions import FetchContext, FetchedPartition, FetchSessions, records_size
 from kwire.handlers.partitions import find_partition
 
@@ -52,10 +52,20 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     except KafkaError as error:
         return top_level_error(FetchResponse, error.code)  # type: ignore[no-any-return]
     fetch = _Fetch(request, context, fetch_context)
+    if fetch.follower >= 0:
+        refuse_strangers(context)
+        fetch.note_follower(request.replica_state.replica_epoch)
     fetch.read_all()
     if fetch.is_enough():
         return fetch.response()
     return _WaitingFetch(fetch, request.max_wait_ms).answer
+
+
+def refuse_strangers(context: RequestContext) -> None:
+    """Only brokers may fetch as replicas. CLUSTER_AUTHORIZATION_FAILED."""
+    authorizer = context.services.authorizer
+    if not authorizer.allows_all:
+        authorizer.require(context, Operation(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME))
 
 
 class _Fetch:
@@ -66,13 +76,13 @@ class _Fetch:
         "_committed_only",
         "_context",
         "_fetch_context",
-        "_follower",
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
         "_read",
         "_size",
         "_urgent",
+        "follower",
     )  # fmt: skip
 
     def __init__(self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext) -> None:
@@ -81,7 +91,7 @@ class _Fetch:
         self._fetch_context = fetch_context
         self._by_id = context.api_version >= 13
         self._committed_only = request.isolation_level == READ_COMMITTED
-        self._follower = max(request.replica_id, request.replica_state.replica_id)
+        self.follower = max(request.replica_id, request.replica_state.replica_id)
         self._max_bytes = min(request.max_bytes, limit)
         self._min_bytes = min(request.min_bytes, limit)
         self._max_wait_ms = request.max_wait_ms
@@ -105,11 +115,32 @@ class _Fetch:
                 self._urgent = True
             self._read.append((asked, partition, data))
 
+    def note_follower(self, broker_epoch: int) -> None:
+        """A follower's positions, once a request: whatever it asks for is what it has not."""
+        for asked in self._fetch_context.partitions.values():
+            want = asked.asked
+            try:
+                partition = self._find(asked)
+                partition.require_leader(want.current_leader_epoch)
+                if self._parts(partition, want.last_fetched_epoch, want.fetch_offset) is None:
+                    log = partition.log
+                    if log.log_start_offset <= want.fetch_offset <= log.log_end_offset:
+                        partition.follower_at(
+                            self.follower,
+                            want.fetch_offset,
+                            start_offset=want.log_start_offset,
+                            broker_epoch=broker_epoch,
+                        )
+            except KafkaError:
+                continue  # reading comes to the same, and tells
+
     def _find(self, asked: FetchedPartition) -> Partition:
         name, topic_id = ("", asked.topic) if self._by_id else (asked.topic, b"")
-        if self._follower >= 0:
-            # Nobody follows this broker's partitions: the request comes from a broker of another cluster.
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.follower >= 0:
+            replicas = self._context.services.replicas
+            if self._by_id:
+                return replicas.partition_by_id(topic_id, asked.index)  # type: ignore[arg-type]
+            return replicas.partition(name, asked.index)  # type: ignore[arg-type]
         return find_partition(
             self._context,
             name,  # type: ignore[arg-type]
@@ -133,8 +164,17 @@ class _Fetch:
         if want.last_fetched_epoch >= 0 and self._diverges(partition, asked, data):
             return data
         limit = min(want.partition_max_bytes, self._max_bytes - self._size)
+        follows = self.follower >= 0
+        if follows:
+            if self.follower not in partition.replicas:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._urgent |= partition.high_watermark > want.high_watermark  # KIP-1166
         fetched = partition.read(
-            want.fetch_offset, max(limit, 0), committed_only=self._committed_only, min_one=self._size == 0
+            want.fetch_offset,
+            max(limit, 0),
+            committed_only=self._committed_only,
+            min_one=self._size == 0,
+            to_end=follows,
         )
         data.records = fetched.records
         self._size += fetched.size
@@ -144,14 +184,22 @@ class _Fetch:
 
     def _diverges(self, partition: Partition, asked: FetchedPartition, data: PartitionData) -> bool:
         """Whether the client's log is not a prefix of this one: then it is told where they part (KIP-595)."""
-        epoch, end_offset = partition.log.end_offset_for_epoch(asked.asked.last_fetched_epoch)
-        if epoch < 0 or end_offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if epoch >= asked.asked.last_fetched_epoch and end_offset >= asked.asked.fetch_offset:
+        parts = self._parts(partition, asked.asked.last_fetched_epoch, asked.asked.fetch_offset)
+        if parts is None:
             return False
-        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        data.diverging_epoch = EpochEndOffset(epoch=parts[0], end_offset=parts[1])
         self._urgent = True
         return True
+
+    def _parts(self, partition: Partition, last_epoch: int, offset: int) -> tuple[int, int] | None:
+        """Epoch and offset in which this log ends what another one has that ends with ``last_epoch`` at ``offset``;
+        None if that one is a prefix of this one. OFFSET_OUT_OF_RANGE where that is not known any more."""
+        if last_epoch < 0:
+            return None
+        epoch, end_offset = partition.log.end_offset_for_epoch(last_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return None if epoch >= last_epoch and end_offset >= offset else (epoch, end_offset)
 
     def _failure(self, asked: FetchedPartition, error: Exception) -> PartitionData:
         code, _ = error_of(error)

@@ -28,6 +28,7 @@ from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
 from kwire.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.forwarding import auto_create
 from kwire.handlers.group_calls import group_operation
 
 MESSAGE_SINCE: Final = 1
@@ -65,7 +66,7 @@ def handle(
 async def _create_and_find(
     topic: str, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    await context.services.controller.auto_create([topic])
+    await auto_create(context.services, [topic])
     return _find(request, context)
 
 

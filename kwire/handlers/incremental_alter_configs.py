@@ -161,4 +161,4 @@ def refuse(
     return _response(request, [KafkaError(code, message)] * len(request.resources))
 
 
-API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, served=(0, 1), handle=handle, error_response=refuse)
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, served=(0, 1), handle=handle, error_response=refuse, by_controller=True)

@@ -35,6 +35,7 @@ from kwire.codec.messages.metadata_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.forwarding import auto_create
 from kwire.handlers.topic_metadata import (
     NOT_ASKED,
     absence_error,
@@ -86,7 +87,7 @@ def _creatable(context: RequestContext, names: list[str]) -> list[str]:
 async def _respond_after_creation(
     request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str]
 ) -> MetadataResponse:
-    await context.services.controller.auto_create(missing)
+    await auto_create(context.services, missing)
     return _respond(request, context, names, [])
 
 

@@ -76,6 +76,11 @@ class Registry:
         for name in MODULES:
             api: Api = import_module(f"kwire.handlers.{name}").API
             apis[api.key] = api
+        from kwire.handlers.forwarding import forwarded
+
+        for api in apis.values():
+            if api.by_controller and api.handle.__name__ != "handle_or_forward":
+                api.handle = forwarded(api.handle)
         for key, facts in API_FACTS.items():
             if "broker" in facts.listeners and key not in apis:
                 apis[key] = refusal(key)

@@ -11,6 +11,13 @@ from collections.abc import Awaitable, Collection
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.peers import PeerUnavailable
+from kwire.codec.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kwire.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
 from kwire.coordinator.transaction_records import Partition, TransactionState
 from kwire.coordinator.transaction_shard import Producer
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
@@ -25,6 +32,7 @@ IMPLICIT_SINCE: Final = 2
 EPOCH_BUMP: Final = 2
 VERIFICATION: Final = "kafka.server:type=AddPartitionsToTxnManager,name="
 """What Kafka calls the metrics of asking the coordinator before a write."""
+_BROKERS_VERSION: Final = 5
 
 
 def transactional_id_operation(operation: AclOperation, transactional_id: str) -> Operation:
@@ -57,9 +65,12 @@ def join_transaction(
     """
     transactions, clock = services.transactions, services.doors.clock
     started_s = clock.monotonic()
+    leader = coordinator_elsewhere(services, transactional_id)
     found: dict[Partition, ErrorCode] | Awaitable[dict[Partition, ErrorCode]]
     try:
-        if knows < IMPLICIT_SINCE:
+        if leader is not None:
+            found = _ask_elsewhere(services, leader, transactional_id, producer, partitions, knows)
+        elif knows < IMPLICIT_SINCE:
             found = transactions.verify(transactional_id, producer, partitions)
         else:
             added = transactions.add_partitions(transactional_id, producer, partitions, EPOCH_BUMP)
@@ -69,6 +80,49 @@ def join_transaction(
     if inspect.isawaitable(found):
         return _later(services, found, partitions, knows, started_s)
     return _verified(services, found, knows, started_s)
+
+
+def coordinator_elsewhere(services: Services, transactional_id: str) -> int | None:
+    """The other broker that coordinates an id; None if it is this one, or not known."""
+    index = services.transactions.partition_of(transactional_id)
+    state = None if index is None else services.image.partition(TRANSACTIONS_TOPIC, index)
+    return None if state is None or state.leader in (-1, services.broker_id) else state.leader
+
+
+async def _ask_elsewhere(
+    services: Services,
+    leader: int,
+    transactional_id: str,
+    producer: Producer,
+    partitions: Collection[Partition],
+    knows: int,
+) -> dict[Partition, ErrorCode]:
+    """AddPartitionsToTxn, as brokers send it to each other (KIP-890)."""
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for name, index in partitions:
+        topics.setdefault(name, AddPartitionsToTxnTopic(name=name)).partitions.append(index)
+    asked = AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        verify_only=knows < IMPLICIT_SINCE,
+        topics=list(topics.values()),
+    )
+    request = AddPartitionsToTxnRequest(transactions=[asked])
+    found = dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
+    try:
+        response = await services.peers.call(
+            leader, request, _BROKERS_VERSION, timeout_s=services.config.request_timeout_ms / 1000
+        )
+    except (PeerUnavailable, KafkaError):
+        return found
+    if response.error_code:
+        return dict.fromkeys(partitions, ErrorCode(response.error_code))
+    for transaction in response.results_by_transaction:
+        for topic in transaction.topic_results:
+            for result in topic.results_by_partition:
+                found[topic.name, result.partition_index] = ErrorCode(result.partition_error_code)
+    return found
 
 
 async def _for_each(added: asyncio.Future[ErrorCode], partitions: Collection[Partition]) -> dict[Partition, ErrorCode]:

@@ -37,6 +37,7 @@ from kwire.handlers.group_calls import group_operation, has_partition, may
 from kwire.handlers.transaction_calls import (
     ABORTABLE_SINCE,
     IMPLICIT_SINCE,
+    coordinator_elsewhere,
     is_part_of,
     join_transaction,
     transactional_id_operation,
@@ -91,6 +92,8 @@ def _commit(
     if _needs_no_question(request, context, index, knows):
         return services.groups.commit_transactional_offsets(request, version)
     producer = Producer(request.producer_id, request.producer_epoch)
+    if coordinator_elsewhere(services, request.transactional_id) is not None:
+        return _commit_verified(request, context, partition, knows)
     joined = join_transaction(services, request.transactional_id, producer, [partition], knows)
     if inspect.isawaitable(joined):
         return _commit_later(request, context, partition, joined)
@@ -105,6 +108,25 @@ def _needs_no_question(request: TxnOffsetCommitRequest, context: RequestContext,
     producers = services.replicas.partition(OFFSETS_TOPIC, index).log.producer_state
     producers.check_not_fenced(request.producer_id, request.producer_epoch)
     return producers.has_ongoing_transaction(request.producer_id, request.producer_epoch)
+
+
+async def _commit_verified(
+    request: TxnOffsetCommitRequest, context: RequestContext, partition: Partition, knows: int
+) -> TxnOffsetCommitResponse:
+    """Another broker coordinates the transaction: what ends it while its answer is on the way is a marker here."""
+    services = context.services
+    producer = Producer(request.producer_id, request.producer_epoch)
+    log = services.replicas.partition(*partition).log
+    verification = log.producer_state.start_verification(
+        *producer, 0, supports_epoch_bump=knows >= IMPLICIT_SINCE, now_ms=services.doors.clock.time_ms()
+    )
+    joined = join_transaction(services, request.transactional_id, producer, [partition], knows)
+    errors = await joined if inspect.isawaitable(joined) else joined
+    _check(errors[partition])
+    if not log.producer_state.still_verified(*producer, verification):
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+    answer = services.groups.commit_transactional_offsets(request, context.api_version)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 async def _commit_later(

@@ -22,7 +22,8 @@ from kwire.codec.messages.write_txn_markers_response import (
     WriteTxnMarkersResponse,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.transaction_markers import Marker, committed
+from kwire.coordinator.remote_markers import Marker
+from kwire.coordinator.transaction_markers import committed
 from kwire.coordinator.transaction_records import Partition
 from kwire.handlers.api import Api
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
@@ -45,7 +46,7 @@ def handle(
             asked.transaction_version,
         )
         partitions = [(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
-        written.append(writer.write(marker, partitions))
+        written.append(writer.write(marker, partitions, here=True))
     all_errors = [errors for errors, _ in written]
     commits = [commits for _, commits in written]
     return _wait(request, all_errors, commits) if any(commits) else _answer(request, all_errors)

@@ -108,6 +108,8 @@ class LogCutting:
     def truncate_to(self, offset: int) -> None:
         """A follower's log parts from its leader's at an offset: drop it and what follows. KafkaError."""
         if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(offset)  # an epoch that began here and brought nothing was not the leader's
+            self._latest_epoch = self.epochs.latest_epoch
             return
         try:
             if offset < self.segments[0].base_offset:

@@ -110,6 +110,7 @@ class LogManager:
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._parents: dict[tuple[str, int], LogDirectory] = {}
         self._unopened: dict[tuple[str, int], _Found] = {}  # that an OSError kept from being opened
+        self.stopped_clean = True  # whether every directory with logs was left in order, as far as they are loaded
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._jobs: dict[str, asyncio.Future[None]] = {}  # checkpoint files that are being written, by path
@@ -216,6 +217,7 @@ class LogManager:
         path, files = directory.path, self._files
         kept = checkpoints.take_shutdown_copy(files, path)
         clean = checkpoints.take_clean_shutdown(files, path)
+        self.stopped_clean &= clean or not any(names.parse_directory_name(name) for name in files.listdir(path))
         if clean:
             self._restore(path, kept)
         recovery_points = self._offsets(path, RECOVERY_POINT_FILE)

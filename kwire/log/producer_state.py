@@ -133,6 +133,12 @@ class ProducerStateManager:
             found.lowest_sequence = min(found.lowest_sequence, sequence)
         return found
 
+    def still_verified(self, producer_id: int, epoch: int, verification: Verification | None) -> bool:
+        """Whether nothing has ended the transaction since `start_verification` gave this."""
+        if verification is None:
+            return self.has_ongoing_transaction(producer_id, epoch)
+        return self._verifications.get(producer_id) is verification or self.has_ongoing_transaction(producer_id, epoch)
+
     def check_not_fenced(self, producer_id: int, epoch: int) -> None:
         """Whether a producer may begin a transaction here. KafkaError(INVALID_PRODUCER_EPOCH)."""
         entry = self.producers.get(producer_id)

@@ -7,6 +7,7 @@ with its signals and lines (`kwire.cli`).
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -18,8 +19,12 @@ from kwire.base.logging import get_logger
 from kwire.base.metrics import MetricsRegistry
 from kwire.cluster.adoption import adopt_logs
 from kwire.cluster.controller import Controller
+from kwire.cluster.failover import Failover
 from kwire.cluster.image import ClusterImage, ConfigResource, Delta, Endpoint, MetadataCache
+from kwire.cluster.isr_writer import IsrWriter
 from kwire.cluster.membership import Membership
+from kwire.cluster.peers import Peers
+from kwire.cluster.replica_fetcher import ReplicaFetchers
 from kwire.cluster.replica_manager import ReplicaManager
 from kwire.cluster.store import StoreError
 from kwire.coordinator.group_coordinator import GroupCoordinator
@@ -46,6 +51,9 @@ if TYPE_CHECKING:
 
 DRAIN_S: Final = 5.0
 """How long a stopping broker waits for clients to take the answers to what they had asked."""
+
+HAND_OVER_S: Final = 10.0
+REJOIN_S: Final = 0.5
 
 _log = get_logger("kwire.server")
 
@@ -254,20 +262,29 @@ class Broker:
 
     async def _join(self) -> None:
         founding = not self.metadata.image.cluster_id
+        config = self.config
+        self.controller = Controller(self.doors, config, self._store, self.metadata, config.node_id)
         self.membership = Membership(
-            self.doors, self._store, self.metadata, self.config.node_id, features=NEW_CLUSTER_FEATURES
+            self.doors,
+            self._store,
+            self.metadata,
+            config.node_id,
+            lease_ms=config.broker_session_timeout_ms,
+            features=NEW_CLUSTER_FEATURES,
+            rules=self.controller.election_rules,
         )
         self._parts.push_async_callback(self.membership.leave)
         self.cluster_id = await self.membership.join(
             self.registered_endpoints(),
             cluster_id=self.cluster_id or None,
-            rack=self.config.broker_rack,
+            rack=config.broker_rack,
+            on_loss=self._on_session_loss,
+            clean=self.logs.stopped_clean,
             is_offline=self.logs.is_offline,
         )
         for directory in self.logs.directories:
             if directory.online:
                 self._claim(directory)
-        self.controller = Controller(self.doors, self.config, self._store, self.metadata, self.config.node_id)
         if (founding or self._adopt) and len(self.logs):
             self.adopted_topics = await adopt_logs(self.controller, self.logs)
             _log.info("topics found in the data directory are served", topics=len(self.adopted_topics))
@@ -280,14 +297,27 @@ class Broker:
 
     async def _take_over(self) -> None:
         """Become what the cluster's image says this broker is."""
+        config, broker_id = self.config, self.config.node_id
+        self.peers = Peers(self.doors, lambda: self.metadata.image, broker_id, config.inter_broker_listener())
+        self._parts.callback(self.peers.close)
         self.replicas = ReplicaManager(
-            self.config, self.logs, self.metadata, self.config.node_id, self.metrics, self.doors
+            config,
+            self.logs,
+            self.metadata,
+            broker_id,
+            self.metrics,
+            self.doors,
+            ReplicaFetchers(config, self.peers, broker_id, lambda: self.membership.broker_epoch),
+            IsrWriter(self._store, self.metadata, broker_id, self.controller.election_rules),
         )
         self.replicas.start()
         self.is_serving = True
         self.disk_trouble.begin()
         self._parts.callback(self.disk_trouble.close)
         self._parts.push_async_callback(self.replicas.close)
+        self.failover = Failover(self.controller, self.membership, self.metadata)
+        self.failover.start()
+        self._parts.push_async_callback(self.failover.close)
         self.config.on_change(self._follow_cleaner)
         self._follow_cleaner(frozenset())
         self.logs.start()
@@ -300,11 +330,13 @@ class Broker:
             self.metadata,
             self.groups,
             self._allocate_producer_ids,
+            self.peers,
         )
         self.transactions.add_metrics(self.metrics)
         services = self.services
         services.cluster_id = self.cluster_id
         services.controller = self.controller
+        services.peers = self.peers
         services.replicas = self.replicas
         services.groups = self.groups
         services.transactions = self.transactions
@@ -325,6 +357,41 @@ class Broker:
         self._parts.callback(self.net.stop_accepting)
         if self.control is not None:
             self._parts.callback(self.control.resume)  # whoever is drained wants an answer
+        self._parts.push_async_callback(self._hand_over)
+
+    # -- leaving and coming back ------------------------------------------------------------------------------------
+
+    async def _hand_over(self) -> None:
+        """Controlled shutdown: have others lead what they can, while everything is still served here."""
+        if not self.config.controlled_shutdown_enable or len(self.metadata.image.brokers) < 2:
+            return
+        try:
+            await self.membership.announce_leaving()
+        except StoreError as error:
+            _log.warning("stopping without handing over", error=str(error))
+            return
+        if not await self.metadata.until(lambda _: not self.replicas.leads_what_others_could(), HAND_OVER_S):
+            _log.warning("stopping without handing over all partitions", seconds=HAND_OVER_S)
+
+    def _on_session_loss(self) -> None:
+        """Fenced: whatever this broker led may have another leader by now."""
+        _log.error("the session with the metadata store is lost: nothing is served until this broker is back")
+        if hasattr(self, "replicas"):
+            self.replicas.fence()
+            self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(), name="rejoin")
+            self._parts.callback(self._rejoining.cancel)
+
+    async def _rejoin(self) -> None:
+        while True:
+            try:
+                await self.membership.rejoin()
+            except (StoreError, KafkaError) as error:
+                _log.warning("cannot come back yet", error=str(error))
+                await asyncio.sleep(REJOIN_S)
+                continue
+            self.replicas.unfence()
+            _log.info("back in the cluster", broker_epoch=self.membership.broker_epoch)
+            return
 
     # -- stop -------------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ async def test_a_created_topic_is_in_the_image_when_the_answer_comes():
     topic = made.image.topics["a"]
     assert (topic.id, len(topic.partitions)) == (result.id, 3)
     assert made.image.topics_by_id[result.id] is topic
-    assert topic.partitions[2] == ((1,), (1,), 1, 0, 0)
+    assert topic.partitions[2][:5] == ((1,), (1,), 1, 0, 0)
 
 
 async def test_topics_larger_than_a_shard_come_back_in_order_from_the_store():
@@ -298,7 +298,7 @@ async def test_the_preferred_replica_is_elected_when_another_leads():
     revision = await made.store.commit([], [Write(keys.shard_key(topic.id, 0), keys.pack_shard([state]))])
     await made.metadata.wait_for(revision)
     assert await made.controller.elect_leaders(PREFERRED, None) == {("a", 0): None}
-    assert made.image.partition("a", 0) == ((1, 2), (1, 2), 1, 2, 2)
+    assert made.image.partition("a", 0)[:5] == ((1, 2), (1, 2), 1, 2, 2)
 
 
 def brokers(*racks):
@@ -332,7 +332,7 @@ async def test_a_second_life_gets_a_higher_broker_epoch_and_new_leader_epochs():
     assert made.image.controller_id == -1
     again = await node(made.store)
     assert again.membership.broker_epoch > epoch > 0
-    assert again.image.partition("a", 0) == ((1,), (1,), 1, 1, 1)
+    assert again.image.partition("a", 0)[:5] == ((1,), (1,), 1, 1, 1)
     assert again.image.controller_epoch == 2
 
 

@@ -84,6 +84,8 @@ class Controller:
         self.metadata = metadata
         self.works = works
 
+    active = True
+
     async def auto_create(self, names: list[str]) -> None:
         if self.works:
             self.metadata.image.topics |= FakeMetadata(4).image.topics

@@ -1,0 +1,370 @@
+"""Following leaders: one fetcher per leading broker, which speaks the ordinary Fetch API as a replica.
+
+Each fetcher has one connection and one fetch session (KIP-227), so a request names only what changed. Every partition
+fetches from the end of its log and says in which epoch its last record was written (KIP-595); a leader whose log is
+another one answers where the two part, and the follower cuts there: epochs decide, never the high watermark. An error
+of one partition delays that one only.
+
+A partition that begins to follow does not wait for a request that sleeps at the leader: the connection is given up and
+a new session begins, which takes a millisecond.
+
+What lives elsewhere: what a follower's log takes (`partition`), the leader's side (`kwire.handlers.fetch`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.logging import get_logger
+from kwire.cluster.peers import PeerUnavailable
+from kwire.codec.errors import CodecError
+from kwire.codec.messages.fetch_request import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.net.client import ConnectionLost
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
+    from kwire.cluster.partition import Partition
+    from kwire.cluster.peers import Peers
+    from kwire.codec.messages.fetch_response import FetchResponse, PartitionData
+    from kwire.net.client import ClientConnection
+
+FETCH_VERSION: Final = 18
+LIST_OFFSETS_VERSION: Final = 10
+EARLIEST: Final = -2
+
+Key = tuple[bytes, int]
+"""Topic id and partition index."""
+
+_QUIET: Final = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""What passes by itself when both sides have the same image."""
+
+_logger = get_logger("kwire.cluster.fetcher")
+
+
+class ReplicaFetchers:
+    """All fetchers of a broker. ``epoch``: the broker epoch of its registration."""
+
+    def __init__(self, config: KafkaConfig, peers: Peers, broker_id: int, epoch: Callable[[], int]) -> None:
+        self.config = config
+        self.peers = peers
+        self.broker_id = broker_id
+        self.epoch = epoch
+        self._fetchers: dict[int, Fetcher] = {}
+        self._leaders: dict[Partition, int] = {}
+        self._closed = False
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch a partition from the leader that it has now; stop if there is none to follow."""
+        leader = partition.leader if partition.following and not self._closed else -1
+        former = self._leaders.get(partition, -1)
+        if former not in (-1, leader):
+            self._fetchers[former].remove(partition)
+            del self._leaders[partition]
+        if leader == -1:
+            return
+        self._leaders[partition] = leader
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = Fetcher(self, leader)
+        fetcher.add(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """Fetch a partition no more."""
+        leader = self._leaders.pop(partition, None)
+        if leader is not None:
+            self._fetchers[leader].remove(partition)
+
+    async def close(self) -> None:
+        """Stop all, for good."""
+        self._closed = True
+        fetchers, self._fetchers = self._fetchers, {}
+        self._leaders.clear()
+        for fetcher in fetchers.values():
+            await fetcher.close()
+
+
+class _Followed:
+    """One partition of a fetcher. ``until_s``: it is left alone before this moment of the loop's clock."""
+
+    __slots__ = ("partition", "told", "until_s")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.told = False
+        self.until_s = 0.0
+
+    def asked(self, max_bytes: int) -> FetchPartition:
+        partition, log = self.partition, self.partition.log
+        return FetchPartition(
+            partition=partition.index,
+            current_leader_epoch=partition.leader_epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=log.epochs.latest_epoch,
+            log_start_offset=log.log_start_offset,
+            partition_max_bytes=max_bytes,
+            high_watermark=log.high_watermark,
+        )
+
+
+class Fetcher:
+    """Follows the partitions that one broker leads."""
+
+    def __init__(self, owner: ReplicaFetchers, leader: int) -> None:
+        self._owner = owner
+        self._leader = leader
+        self._loop = asyncio.get_running_loop()
+        self._followed: dict[Key, _Followed] = {}
+        self._dirty: dict[Key, None] = {}
+        self._forgotten: dict[Key, None] = {}
+        self._connection: ClientConnection | None = None
+        self._sleeping: asyncio.Future[None] | None = None
+        self._anew = False
+        self._task = self._loop.create_task(self._run(), name=f"fetch from broker {leader}")
+
+    def add(self, partition: Partition) -> None:
+        """Follow a partition, or one that is followed already in a new leader epoch."""
+        key = (partition.topic_id, partition.index)
+        followed = self._followed.get(key)
+        if followed is None or followed.partition is not partition:
+            self._followed[key] = _Followed(partition)
+        else:
+            followed.until_s = 0.0
+        self._forgotten.pop(key, None)
+        self._dirty[key] = None
+        self._hurry()
+
+    def remove(self, partition: Partition) -> None:
+        """Follow a partition no more; what is under way for it is dropped."""
+        key = (partition.topic_id, partition.index)
+        followed = self._followed.pop(key, None)
+        self._dirty.pop(key, None)
+        if followed is not None and followed.told:
+            self._forgotten[key] = None
+
+    async def close(self) -> None:
+        """Stop."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._disconnect()
+
+    def _hurry(self) -> None:
+        """End a wait, in the next turn of the loop, so that many partitions are one new session."""
+        if not self._anew:
+            self._anew = True
+            self._loop.call_soon(self._interrupt)
+
+    def _interrupt(self) -> None:
+        if self._sleeping is not None and not self._sleeping.done():
+            self._sleeping.set_result(None)
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    async def _sleep(self, seconds: float | None) -> None:
+        """Until the time is over or there is something new to do."""
+        self._sleeping = self._loop.create_future()
+        timer = None if seconds is None else self._loop.call_later(seconds, self._wake, self._sleeping)
+        try:
+            await self._sleeping
+        finally:
+            self._sleeping = None
+            if timer is not None:
+                timer.cancel()
+
+    @staticmethod
+    def _wake(future: asyncio.Future[None]) -> None:
+        if not future.done():
+            future.set_result(None)
+
+    # The loop
+
+    async def _run(self) -> None:
+        while True:
+            self._anew = False
+            if not self._followed:
+                await self._sleep(None)
+                continue
+            try:
+                await self._session()
+            except (PeerUnavailable, ConnectionLost, TimeoutError, CodecError) as error:
+                if not self._anew:
+                    _logger.info("leader cannot be followed now", leader=self._leader, error=str(error))
+            except KafkaError as error:
+                _logger.info("fetch session ended", leader=self._leader, error=error.code.name)
+            except Exception as error:
+                _logger.error("fetcher failed", leader=self._leader, exc_info=error)
+            self._disconnect()
+            if not self._anew:
+                await self._sleep(self._owner.config.replica_fetch_backoff_ms / 1000)
+
+    async def _session(self) -> None:
+        """Fetch over one connection until it ends, or nothing is left to follow."""
+        self._connection = connection = await self._owner.peers.connect(
+            self._leader, f"broker-{self._owner.broker_id}-fetcher-{self._leader}"
+        )
+        if self._anew and not self._followed:
+            return
+        session_id = session_epoch = 0
+        self._forgotten.clear()
+        self._dirty = dict.fromkeys(self._followed)
+        for followed in self._followed.values():
+            followed.told = False
+        timeout_s = self._owner.config.replica_socket_timeout_ms / 1000
+        self._anew = False
+        while self._followed:
+            request, resting_s = self._request(session_id, session_epoch)
+            if request is None:
+                await self._sleep(resting_s)
+                continue
+            async with asyncio.timeout(timeout_s):
+                response: FetchResponse = await connection.call(request, FETCH_VERSION)
+            if response.error_code:
+                raise KafkaError(ErrorCode(response.error_code))
+            if session_epoch == 0:
+                session_id = response.session_id
+            session_epoch = session_epoch + 1 if session_id else 0
+            await self._take(response)
+
+    def _request(self, session_id: int, session_epoch: int) -> tuple[FetchRequest | None, float]:
+        """What is new since the last request; None, and how long to rest, if no partition may be fetched now."""
+        config = self._owner.config
+        now_s = self._loop.time()
+        topics: dict[bytes, FetchTopic] = {}
+        keys = list(self._followed) if session_epoch == 0 else list(self._dirty)
+        resting = {key: each.until_s for key, each in self._followed.items() if each.until_s > now_s}
+        for key in keys:
+            if key in resting:
+                continue
+            followed = self._followed[key]
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchTopic(topic_id=key[0])
+            topic.partitions.append(followed.asked(config.replica_fetch_max_bytes))
+            followed.told = True
+            self._dirty.pop(key, None)
+            self._forgotten.pop(key, None)
+        if len(resting) == len(self._followed):
+            return None, max(min(resting.values()) - now_s, 0.001)
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for key in self._forgotten:
+            forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
+        self._forgotten.clear()
+        wait_ms = config.replica_fetch_wait_max_ms
+        if resting:
+            wait_ms = min(wait_ms, max(int((min(resting.values()) - now_s) * 1000), 1))
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self._owner.broker_id, replica_epoch=self._owner.epoch()),
+            max_wait_ms=wait_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=session_id,
+            session_epoch=session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+        return request, 0.0
+
+    # Responses
+
+    async def _take(self, response: FetchResponse) -> None:
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                followed = self._followed.get(key)
+                if followed is not None:
+                    await self._take_partition(key, followed, data)
+
+    async def _take_partition(self, key: Key, followed: _Followed, data: PartitionData) -> None:
+        partition = followed.partition
+        if not partition.following or partition.leader != self._leader:
+            return
+        self._dirty[key] = None
+        error = ErrorCode(data.error_code)
+        try:
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                await self._start_where_leader_starts(partition)
+            elif error is not ErrorCode.NONE:
+                self._rest(key, followed, error)
+            elif data.diverging_epoch.end_offset >= 0:
+                self._cut(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            else:
+                records: Any = data.records
+                partition.append_fetched(records or b"", data.high_watermark, data.log_start_offset)
+        except KafkaError as failure:
+            _logger.warning(
+                "replica cannot follow", topic=partition.topic, partition=partition.index, error=str(failure)
+            )
+            self._rest(key, followed, failure.code)
+
+    def _rest(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
+        """Leave a partition alone for a while."""
+        followed.until_s = self._loop.time() + self._owner.config.replica_fetch_backoff_ms / 1000
+        if followed.told:
+            followed.told = False
+            self._forgotten[key] = None
+        log = _logger.debug if error in _QUIET else _logger.info
+        log("partition rests", topic=followed.partition.topic, partition=followed.partition.index, error=error.name)
+
+    def _cut(self, partition: Partition, epoch: int, end_offset: int) -> None:
+        """The leader's last records of ``epoch`` end at ``end_offset``, and it has none of a later epoch that this log
+        has: cut to what both can have."""
+        log = partition.log
+        mine, my_end = log.end_offset_for_epoch(epoch)
+        if mine == epoch:
+            offset = min(end_offset, my_end, log.log_end_offset)
+        elif mine >= 0:
+            offset = min(my_end, log.log_end_offset)
+        else:
+            offset = min(end_offset, log.log_end_offset)
+        report = _logger.warning if offset < log.high_watermark else _logger.info
+        report(
+            "log cut to where it parts from the leader's",
+            topic=partition.topic,
+            partition=partition.index,
+            offset=offset,
+            end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+        )
+        partition.truncate_to(offset)
+
+    async def _start_where_leader_starts(self, partition: Partition) -> None:
+        """The leader has nothing of what this log ends with: begin anew at its start."""
+        if self._connection is None:
+            return
+        epoch = partition.leader_epoch
+        asked = ListOffsetsPartition(partition_index=partition.index, current_leader_epoch=epoch, timestamp=EARLIEST)
+        request = ListOffsetsRequest(
+            replica_id=self._owner.broker_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]
+        )
+        response = await self._connection.call(request, LIST_OFFSETS_VERSION)
+        found = response.topics[0].partitions[0]
+        if found.error_code:
+            raise KafkaError(ErrorCode(found.error_code))
+        if partition.leader_epoch != epoch or not partition.following:
+            return
+        start, log = found.offset, partition.log
+        if start > log.log_end_offset or log.log_start_offset >= log.log_end_offset:
+            _logger.info("log begins anew", topic=partition.topic, partition=partition.index, offset=start)
+            partition.start_anew_at(start)
+        else:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The leader starts at {start}, {log} does not fit.")

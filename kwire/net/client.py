@@ -1,0 +1,164 @@
+"""A connection to another broker: requests out, responses back, in order.
+
+Sans policy: no retries, no timeouts, no choice of address (`kwire.cluster.peers` has those). Frames are received into
+buffers of their own, so that records in a response are never copied again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.codec.message import Message
+from kwire.codec.messages.request_header import RequestHeader
+from kwire.codec.protocol import (
+    decode,
+    encode,
+    encode_parts,
+    request_header_version,
+    response_class,
+    response_header_version,
+)
+
+if TYPE_CHECKING:
+    from kwire.base.doors import Doors
+
+FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
+_SIZE: Final = Struct(">i")
+_HEAD: Final = 4
+
+
+class ConnectionLost(Exception):
+    """The connection ended before the response came: the request may have been carried out or not."""
+
+
+class ClientConnection:
+    """One connection to a broker. All methods belong to the event loop."""
+
+    def __init__(self, sock: Any, client_id: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = sock
+        self._fd: int = sock.fileno()
+        self._client_id = client_id
+        self._output: deque[memoryview] = deque()
+        self._writing = False
+        self._waiting: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
+        self._correlation_id = 0
+        self._head = bytearray(_HEAD)
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self.closed = False
+        self._loop.add_reader(self._fd, self._readable)
+
+    @classmethod
+    async def connect(cls, doors: Doors, host: str, port: int, client_id: str) -> ClientConnection:
+        """OSError when nobody listens there."""
+        return cls(await doors.sockets.connect(host, port), client_id)
+
+    def call(self, request: Message, version: int) -> asyncio.Future[Any]:
+        """Send a request; the future of its response, which fails with `ConnectionLost`."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.closed:
+            future.set_exception(ConnectionLost())
+            return future
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        key = request.API_KEY
+        header = RequestHeader(
+            request_api_key=key,
+            request_api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=self._client_id,
+        )
+        parts: list[Any] = [encode(header, request_header_version(key, version)), *encode_parts(request, version)]
+        self._waiting.append((key, version, self._correlation_id, future))
+        self._output.append(memoryview(_SIZE.pack(sum(map(len, parts)))))
+        self._output.extend(memoryview(part) for part in parts if len(part))
+        if not self._writing:
+            self._writable()
+        return future
+
+    def _writable(self) -> None:
+        output = self._output
+        try:
+            while output:
+                sent = self._socket.sendmsg(list(output)[:64])
+                while sent:
+                    if sent < len(output[0]):
+                        output[0] = output[0][sent:]
+                        break
+                    sent -= len(output.popleft())
+        except (BlockingIOError, InterruptedError):
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._fd, self._writable)
+            return
+        except OSError:
+            self.close()
+            return
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+
+    def _readable(self) -> None:
+        try:
+            if self._frame is None:
+                received = self._socket.recv_into(memoryview(self._head)[self._filled :])
+                wanted = _HEAD
+            else:
+                received = self._socket.recv_into(memoryview(self._frame)[self._filled :])
+                wanted = len(self._frame)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            received = wanted = 0
+        if not received:
+            self.close()
+            return
+        self._filled += received
+        if self._filled == wanted:
+            self._complete()
+
+    def _complete(self) -> None:
+        self._filled = 0
+        frame = self._frame
+        if frame is not None:
+            self._frame = None
+            self._answered(frame)
+            return
+        size = _SIZE.unpack(self._head)[0]
+        if not _HEAD <= size <= FRAME_BYTES_MAX:
+            self.close()
+            return
+        self._frame = bytearray(size)
+        self._readable()
+
+    def _answered(self, frame: bytearray) -> None:
+        if not self._waiting or _SIZE.unpack_from(frame)[0] != self._waiting[0][2]:
+            self.close()
+            return
+        key, version, _, future = self._waiting.popleft()
+        if future.done():  # nobody waits any more
+            return
+        try:
+            future.set_result(
+                decode(response_class(key), version, frame, 5 if response_header_version(key, version) else 4)[0]
+            )
+        except Exception as error:
+            future.set_exception(error)
+
+    def close(self) -> None:
+        """Close the connection; whoever waits gets `ConnectionLost`."""
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.remove_reader(self._fd)
+        if self._writing:
+            self._loop.remove_writer(self._fd)
+        self._output.clear()
+        self._socket.close()
+        while self._waiting:
+            *_, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(ConnectionLost())
