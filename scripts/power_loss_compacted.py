@@ -156,7 +156,8 @@ def _counting(model: Model) -> set[int]:
         if header.is_control:
             marker = parse_end_transaction_marker(records[0])
             if marker is not None and marker.commit:
-                newest.update(pending)
+                for key, offset in pending:
+                    newest[key] = max(offset, newest.get(key, -1))
             pending = []
             continue
         keyed = [(record.key, record.offset) for record in records]
