@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from compat_tests.kafka_jars import KAFKA_VERSION
+from scripts.compat_table import refresh_suites
 
 RESULTS = Path(__file__).parent / "results"
 STATES = ("passed", "failed", "skipped")
@@ -160,6 +161,7 @@ def finish(suite: Suite, kind: str, outcomes: list[Outcome], record: bool) -> in
     wrong = suite.judge(kind, outcomes)
     if record:
         suite.record(kind, outcomes)
+        refresh_suites()
     for line in wrong:
         print(f"WRONG  {line}")
     return 1 if wrong or not outcomes else 0

@@ -1,19 +1,23 @@
-"""Write the table of API keys and versions in COMPAT.md: what Apache Kafka advertises beside what kwire does.
+"""Write what is generated in COMPAT.md: the table of API keys and versions, and the results of others' suites.
 
-    .venv/bin/python scripts/compat_table.py            starts Apache Kafka 4.3.1, rewrites the table
-    .venv/bin/python scripts/compat_table.py --check    changes nothing, ends with 1 when the table is not true
+    .venv/bin/python scripts/compat_table.py            starts Apache Kafka 4.3.1, rewrites both
+    .venv/bin/python scripts/compat_table.py --check    changes nothing, ends with 1 when something is not true
+    .venv/bin/python scripts/compat_table.py --suites   only the suites, without starting anything
 
-Kafka's side is asked from a started broker, kwire's side is its registry of handlers. `compat_tests/clients` hold the
-written table to both brokers.
+Of the API versions, Kafka's side is asked from a started broker and kwire's is its registry of handlers. Suites are
+what their recorded runs left in `compat_tests/results`. `compat_tests/clients` hold what is written to both.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -26,6 +30,8 @@ from kwire.handlers.registry import Registry
 
 COMPAT = ROOT / "COMPAT.md"
 START, END = "<!-- api table: scripts/compat_table.py -->", "<!-- end of api table -->"
+SUITES_START, SUITES_END = "<!-- others' suites: scripts/compat_table.py -->", "<!-- end of others' suites -->"
+RESULTS = ROOT / "compat_tests" / "results"
 Ranges = dict[int, tuple[int, int]]
 
 
@@ -73,27 +79,79 @@ def written(column: str) -> Ranges:
     return ranges
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="the table of API versions in COMPAT.md")
-    parser.add_argument("--check", action="store_true", help="only compare")
-    arguments = parser.parse_args()
+def suites() -> list[dict[str, Any]]:
+    """The recorded results of others' suites, by name."""
+    return sorted((json.loads(path.read_text()) for path in RESULTS.glob("*.json")), key=lambda each: each["suite"])
+
+
+def render_suites(results: list[dict[str, Any]]) -> str:
+    """Results as Markdown: a table, then every test that is red or was skipped, with its reason."""
+    lines = ["| suite | version | on Apache Kafka | on kwire | kwire at |", "| --- | --- | --- | --- | --- |"]
+    for each in results:
+        kwire = each.get("kwire", {})
+        at = f"{kwire['date']}, {kwire['commit']}" if kwire else "-"
+        lines.append(
+            f"| {each['suite']} | {each['version']} | {_side(each, 'kafka')} | {_side(each, 'kwire')} | {at} |"
+        )
+    lines += ["", "Passed / failed / skipped. By name:", "", *_by_name(results)]
+    return "\n".join(lines)
+
+
+def _side(result: dict[str, Any], kind: str) -> str:
+    side = result.get(kind)
+    return f"{side['passed']} / {side['failed']} / {side['skipped']}" if side else "not run"
+
+
+def _by_name(results: list[dict[str, Any]]) -> Iterator[str]:
+    for each in results:
+        tests = each.get("tests", {})
+        for state in ("red", "skipped"):
+            for one in each.get(state, []):
+                ends = ", ".join(f"{kind} {end}" for kind, end in sorted(tests.get(one["test"], {}).items()))
+                yield f"- {each['suite']}: `{one['test']}` ({ends}): {one['reason']}"
+
+
+def refresh_suites() -> None:
+    """Put the recorded results into COMPAT.md; what a run that records does at its end."""
+    text = COMPAT.read_text()
+    COMPAT.write_text(put(text, SUITES_START, SUITES_END, render_suites(suites())))
+
+
+def put(text: str, start: str, end: str, content: str) -> str:
+    """The text with what is between two marks replaced."""
+    before, found, rest = text.partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"COMPAT.md has no {start} ... {end}")
+    return f"{before}{start}\n\n{content}\n\n{end}{after}"
+
+
+def advertised_by_kafka() -> Ranges:
+    """What Apache Kafka advertises, from a broker started for it."""
     with tempfile.TemporaryDirectory(prefix="kwire-compat-") as folder:
         kafka = make_broker("kafka", Path(folder))
         kafka.start()
         try:
-            theirs = advertised(kafka.bootstrap)
+            return advertised(kafka.bootstrap)
         finally:
             kafka.kill()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="what is generated in COMPAT.md")
+    parser.add_argument("--check", action="store_true", help="only compare")
+    parser.add_argument("--suites", action="store_true", help="only the results of others' suites")
+    arguments = parser.parse_args()
     text = COMPAT.read_text()
-    before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
-    table = f"{before}{START}\n\n{render(theirs, kwire_ranges())}\n\n{END}{after}"
-    if table == text:
+    new = put(text, SUITES_START, SUITES_END, render_suites(suites()))
+    if not arguments.suites:
+        new = put(new, START, END, render(advertised_by_kafka(), kwire_ranges()))
+    if new == text:
         return 0
     if arguments.check:
-        print("the table in COMPAT.md is not true; run scripts/compat_table.py", file=sys.stderr)
+        print("COMPAT.md is not true; run scripts/compat_table.py", file=sys.stderr)
         return 1
-    COMPAT.write_text(table)
+    COMPAT.write_text(new)
     print("COMPAT.md: written")
     return 0
 

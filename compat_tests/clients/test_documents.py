@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from compat_tests.brokers import Broker
-from scripts.compat_table import advertised, written
+from scripts.compat_table import COMPAT, SUITES_END, SUITES_START, advertised, put, render_suites, suites, written
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,3 +38,25 @@ def test_the_first_client_of_the_readme_works_as_it_is_pasted(broker: Broker, tm
 def test_the_table_of_api_versions_is_what_the_brokers_advertise(broker: Broker) -> None:
     column = {"kafka": "Kafka 4.3", "kwire": "kwire"}[broker.kind]
     assert written(column) == advertised(broker.bootstrap)
+
+
+def test_the_table_of_suites_is_what_their_runs_recorded() -> None:
+    text = COMPAT.read_text()
+    assert put(text, SUITES_START, SUITES_END, render_suites(suites())) == text, "run scripts/compat_table.py --suites"
+
+
+def test_a_suite_on_its_way_is_shown_with_what_is_red_and_what_was_skipped() -> None:
+    result = {
+        "suite": "A suite",
+        "version": "1",
+        "kafka": {"version": "4.3.1", "passed": 2, "failed": 0, "skipped": 1, "date": "2026-11-21"},
+        "red": [{"test": "b", "reason": "why"}],
+        "skipped": [{"test": "c", "reason": "needs more"}],
+        "tests": {"b": {"kafka": "passed", "kwire": "failed"}, "c": {"kafka": "skipped"}},
+    }
+    lines = render_suites([result]).splitlines()
+    assert lines[2] == "| A suite | 1 | 2 / 0 / 1 | not run | - |"
+    assert lines[-2:] == [
+        "- A suite: `b` (kafka passed, kwire failed): why",
+        "- A suite: `c` (kafka skipped): needs more",
+    ]

@@ -1,0 +1,44 @@
+"""A Spark job to be killed: copies a topic, committed records only, into another topic and into Parquet.
+
+    python -m compat_tests.pyspark.job BOOTSTRAP SOURCE TARGET FOLDER
+
+Runs until it is killed; its checkpoints are in FOLDER. It prints one line with the number of rows in Parquet for each
+batch.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+def main(bootstrap: str, source: str, target: str, folder: str) -> None:
+    from kwire.spark.pipeline import spark_session
+
+    spark = spark_session("kwire killed job", spark_driver_memory="512m", spark_sql_codegen_wholeStage="false")
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "subscribe": source,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "400",
+    }
+    values = spark.readStream.format("kafka").options(**options).load().select("value")
+    files = values.writeStream.format("parquet").option("path", f"{folder}/parquet")
+    topic = values.writeStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("topic", target)
+    queries = [
+        writer.option("checkpointLocation", f"{folder}/{name}").trigger(processingTime="100 milliseconds").start()
+        for name, writer in (("files", files), ("topic", topic))
+    ]
+    while all(query.isActive for query in queries):
+        ends = [query.lastProgress["sources"][0]["endOffset"] for query in queries if query.lastProgress]
+        done = [sum((end or {}).get(source, {}).values()) for end in ends]
+        print(min(done) if len(done) == len(queries) else 0, flush=True)
+        time.sleep(0.2)
+    for query in queries:
+        print(query.exception(), file=sys.stderr)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
