@@ -6,9 +6,9 @@ The rules of this file:
   batches) can be patched in place and written to disk without having been copied once more.
 - Requests are answered in order. The next one is started while earlier ones are pending only if all of them are of
   the pipelined kind (Produce). Whatever may not start yet is held back, and nothing more is read meanwhile.
-- Memory is bounded: an unfinished frame takes what has been received of it, never what it announces; a client that
-  does not read its answers is not read from; a held-back connection holds at most one piece of `RECEIVE_BYTES`
-  besides the frame under way.
+- Memory is bounded: an unfinished frame takes what has been received of it (`large_frames`: a few times as much), never
+  what it announces; a client that does not read its answers is not read from; a held-back connection holds at most one
+  piece of `RECEIVE_BYTES` besides the frame under way.
 - Every part with a `release` (a `FileRange`) is released exactly once: when it is sent, or when the connection is gone.
 - An exception in here closes the connection, or the client would wait for ever.
 
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kwire.net.large_frames import LARGE_BYTES, LargeFrame, SpareBuffers
 from kwire.net.outgoing import Outgoing, release_parts
 from kwire.net.settings import FRAMES_PER_TURN, OUTGOING_LIMIT, PIPELINE_DEPTH, RECEIVE_BYTES, NetSettings, Part
 
@@ -50,7 +51,8 @@ class Dispatcher(Protocol):
 class Wire:
     """What all connections of a broker share. ``tick`` counts sweeps: a connection notes it when bytes move."""
 
-    __slots__ = ("dispatcher", "doors", "log", "loop", "on_close", "pipelined_keys", "scratch", "settings", "tick")
+    __slots__ = ("dispatcher", "doors", "log", "loop", "on_close", "pipelined_keys", "request_max_bytes", "scratch",
+                 "settings", "spare", "tick")  # fmt: skip
 
     def __init__(
         self,
@@ -65,12 +67,14 @@ class Wire:
         self.loop = loop
         self.doors = doors
         self.settings = settings
+        self.request_max_bytes = settings.request_max_bytes
         self.dispatcher = dispatcher
         self.pipelined_keys = dispatcher.pipelined_keys
         self.log = log
         self.on_close = on_close
         # One receive buffer for all: a connection that says nothing needs none.
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
+        self.spare = SpareBuffers()
         self.tick = 0
 
 
@@ -99,7 +103,7 @@ class Slot:
 class Connection:
     """A client's connection. ``peer`` and ``local`` are (host, port); ``context`` is the dispatcher's to use."""
 
-    __slots__ = ("_fd", "_held", "_muted", "_need", "_out", "_partial", "_reading", "_recv_into", "_slots",
+    __slots__ = ("_fd", "_held", "_large", "_muted", "_need", "_out", "_partial", "_reading", "_recv_into", "_slots",
                  "_socket", "_taking", "_wire", "_yielding", "active_tick", "closed", "closing", "context", "id",
                  "listener", "local", "peer")  # fmt: skip
 
@@ -111,6 +115,7 @@ class Connection:
         self._out = Outgoing(wire.loop, wire.doors, sock, self._advance)
         self._slots: deque[Slot] = deque()
         self._partial: bytearray | None = None  # an unfinished frame with its size field
+        self._large: LargeFrame | None = None  # an unfinished one that is received in place
         self._need = 0  # the length `_partial` will have; 0 while its size field is incomplete
         self._held: memoryview | None = None  # requests that may not start yet, in memory of their own
         self._taking = False  # requests are being started further up the stack
@@ -134,9 +139,10 @@ class Connection:
     # -- in ---------------------------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
-        scratch = self._wire.scratch
+        large = self._large
+        room = self._wire.scratch if large is None else large.room()
         try:
-            received = self._recv_into(scratch)
+            received = self._recv_into(room)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -145,7 +151,14 @@ class Connection:
             self.close()
             return
         self.active_tick = self._wire.tick
-        self._guarded_take(scratch[:received], owned=False)
+        if large is None:
+            self._guarded_take(room[:received], owned=False)
+        else:
+            large.have += received
+            if large.have < large.need:
+                return
+            room.release()
+            self._guarded_take_large(large)
         if self._out.size or self._held is not None or self.closing:
             self._advance()
 
@@ -163,22 +176,39 @@ class Connection:
         finally:
             self._taking = False
 
+    def _guarded_take_large(self, large: LargeFrame) -> None:
+        """Start the request in a large frame that is whole, or hold it back."""
+        self._large = None
+        frame = large.whole()
+        if not self._may_start(frame, 4):
+            self._hold(frame, owned=True, yielding=False)
+            return
+        self._guarded_take(frame, owned=True)
+        del frame  # a buffer that is still looked into is not used again
+        large.done()
+
     def _take(self, data: memoryview, owned: bool) -> None:
         """Start the requests in what was received; hold back what may not start, keep what is unfinished."""
         position = 0
         end = len(data)
         if self._partial is not None:
             position = self._complete_partial(data)
-            if self._partial is not None:
+            if position == end:
                 return
         dispatch = self._wire.dispatcher.dispatch
+        size_max = self._wire.request_max_bytes
+        out, slots = self._out, self._slots
         budget = FRAMES_PER_TURN
         while end - position >= 4:
-            size = self._frame_size(data, position)
+            size = _read_size(data, position)[0]
+            if not 0 < size <= size_max:
+                raise self._invalid_size(size)
             following = position + 4 + size
             if following > end:
                 break
-            if not budget or not self._may_start(data, position + 4):
+            if not budget or (
+                (slots or out.size or self.closing or self._muted) and not self._may_start(data, position + 4)
+            ):
                 self._hold(data[position:], owned, yielding=not budget)
                 return
             budget -= 1
@@ -193,11 +223,12 @@ class Connection:
     def _frame_size(self, data: memoryview | bytearray, position: int) -> int:
         """The announced size of a frame; judged before any memory is spent on it."""
         size: int = _read_size(data, position)[0]
-        if not 0 < size <= self._wire.settings.request_max_bytes:
-            raise InvalidFrame(
-                f"frame of {size} bytes, socket.request.max.bytes={self._wire.settings.request_max_bytes}"
-            )
+        if not 0 < size <= self._wire.request_max_bytes:
+            raise self._invalid_size(size)
         return size
+
+    def _invalid_size(self, size: int) -> InvalidFrame:
+        return InvalidFrame(f"frame of {size} bytes, socket.request.max.bytes={self._wire.request_max_bytes}")
 
     def _may_start(self, data: memoryview, position: int) -> bool:
         """Whether the request whose frame begins here may be started now."""
@@ -229,8 +260,11 @@ class Connection:
         self._advance()
 
     def _keep_partial(self, rest: memoryview) -> None:
-        self._partial = bytearray(rest)
-        self._need = 4 + self._frame_size(rest, 0) if len(rest) >= 4 else 0
+        self._partial = partial = bytearray(rest)
+        self._need = need = 4 + self._frame_size(rest, 0) if len(rest) >= 4 else 0
+        if LARGE_BYTES <= len(partial) <= need - LARGE_BYTES:
+            self._large = LargeFrame(self._wire.spare, partial, need)
+            self._partial = None
 
     def _complete_partial(self, data: memoryview) -> int:
         """Add what belongs to the unfinished frame, start it when it is whole; how much of ``data`` is used up."""
@@ -246,6 +280,9 @@ class Connection:
         missing = self._need - len(partial)
         partial += data[used : used + missing]
         if len(partial) < self._need:
+            if LARGE_BYTES <= len(partial) <= self._need - LARGE_BYTES:
+                self._large = LargeFrame(self._wire.spare, partial, self._need)
+                self._partial = None
             return len(data)
         used += missing
         self._partial = None
@@ -302,7 +339,8 @@ class Connection:
             slot.done, slot.parts, slot.size = True, parts, size
         else:
             self._out.add(parts, size)
-            self._advance()
+            if not self._taking:
+                self._advance()
 
     def defer(self, pipelined: bool) -> Slot:
         """The request that was just dispatched is answered later, through this slot."""
@@ -376,7 +414,7 @@ class Connection:
         self._out.close()
         self.cancel_pending()
         self._discard(self._slots)
-        self._held = self._partial = None
+        self._held = self._partial = self._large = None
         self._socket.close()
         self._wire.on_close(self)
 

@@ -1,7 +1,8 @@
 """What a connection has yet to send: a queue of buffers and file ranges, moved as far as the socket takes them.
 
-Buffers that follow each other leave in one `sendmsg`; a file range leaves by `sendfile`, without being read. A writer
-callback is registered only while the socket would block. What lives elsewhere: the order of answers (`connection`).
+Buffers that follow each other leave in one `sendmsg`; a file range leaves by `sendfile`, without being read. A socket
+that takes less than it is given is full: nobody asks it again before it says that it is writable. What lives elsewhere:
+the order of answers (`connection`).
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def release_parts(parts: Iterable[Part]) -> None:
 class Outgoing:
     """The send queue of one socket. ``size``: bytes in it."""
 
-    __slots__ = ("_doors", "_fd", "_loop", "_on_writable", "_queue", "_range_sent", "_send", "_sendmsg", "_waiting",
-                 "size")  # fmt: skip
+    __slots__ = ("_doors", "_fd", "_loop", "_on_writable", "_queue", "_range_sent", "_send", "_sendfile", "_sendmsg",
+                 "_waiting", "size")  # fmt: skip
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, doors: Doors, sock: Any, on_writable: Callable[[], None]
@@ -42,6 +43,7 @@ class Outgoing:
         self._fd: int = sock.fileno()
         self._send: Callable[[Any], int] = sock.send
         self._sendmsg: Callable[..., int] = sock.sendmsg
+        self._sendfile = doors.sockets.sendfile
         self._on_writable = on_writable
         self._queue: deque[Part] = deque()
         self._range_sent = 0  # bytes of the first part that are gone, if it is a range
@@ -75,11 +77,14 @@ class Outgoing:
             while queue:
                 head = queue[0]
                 if type(head) is FileRange:
-                    self._send_range(head)
+                    all_sent = self._send_range(head)
                 elif len(queue) == 1:
-                    self._sent_one(head, self._send(head))  # type: ignore[arg-type]
+                    all_sent = self._send_one(head)  # type: ignore[arg-type]
                 else:
-                    self._send_run()
+                    all_sent = self._send_run()
+                if not all_sent:
+                    self._wait()
+                    return True
         except (BlockingIOError, InterruptedError):
             self._wait()
             return self.size != before
@@ -93,15 +98,18 @@ class Outgoing:
             self._waiting = True
             self._loop.add_writer(self._fd, self._on_writable)
 
-    def _sent_one(self, head: bytes | memoryview, sent: int) -> None:
+    def _send_one(self, head: bytes | memoryview) -> bool:
+        """Send the only buffer; whether all of it is gone."""
+        sent = self._send(head)
         self.size -= sent
         if sent == len(head):
             self._queue.popleft()
-        else:
-            self._queue[0] = memoryview(head)[sent:]
+            return True
+        self._queue[0] = memoryview(head)[sent:]
+        return False
 
-    def _send_run(self) -> None:
-        """Send the buffers at the front in one call."""
+    def _send_run(self) -> bool:
+        """Send the buffers at the front in one call; whether all of them are gone."""
         run: list[Any] = []
         flags = 0
         for part in self._queue:
@@ -119,34 +127,38 @@ class Outgoing:
             if sent < length:
                 if sent:
                     queue[0] = memoryview(part)[sent:]
-                return
+                return False
             sent -= length
             queue.popleft()
+        return True
 
-    def _send_range(self, part: FileRange) -> None:
-        """Send some of the file range at the front."""
+    def _send_range(self, part: FileRange) -> bool:
+        """Send some of the file range at the front; whether all of it is gone."""
         done = self._range_sent
-        sent = self._sendfile(part, done)
+        size = part.size - done
+        try:
+            if self._sendfile is None:
+                sent = self._send_read(part, done)
+            else:
+                sent = self._sendfile(self._fd, part.fd, part.position + done, size)
+        except OSError as error:
+            if error.errno not in _NO_SENDFILE:
+                raise
+            sent = self._send_read(part, done)
         if not sent:
-            raise EOFError(f"{part} ends {part.size - done} bytes early")
+            raise EOFError(f"{part} ends {size} bytes early")
         self.size -= sent
         done += sent
         if done == part.size:
             self._range_sent = 0
             self._queue.popleft()
             part.release()
-        else:
-            self._range_sent = done
+            return True
+        self._range_sent = done
+        return False
 
-    def _sendfile(self, part: FileRange, done: int) -> int:
-        sockets = self._doors.sockets
-        if sockets.sendfile is not None:
-            try:
-                return sockets.sendfile(self._fd, part.fd, part.position + done, part.size - done)
-            except OSError as error:
-                if error.errno not in _NO_SENDFILE:
-                    raise
-        # Some systems and file systems cannot: read a piece and send it.
+    def _send_read(self, part: FileRange, done: int) -> int:
+        """Some systems and file systems have no `sendfile`: read a piece and send it."""
         data = self._doors.files.pread(part.fd, min(part.size - done, 128 * 1024), part.position + done)
         return self._send(data) if data else 0
 

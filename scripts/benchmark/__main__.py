@@ -27,7 +27,6 @@ from scripts.benchmark.results import KINDS, Line
 from scripts.benchmark.workloads import Workload
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-WARM_DISK_BYTES = 6_000_000_000
 QUICK_SCALE = 0.25
 
 
@@ -72,20 +71,9 @@ class Run:
 
     def work(self) -> None:
         generator.generator()
-        self._warm_disk()
         for number in range(self.asked.rounds):
             order = self.kinds if number % 2 == 0 else self.kinds[::-1]
             self._round(number, order)
-
-    def _warm_disk(self) -> None:
-        """Have the machine give its memory to the file cache once: the first touch is many times slower."""
-        if not self.together:
-            return
-        say("warming up the file cache ...")
-        block = bytes(1 << 20)
-        with tempfile.TemporaryFile(dir=self.asked.dir) as file:
-            for _ in range(int(WARM_DISK_BYTES * min(self.scale, 1)) >> 20):
-                file.write(block)
 
     def _round(self, number: int, order: list[str]) -> None:
         for workload in self.alone:

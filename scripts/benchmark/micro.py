@@ -74,7 +74,10 @@ def operations(broker: Broker) -> dict[str, Callable[[], object]]:
     def fetch(indexes: list[int], offset: int, size: int) -> Callable[[], object]:
         asked = [FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=size) for i in indexes]
         request = FetchRequest(
-            max_wait_ms=0, max_bytes=50 << 20, session_epoch=-1, topics=[FetchTopic(topic_id=topic.id, partitions=asked)]
+            max_wait_ms=0,
+            max_bytes=50 << 20,
+            session_epoch=-1,
+            topics=[FetchTopic(topic_id=topic.id, partitions=asked)],
         )
         frame = frames.frame(request, FETCH_VERSION)
         return lambda: dispatch(sink, memoryview(bytearray(frame)))

@@ -87,6 +87,7 @@ class Produce:
         templates = self.templates(topic)
         requests = self.requests(templates, scale)
         before = topic.records()
+        topic.target.warm_pages(int(self.data * scale * 1.1))
         if self.acks == 0:
             templates.append(frames.produce(topic.id, [0], *frames.batch_of(1, 1), acks=1))
         result = generator.run(
@@ -139,6 +140,7 @@ class Consume:
         for _ in range(1 if self.cold or self.groups > 1 else self.passes):
             if self.cold:
                 topic.forget_cached()
+                target.warm_pages(int(400 * MEGABYTE * scale))
             results.append(generator.run(target, None, topic, readers=self.groups, until=ends[0]))
         topic.delete()
         records = sum(each["read_records"] for each in results)
@@ -191,7 +193,7 @@ class AtOnce:
     """One producer as fast as it is answered, one reader that follows it: records produced and consumed a second."""
 
     batch: int = 128 * KIB
-    data: int = 1000 * MEGABYTE
+    data: int = 500 * MEGABYTE
 
     def __call__(self, target: Target, scale: float) -> Facts:
         topic = target.create_topic()
@@ -204,6 +206,7 @@ class AtOnce:
         templates = produce.templates(topic)
         requests = produce.requests(templates, scale)
         until = requests * templates[0].records
+        target.warm_pages(int(self.data * scale * 1.1))
         result = generator.run(
             target, templates, topic, producers=1, inflight=5, requests=requests, readers=1, until=until
         )
@@ -300,13 +303,11 @@ def throughput() -> list[Workload]:
     """All workloads that run on the brokers that stay up through a round."""
     return [
         _produce("base", "base: 100 B records, 16 KiB batches, acks=all", Produce(), _RATE_AND_CPU),
-        _produce("128k", "128 KiB batches", Produce(batch=128 * KIB, data=800 * MEGABYTE), _RATE_AND_CPU),
-        _produce("1m", "1 MB batches", Produce(batch=MEGABYTE, data=800 * MEGABYTE), _LARGE),
+        _produce("128k", "128 KiB batches", Produce(batch=128 * KIB), _RATE_AND_CPU),
+        _produce("1m", "1 MB batches", Produce(batch=MEGABYTE), _LARGE),
         _produce("1k-16k", "1 KiB records", Produce(record=KIB), _RATE_AND_CPU),
-        _produce(
-            "1k-128k", "1 KiB records, 128 KiB batches", Produce(KIB, 128 * KIB, data=800 * MEGABYTE), _RATE_AND_CPU
-        ),
-        _produce("1k-1m", "1 KiB records, 1 MB batches", Produce(KIB, MEGABYTE, data=800 * MEGABYTE), _LARGE),
+        _produce("1k-128k", "1 KiB records, 128 KiB batches", Produce(KIB, 128 * KIB), _RATE_AND_CPU),
+        _produce("1k-1m", "1 KiB records, 1 MB batches", Produce(KIB, MEGABYTE), _LARGE),
         _produce("acks0", "acks=0", Produce(acks=0)),
         _produce("acks1", "acks=1", Produce(acks=1)),
         _produce("6p", "6 partitions in a request", Produce(partitions=6)),
@@ -322,9 +323,7 @@ def throughput() -> list[Workload]:
         _consume("tail", "tailing 152,000 records/s, 1 group", Tailing()),
         _consume("tail-10g", "tailing, 10 groups", Tailing(groups=10)),
         Workload("headline", "128 KiB batches", BOTH, AtOnce(), "records_s", "cpu_s_per_million", _RATE_AND_CPU),
-        Workload(
-            "both-16k", "16 KiB batches", BOTH, AtOnce(16 * KIB, 400 * MEGABYTE), "records_s", "cpu_s_per_million"
-        ),
+        Workload("both-16k", "16 KiB batches", BOTH, AtOnce(16 * KIB), "records_s", "cpu_s_per_million"),
         _requests("one-1", "1 connection", OneRecord(1), REQUESTS, (("cpu_s_per_thousand", 0.5), ("requests_s", 1.0))),
         _requests(
             "one-50",
