@@ -95,7 +95,9 @@ def _private_engine() -> Iterator[Engine]:
     CACHE.mkdir(parents=True, exist_ok=True)
     host = f"unix://{CACHE}/docker.sock"
     command = ["dockerd", f"--data-root={CACHE}/data", f"--exec-root={CACHE}/exec", f"--pidfile={CACHE}/dockerd.pid"]
-    command += [f"--storage-driver={os.environ.get('KWIRE_DOCKER_STORAGE', 'vfs')}", "--host", host]
+    command += ["--host", host]
+    if driver := os.environ.get("KWIRE_DOCKER_STORAGE"):  # otherwise the engine finds what works here
+        command.append(f"--storage-driver={driver}")
     with (CACHE / "dockerd.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:

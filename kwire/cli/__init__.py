@@ -7,7 +7,7 @@ one line on standard error says why; 2: the command line is wrong.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -30,8 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("kwire: Windows is not supported: kwire needs Linux (or macOS for development)", file=sys.stderr)
         return 1
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser(arguments)
-    parsed = parser.parse_args(arguments)
+    parser, commands = _parser(arguments)
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:  # said with the usage of the command, not with the list of all
+        commands.get(parsed.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if parsed.command is None:
         parser.print_help(sys.stderr)
         return 2
@@ -43,7 +45,8 @@ def _module(command: str):  # type: ignore[no-untyped-def]
     return import_module(f"kwire.cli.{command.replace('-', '_')}")
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser, and those of the commands by name."""
     import argparse
 
     from kwire import __version__
@@ -55,7 +58,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         subparser = subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
         if name in arguments:  # only the command in use is loaded
             _module(name).add_arguments(subparser)
-    return parser
+    return parser, subparsers.choices
 
 
 def fail(reason: object) -> int:

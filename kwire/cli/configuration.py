@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options with which a broker is configured."""
-    parser.add_argument("--config", metavar="FILE", help="a server.properties as Kafka reads it")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a server.properties as Kafka reads it")
+    parser.add_argument("--config", metavar="FILE", help="the same, as an option")
     parser.add_argument("--listen", metavar="HOST:PORT", type=_listener, help="short for --set listeners=PLAINTEXT://HOST:PORT; port 0 picks a free one")  # fmt: skip  # noqa: E501
     parser.add_argument("--data-dir", metavar="DIR", help="short for --set log.dirs=DIR (default: ./kwire-data)")
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], type=_property, dest="properties", help="a property; may be given more than once")  # fmt: skip  # noqa: E501
@@ -39,13 +40,23 @@ def load(arguments: argparse.Namespace) -> KafkaConfig:
     """The configuration that options, environment and file make together. ConfigError; OSError for the file."""
     from kwire.base.config import KafkaConfig
 
-    text = Path(arguments.config).read_text(encoding="utf-8") if arguments.config else None
+    text = _file_text(arguments.file, arguments.config)
     overrides: list[tuple[str, str]] = list(arguments.properties)
     if arguments.listen:
         overrides.append(("listeners", arguments.listen))
     if arguments.data_dir:
         overrides.append(("log.dirs", arguments.data_dir))
     return KafkaConfig.load(text, os.environ, overrides)
+
+
+def _file_text(positional: str | None, option: str | None) -> str | None:
+    """The text of the one file that was named, if any. OSError with its name, ConfigError for two."""
+    from kwire.base.config import ConfigError
+
+    if positional and option:
+        raise ConfigError("--config", option, f"there is one file of properties, and {positional} is named too")
+    path = positional or option
+    return Path(path).read_text(encoding="utf-8") if path else None
 
 
 def cluster_id_of_environment() -> str | None:

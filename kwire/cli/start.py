@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ConfigError as error:
         return fail(error)
     except (OSError, UnicodeDecodeError) as error:
-        return fail(f"--config {arguments.config}: {getattr(error, 'strerror', None) or error}")
+        return fail(f"{arguments.file or arguments.config}: {getattr(error, 'strerror', None) or error}")
     _raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

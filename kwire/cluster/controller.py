@@ -171,7 +171,13 @@ class Controller:
                 results[topic.name] = created
             return results
 
-        return await self._in_time(self._decide(decide), timeout_ms)
+        results = await self._in_time(self._decide(decide), timeout_ms)
+        for each in results.values() if not validate_only else ():
+            if isinstance(each, CreatedTopic):
+                _logger.info(
+                    "topic created", topic=each.name, topic_id=uuid_to_text(each.id), partitions=each.partitions
+                )
+        return results
 
     def _plan_topic(
         self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str]

@@ -60,6 +60,9 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
             )
         node = values.get("node.id", values.get("broker.id"))
         directory_id = values.get("directory.id")
+        missing = [name for name, value in (("cluster.id", values.get("cluster.id")), ("node.id", node)) if not value]
+        if len(missing) > (1 if version == 0 else 0):
+            raise LogDirectoryError(f"{path}: {' and '.join(missing)} not found: no broker has written this file so")
         return MetaProperties(
             values.get("cluster.id"),
             None if node is None else int(node),

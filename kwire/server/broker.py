@@ -162,7 +162,7 @@ class Broker:
                 meta = read_meta_properties(self.doors.files, directory.path)
             except OSError as error:
                 if number == 0:  # the metadata store lies in it
-                    raise StartError(f"log.dirs: {directory.path} cannot be used: {error.strerror or error}") from None
+                    raise StartError(f"log.dirs: {directory.path} cannot be used: {_reason(error)}") from None
                 self.logs.guard.fail(directory, error)
                 continue
             if meta is None:
@@ -256,7 +256,7 @@ class Broker:
         endpoints = []
         for endpoint, listener in zip(self.config.endpoints(), self.net.listeners, strict=True):
             told = advertised.get(endpoint.listener)
-            host, port = (told.host, told.port) if told is not None else _reachable(listener)
+            host, port = (told.host, told.port) if told is not None else _reachable(endpoint.host, listener)
             endpoints.append(Endpoint(endpoint.listener, host, port, endpoint.security_protocol))
         return endpoints
 
@@ -293,7 +293,7 @@ class Broker:
         try:
             directory.claim(self.cluster_id, self.config.node_id)
         except OSError as error:
-            raise StartError(f"log.dirs: {directory.path} cannot be used: {error.strerror or error}") from None
+            raise StartError(f"log.dirs: {directory.path} cannot be used: {_reason(error)}") from None
 
     async def _take_over(self) -> None:
         """Become what the cluster's image says this broker is."""
@@ -401,6 +401,13 @@ class Broker:
         await self._parts.aclose()
 
 
+def _reason(error: OSError) -> str:
+    """Why a data directory cannot be made or locked, in words for people."""
+    if isinstance(error, FileExistsError):
+        return "it is a file, not a directory"
+    return error.strerror or str(error)
+
+
 def _property_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -409,7 +416,6 @@ def _property_text(value: object) -> str:
     return str(value)
 
 
-def _reachable(listener: Listener) -> tuple[str, int]:
-    """The address by which a client on this host reaches a listener."""
-    host, port = listener.address
-    return ("localhost" if host in ("", "0.0.0.0", "::") else host), port
+def _reachable(host: str, listener: Listener) -> tuple[str, int]:
+    """The address by which a client on this host reaches a listener: the host as it was given, where one was."""
+    return ("localhost" if host in ("", "0.0.0.0", "::") else host), listener.address[1]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def kwire_proc(
-    properties: Mapping[str, str] | None = None, *, listen: str = "localhost:0", data_dir: str | Path | None = None
+    properties: Mapping[str, str] | None = None, *, listen: str = "127.0.0.1:0", data_dir: str | Path | None = None
 ) -> Callable[..., Iterator[KwireProcess]]:
     """A session fixture: a broker process. Properties win over the command line, that over the ini file."""
 

@@ -47,7 +47,7 @@ class KwireProcess:
         self,
         properties: Mapping[str, str] | None = None,
         *,
-        listen: str = "localhost:0",
+        listen: str = "127.0.0.1:0",
         data_dir: str | Path | None = None,
         timeout_s: float = START_TIMEOUT_S,
     ) -> None:

@@ -199,7 +199,9 @@ class KafkaConfig(BrokerProperties):
         for name in self.static:
             by_state.setdefault(support_of(name), []).append(name)
         if unknown := by_state.get(Support.UNKNOWN):
-            self.warnings.append("properties that Kafka does not know: " + ", ".join(sorted(unknown)))
+            self.warnings.append(
+                "properties that Kafka does not know: " + ", ".join(map(_with_nearest, sorted(unknown)))
+            )
         if kraft := by_state.get(Support.KRAFT_ONLY):
             self.notes.append("KRaft properties without a meaning here: " + ", ".join(sorted(kraft)))
 
@@ -234,6 +236,14 @@ class KafkaConfig(BrokerProperties):
         if name == "listeners":
             check_ports(name, endpoints)
         return endpoints
+
+
+def _with_nearest(name: str) -> str:
+    """A name that nobody knows, and the known one that was probably meant."""
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, BROKER_ROWS, n=1, cutoff=0.8)
+    return f"{name} (is {nearest[0]} meant?)" if nearest else name
 
 
 def _override(properties: dict[str, str], stronger: Mapping[str, str]) -> None:
