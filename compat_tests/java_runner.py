@@ -29,7 +29,9 @@ TOOLS = {
     "GroupsCommand": "org.apache.kafka.tools.GroupsCommand",
     "LeaderElectionCommand": "org.apache.kafka.tools.LeaderElectionCommand",
     "LogDirsCommand": "org.apache.kafka.tools.LogDirsCommand",
+    "ProducerPerformance": "org.apache.kafka.tools.ProducerPerformance",
     "TopicCommand": "org.apache.kafka.tools.TopicCommand",
+    "TransactionalMessageCopier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "TransactionsCommand": "org.apache.kafka.tools.TransactionsCommand",
     "BrokerApiVersionsCommand": "org.apache.kafka.tools.BrokerApiVersionsCommand",
 }

@@ -151,9 +151,9 @@ class TransactionScript(Script):
 
     def write(
         self, who: Producer, sequence: int, value: bytes = b"v", *, version: int = 11, index: int = 0, count: int = 1,
-        transactional: bool = True,
+        transactional: bool = True, time_ms: int = 0,
     ) -> Any:  # fmt: skip
-        now_ms = int(time.time() * 1000)
+        now_ms = time_ms or int(time.time() * 1000)
         batch = build_batch(
             [Record(-1, now_ms, None, value)] * count,
             producer_id=who.id,

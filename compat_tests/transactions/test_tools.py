@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Producer as ConfluentProducer
 
 from compat_tests.brokers import Broker
+from compat_tests.conftest import Names
 from compat_tests.java_runner import JavaRunner, ToolResult
 from compat_tests.observations import Observations
 from compat_tests.transactions.script import Producer, TransactionScript
@@ -95,6 +102,101 @@ def test_hanging_transactions_are_found(tool: Tool, script: TransactionScript, o
     script.add(who, 0)
     script.write(who, 0)
     observe("find", tool("find-hanging", "--topic", script.name, "--max-transaction-timeout", "15")[0])
+
+
+def test_transactions_are_listed_by_how_long_they_run(tool: Tool, script: TransactionScript) -> None:
+    who = script.init()
+    script.add(who, 0)
+    assert script.id in tool.run("list", "--duration-filter", "0").check().out
+    assert script.id not in tool.run("list", "--duration-filter", "10000000").check().out
+    script.end(who, commit=False)
+    script.settled()
+    assert re.search(rf"{re.escape(script.id)}\s.*CompleteAbort", tool.run("list").check().out)
+
+
+class Hanging(NamedTuple):
+    """A transaction that its coordinator knows nothing of."""
+
+    broker: Broker
+    script: TransactionScript
+    who: Producer
+
+
+@pytest.fixture
+def hanging(broker_factory: Callable[..., Broker], new_name: Names) -> Iterator[Hanging]:
+    """Where writes are not verified, a batch can open a transaction that nobody ends; it seems to be an hour old."""
+    broker = broker_factory({"transaction.partition.verification.enable": "false"})
+    with TransactionScript(broker, new_name) as script:
+        who = script.init()
+        hour_ago_ms = int(time.time() - 3600) * 1000
+        written = script.write(who, 0, b"hangs", time_ms=hour_ago_ms)
+        assert written.responses[0].partition_responses[0].error_code == 0
+        yield Hanging(broker, script, who)
+
+
+def test_a_hanging_transaction_is_found_and_aborted(java: JavaRunner, hanging: Hanging, observe: Observations) -> None:
+    broker, script, who = hanging
+    tool = Tool(java, broker, script)
+    row = rf"^{re.escape(script.name)}\s+0\s+{who.id}\s+{who.epoch}\s+-1\s+0\s"
+    searches = (["--broker-id", "1"], ["--topic", script.name], ["--topic", script.name, "--partition", "0"])
+    for search in searches:
+        found = tool.run("find-hanging", *search).check()
+        assert re.search(row, found.out, re.M), found
+    assert not re.search(row, tool.run("find-hanging", *searches[1], "--max-transaction-timeout", "90").out, re.M)
+    script.see("before", script.read())
+    observe("abort", tool("abort", "--topic", script.name, "--partition", "0", "--start-offset", "0")[0])
+    script.see("after", script.read())
+    assert not re.search(row, tool.run("find-hanging", *searches[1]).check().out, re.M)
+    observe("conversation with it", script.seen)
+
+
+@pytest.mark.parametrize("aborts", [[], ["--enable-random-aborts"]])
+def test_kafkas_own_copier_copies_exactly_once(
+    java: JavaRunner,
+    broker: Broker,
+    make_topic: Callable[..., str],
+    new_name: Names,
+    aborts: list[str],
+) -> None:
+    """The one of Kafka's system tests. An aborted transaction is copied again; in the end each record is there once."""
+    source, target, group = make_topic(), make_topic(), new_name("group")
+    producer = ConfluentProducer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for number in range(400):
+        producer.produce(source, b"%d" % number, partition=0)
+    assert producer.flush(20) == 0
+    what = ["--input-topic", source, "--input-partition", "0", "--output-topic", target, "--consumer-group", group]
+    how = ["--transactional-id", new_name("txn"), "--transaction-size", "25", "--max-messages", "400", *aborts]
+    copied = java.tool("TransactionalMessageCopier", "--broker-list", broker.bootstrap, *what, *how)
+    assert copied.status == 0, copied
+    assert json.loads(copied.out.splitlines()[-1])["remaining"] == 0
+    assert committed_values(broker, target) == [b"%d" % number for number in range(400)]
+
+
+def test_the_producer_performance_tool_writes_transactions(
+    tool: Tool, java: JavaRunner, broker: Broker, make_topic: Callable[..., str], new_name: Names
+) -> None:
+    topic, transactional_id = make_topic(), new_name("txn")
+    how = ["--num-records", "300", "--record-size", "10", "--throughput", "2000"]
+    how += ["--transactional-id", transactional_id, "--transaction-duration-ms", "40"]
+    tool.run("--topic", topic, *how, tool="ProducerPerformance").check()
+    assert len(committed_values(broker, topic)) == 300
+    described = tool.run("describe", "--transactional-id", transactional_id).check().out
+    assert "CompleteCommit" in described
+
+
+def committed_values(broker: Broker, topic: str) -> list[bytes]:
+    """What a read_committed consumer finds in a topic of one partition."""
+    consumer = Consumer({
+        "bootstrap.servers": broker.bootstrap, "group.id": "looker", "isolation.level": "read_committed",
+        "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+    while (record := consumer.poll(20)) is not None and record.error() is None:
+        found.append(record.value())
+    consumer.close()
+    assert record is not None and record.error().code() == KafkaError._PARTITION_EOF
+    return found
 
 
 def test_the_console_consumer_reads_committed(tool: Tool, script: TransactionScript, observe: Observations) -> None:
