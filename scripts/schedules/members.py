@@ -110,6 +110,8 @@ class ConsumerMember(Member):
         assignor = chance.choice((None, None, "range", "uniform"))
         names = None if self.regex is not None else list(self.topics)
         regex, timeout_ms = self.regex, chance.choice((5_000, 20_000))
+        if self.instance is not None:  # what it leaves out is its predecessor's
+            names, regex = ([], regex) if regex is not None else (names, "")
         self.take(
             await self._ask(
                 lambda: self._request(
@@ -196,6 +198,7 @@ class ClassicMember(Member):
         super().__init__(*what)
         self.rejoins = True
         self.watched: Any = None
+        self.skips = True
         self.session_ms = self.world.random.choice((8_000, 15_000))
 
     def forget(self) -> None:
@@ -232,9 +235,10 @@ class ClassicMember(Member):
         if error is NONE:
             self.member_id, self.epoch = answer.member_id, answer.generation_id
             self.rejoins = False
-            if self.world.calm or self.world.random.random() > 0.1:
+            if not self.skips or self.world.random.random() > 0.1:
                 await self._sync(answer)
             else:  # it never asks for its part, and goes on with heartbeats
+                self.skips = False
                 self.owned = set()
 
     def _metadata(self) -> bytes:
