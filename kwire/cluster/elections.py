@@ -59,7 +59,7 @@ def after(
             isr = (leader,)
     elr = _elr(state, isr, min_isr, forgetful)
     last: tuple[int, ...] = ()
-    if not isr and not elr:
+    if not isr:  # beside the ELR too: a broker whose disk failed may lose that by an unclean end before it is back
         last = (state.leader,) if state.leader != NOBODY else state.last_leader
     if (isr, elr, last, leader) == (state.isr, state.elr, state.last_leader, state.leader):
         return state

@@ -8,8 +8,7 @@ Behaviour:
 - with a cursor, topics before it are left out, and so are earlier partitions of its own topic.
 - INVALID_REQUEST for all topics if the cursor's topic is not among those asked for, or its partition is negative.
 - UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION and TOPIC_AUTHORIZATION_FAILED as in Metadata; nothing is created.
-- a partition that nobody leads has no error; its last in-sync replicas are told as eligible leaders. Otherwise there
-  are none besides the ISR.
+- a partition that nobody leads has no error; its eligible leader replicas say who would.
 """
 
 from __future__ import annotations
@@ -81,16 +80,15 @@ def _told(
     partitions = []
     for index in indexes:
         state = topic.partitions[index]
-        waiting = list(state.isr) if state.leader == -1 else []
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
                 partition_index=index,
                 leader_id=state.leader if state.leader in image.brokers else -1,
                 leader_epoch=state.leader_epoch,
                 replica_nodes=list(state.replicas),
-                isr_nodes=[] if waiting else list(state.isr),
-                eligible_leader_replicas=waiting,
-                last_known_elr=waiting,
+                isr_nodes=list(state.isr),
+                eligible_leader_replicas=list(state.elr),
+                last_known_elr=list(state.last_leader),
                 offline_replicas=offline_replicas(state, image.brokers),
             )
         )

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller import NewTopic, without_replica
+from kwire.cluster import elections
+from kwire.cluster.controller import NewTopic
 from kwire.cluster.keys import PartitionState
 from kwire.cluster.replica_manager import ReplicaManager
 from kwire.log.environment import StorageError
@@ -70,7 +71,7 @@ async def test_partitions_of_a_failed_directory_answer_storage_error_and_have_no
     await broker.controller.replicas_failed(lost)
     assert told(broker) == [1, -1, 1, -1]
     state = broker.image.partition("t", 1)
-    assert (state.isr, state.leader_epoch) == ((1,), 1)
+    assert (state.isr, state.elr, state.last_leader, state.leader_epoch) == ((), (1,), (1,), 1)
     assert [state.is_offline(1, broker.image.brokers) for state in broker.image.topics["t"].partitions] == [
         False,
         True,
@@ -135,9 +136,11 @@ async def test_a_move_from_or_to_a_failed_directory_is_refused():
 
 
 def test_another_in_sync_broker_leads_when_one_loses_its_disk():
-    after = without_replica(STATE, 1, {1, 2, 3})
-    assert after == STATE._replace(isr=(2,), leader=2, leader_epoch=5, partition_epoch=10)
-    assert without_replica(STATE, 2, {1, 2, 3}) == STATE._replace(isr=(1,), partition_epoch=10)
-    assert without_replica(STATE, 3, {1, 2, 3}) == STATE  # it was not in sync
-    alone = STATE._replace(isr=(1,))
-    assert without_replica(alone, 1, {1, 2, 3}) == alone._replace(leader=-1, leader_epoch=5, partition_epoch=10)
+    lost = STATE._replace(offline=(1,))
+    after = elections.after(lost, {1, 2, 3}, 1)
+    assert after == lost._replace(isr=(2,), leader=2, leader_epoch=5, partition_epoch=10)
+    alone = lost._replace(isr=(1,))
+    after = elections.after(alone, {1, 2, 3}, 1)
+    assert (after.leader, after.isr, after.elr, after.last_leader) == (-1, (), (1,), (1,))
+    back = elections.after(after._replace(offline=(), elr=()), {1, 2, 3}, 1)  # killed meanwhile
+    assert (back.leader, back.isr, back.last_leader) == (1, (1,), ())
