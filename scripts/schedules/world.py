@@ -230,6 +230,7 @@ class World:
         self.services = Services(
             doors=self.doors,
             config=self.config,
+            broker_id=BROKER,
             metrics=MetricsRegistry(),
             replicas=self.replicas,
             groups=groups,
