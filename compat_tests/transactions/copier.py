@@ -3,6 +3,7 @@
 ``python -m compat_tests.transactions.copier CLIENT BOOTSTRAP SOURCE TARGET GROUP PER_TRANSACTION SESSION_TIMEOUT_MS
 PAUSE_MS``. It never gives up by itself: an error ends the process, and whoever started it starts the next one. In
 every transaction it rests for up to PAUSE_MS before and after its offsets are sent, for kills to hit the middle.
+``KWIRE_COPY_DEBUG=eos,broker`` has librdkafka's producer say what it does.
 """
 
 from __future__ import annotations
@@ -147,4 +148,5 @@ async def _aiokafka(job: Job) -> None:
 CLIENTS = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}
 
 if __name__ == "__main__":
+    watch()
     CLIENTS[sys.argv[1]](Job(*sys.argv[2:6], *map(int, sys.argv[6:9])))  # type: ignore[arg-type, call-arg]
