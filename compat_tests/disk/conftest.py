@@ -1,6 +1,7 @@
 """Fixtures of the disk tests: volumes that are unmounted afterwards, and a kwire broker on directories of one's choice.
 
-kwire only: Apache Kafka gives a directory up, and with the last one itself, where kwire waits for room.
+kwire only, but for `test_like_kafka`: Apache Kafka gives a directory up, and with the last one itself, where kwire
+waits for room.
 """
 
 from __future__ import annotations
