@@ -13,11 +13,11 @@ from compat_tests.kafka_jars import why_no_java
 from scripts.copy_campaign import CLIENTS, Plan, run_campaign
 
 PLAN = Plan(
-    records=1500, per_transaction=50, seed=5, client_kills=1, broker_kills=1, session_timeout_ms=1500, stall_s=60
+    records=1500, per_transaction=50, seed=5, client_kills=1, broker_kills=1, session_timeout_ms=1500, stall_s=90
 )
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_copy_is_the_original(client: str, broker_kind: str, tmp_path: Path) -> None:
     if broker_kind == "kafka":
