@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -30,7 +31,9 @@ from kwire.codec.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
+    SnapshotId,
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of, top_level_error
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
 
 READ_COMMITTED: Final = 1
+_NO_EPOCH: Final = EpochEndOffset()
+_NO_LEADER: Final = LeaderIdAndEpoch()
+_NO_SNAPSHOT: Final = SnapshotId()
 _NOT_FOUND: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -102,18 +108,27 @@ class _Fetch:
     def read_all(self) -> None:
         """Read every partition anew; what an earlier round found is given back."""
         self.release()
-        self._read = []
         self._size = 0
         self._urgent = not self._fetch_context.partitions
-        for asked in self._fetch_context.partitions.values():
-            partition: Partition | None = None
-            try:
-                partition = self._find(asked)
-                data = self._read_partition(partition, asked)
-            except Exception as error:
-                data = self._failure(asked, error)
-                self._urgent = True
-            self._read.append((asked, partition, data))
+        self._read = [self._read_one(asked) for asked in self._fetch_context.partitions.values()]
+
+    def read_again(self, changed: dict[int, None]) -> None:
+        """Read the partitions at these places anew, and those that had data; the others are as they were."""
+        self.release()
+        self._size = 0
+        for place, (asked, _, data) in enumerate(self._read):
+            if data.records or place in changed:
+                self._read[place] = self._read_one(asked)
+
+    def _read_one(self, asked: FetchedPartition) -> tuple[FetchedPartition, Partition | None, PartitionData]:
+        partition: Partition | None = None
+        try:
+            partition = self._find(asked)
+            data = self._read_partition(partition, asked)
+        except Exception as error:
+            data = self._failure(asked, error)
+            self._urgent = True
+        return asked, partition, data
 
     def note_follower(self, broker_epoch: int) -> None:
         """A follower's positions, once a request: whatever it asks for is what it has not."""
@@ -135,12 +150,12 @@ class _Fetch:
                 continue  # reading comes to the same, and tells
 
     def _find(self, asked: FetchedPartition) -> Partition:
-        name, topic_id = ("", asked.topic) if self._by_id else (asked.topic, b"")
-        if self.follower >= 0:
-            replicas = self._context.services.replicas
+        services = self._context.services
+        if self.follower >= 0 or services.authorizer.allows_all:
             if self._by_id:
-                return replicas.partition_by_id(topic_id, asked.index)  # type: ignore[arg-type]
-            return replicas.partition(name, asked.index)  # type: ignore[arg-type]
+                return services.replicas.partition_by_id(asked.topic, asked.index)  # type: ignore[arg-type]
+            return services.replicas.partition(asked.topic, asked.index)  # type: ignore[arg-type]
+        name, topic_id = ("", asked.topic) if self._by_id else (asked.topic, b"")
         return find_partition(
             self._context,
             name,  # type: ignore[arg-type]
@@ -153,11 +168,15 @@ class _Fetch:
     def _read_partition(self, partition: Partition, asked: FetchedPartition) -> PartitionData:
         want = asked.asked
         partition.require_leader(want.current_leader_epoch)
+        log = partition.log
         data = PartitionData(
             partition_index=asked.index,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log.log_start_offset,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=_NO_EPOCH,
+            current_leader=_NO_LEADER,
+            snapshot_id=_NO_SNAPSHOT,
             aborted_transactions=[] if self._committed_only else None,
             records=b"",
         )
@@ -216,9 +235,9 @@ class _Fetch:
         """Whether the answer may leave."""
         return self._urgent or self._size >= self._min_bytes or self._max_wait_ms <= 0
 
-    def watched(self) -> list[Partition]:
-        """The partitions whose appends may make the answer complete."""
-        return [partition for _, partition, _ in self._read if partition is not None]
+    def watched(self) -> list[tuple[int, Partition]]:
+        """The partitions whose appends may make the answer complete, with their places."""
+        return [(place, partition) for place, (_, partition, _) in enumerate(self._read) if partition is not None]
 
     def response(self) -> FetchResponse:
         """The answer: the partitions grouped by topic, in the order in which they were read."""
@@ -247,46 +266,62 @@ class _Fetch:
     def release(self) -> None:
         """Give back file ranges that are not going to be sent."""
         for _, _, data in self._read:
-            if isinstance(data.records, FileRange):
+            if data.records.__class__ is FileRange:
                 data.records.release()
 
 
 class _WaitingFetch:
-    """A fetch that sleeps until appends to its partitions have brought enough, or its time is over.
+    """A fetch that sleeps until appends to its partitions have brought enough, or its time is over. An append costs the
+    reading of its own partition only, however many are waited for.
 
     ``answer`` ends with the response. It is a bare future: a waiting consumer costs no task. Cancelling it (the
     connection is gone) stops the watching.
     """
 
-    __slots__ = ("_fetch", "_timer", "_watched", "answer")
+    __slots__ = ("_changed", "_fetch", "_loop", "_timer", "_watched", "answer")
 
     def __init__(self, fetch: _Fetch, max_wait_ms: int) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         fetch.release()
         self._fetch = fetch
-        self._watched = fetch.watched()
+        self._changed: dict[int, None] = {}
         self.answer: asyncio.Future[FetchResponse] = loop.create_future()
-        self._timer = loop.call_later(max_wait_ms / 1000, self._look, True)
-        for partition in self._watched:
-            partition.on_change(self._look)
+        self._timer = loop.call_later(max_wait_ms / 1000, self._time_is_over)
+        self._watched = [(partition, partial(self._note, place)) for place, partition in fetch.watched()]
+        for partition, callback in self._watched:
+            partition.on_change(callback)
         self.answer.add_done_callback(self._stop)
 
-    def _look(self, timed_out: bool = False) -> None:
-        """Read again: something was appended, or the time is over."""
+    def _note(self, place: int) -> None:
+        """Something happened to the partition at this place. All that one request has written is read together."""
+        if not self._changed:
+            self._loop.call_soon(self._look)
+        self._changed[place] = None
+
+    def _look(self) -> None:
         if self.answer.done():
             return
-        self._fetch.read_all()
-        if timed_out or self._fetch.is_enough():
-            self.answer.set_result(self._fetch.response())
-            self._stop(self.answer)  # at once, so that the next append does not call in vain
+        changed, self._changed = self._changed, {}
+        self._fetch.read_again(changed)
+        if self._fetch.is_enough():
+            self._answer()
         else:
             self._fetch.release()
+
+    def _time_is_over(self) -> None:
+        if not self.answer.done():
+            self._fetch.read_all()
+            self._answer()
+
+    def _answer(self) -> None:
+        self.answer.set_result(self._fetch.response())
+        self._stop(self.answer)  # at once, so that the next append does not call in vain
 
     def _stop(self, _: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()
         watched, self._watched = self._watched, []
-        for partition in watched:
-            partition.off_change(self._look)
+        for partition, callback in watched:
+            partition.off_change(callback)
 
 
 def _aborted(partition: Partition, offset: int, size: int) -> list[AbortedTransaction]:

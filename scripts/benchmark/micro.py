@@ -113,7 +113,8 @@ def best_us(operation: Callable[[], object]) -> float:
             for _ in range(20):
                 operation()
             count += 20
-        best = min(best, (now - started) / count)
+        if count:
+            best = min(best, (now - started) / count)
     return best * 1e6
 
 
@@ -139,7 +140,7 @@ async def _create(broker: Broker, new: CreatableTopic) -> None:
     host, _, port = broker.bootstrap_servers.rpartition(":")
     async with await RawClient.connect(Doors(), host, int(port)) as client:
         await client.call(CreateTopicsRequest(topics=[new], timeout_ms=30_000), 7)
-        while sum(broker.replicas.get(TOPIC, index) is not None for index in range(50)) < 50:
+        while any(broker.replicas.get(TOPIC, index) is None for index in range(50)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
