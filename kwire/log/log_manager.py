@@ -7,7 +7,6 @@ Everything periodic is a timer of the running loop that the manager owns; an idl
 from __future__ import annotations
 
 import asyncio
-import errno
 import os.path
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from kwire.log.environment import LogEnvironment, StorageError, logger
 from kwire.log.load_progress import LoadProgress, LogProgress
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectory, LogDirectoryError
+from kwire.log.offset_checkpoints import CHECKPOINTED, NOTHING_TO_SAY, OffsetCheckpoints
 from kwire.log.partition_log import PartitionLog, storage_error
 from kwire.log.recovery_helpers import Recovered, RecoveryHelpers, Unclean, are_worthwhile, bytes_to_scan
 
@@ -113,7 +113,7 @@ class LogManager:
         self.stopped_clean = True  # whether every directory with logs was left in order, as far as they are loaded
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._jobs: dict[str, asyncio.Future[None]] = {}  # checkpoint files that are being written, by path
+        self._checkpoints = OffsetCheckpoints(doors, self._collect, self.guard.report)
         self._checking: asyncio.Future[None] | None = None
         self._stale: list[LogDirectory] = []  # whose checkpoints still name logs that were deleted
         self._closed = False
@@ -373,7 +373,7 @@ class LogManager:
         try:
             self.write_checkpoints(directory, sync=True)
         except OSError as error:
-            self._on_failure(directory.path, error)
+            self.guard.report(directory.path, error)
             raise storage_error(directory.path, error) from error
 
     def _by_load(self) -> list[LogDirectory]:
@@ -419,7 +419,7 @@ class LogManager:
             try:
                 self.write_checkpoints(directory)
             except OSError as error:
-                self._on_failure(directory.path, error)
+                self.guard.report(directory.path, error)
 
     def set_aside_as_stray(self, topic: str, partition: int) -> None:
         """A partition that the cluster does not know (any more): its directory is renamed to `-stray` and kept."""
@@ -452,7 +452,7 @@ class LogManager:
         try:
             self._files.replace(path, leaving)
         except OSError as error:
-            self._on_failure(path, error)
+            self.guard.report(path, error)
             if not self._files.exists(path):
                 return  # it was removed by other hands
             raise storage_error(path, error) from error
@@ -493,64 +493,23 @@ class LogManager:
     def _checkpoint_all(self, file: str) -> None:
         for directory in self.directories:
             if directory.online:
-                self._checkpoint(directory, file, self._collect(directory, file))
+                self._checkpoints.update(directory, file)
 
     def _collect(self, directory: LogDirectory, file: str) -> dict[tuple[str, int], int]:
+        """What a checkpoint shall say, also of logs that are still to be opened."""
         parents, offset_of = self._parents, CHECKPOINTED[file]
         found = {key: offset_of(log) for key, log in self._logs.items() if parents[key] is directory}
-        found |= {key: each.said(file) for key, each in self._unopened.items() if each.parent is directory}
-        return {key: offset for key, offset in found.items() if offset != NOTHING_TO_SAY}
-
-    def _checkpoint(self, directory: LogDirectory, file: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Write in the background, and only if there is news."""
-        text = checkpoints.offsets_text(offsets)
-        path = f"{directory.path}/{file}"
-        if directory.checkpoint_texts.get(file) == text or path in self._jobs:
-            return
-        directory.checkpoint_texts[file] = text
-        self._jobs[path] = asyncio.ensure_future(self._write_checkpoint(directory, path, text, list(directory.retired)))
-
-    async def _write_checkpoint(
-        self, directory: LogDirectory, path: str, text: str, gone: list[tuple[str, int]]
-    ) -> None:
-        try:
-            await self._doors.executor.run(checkpoints.write_text, self._files, path, text, sync=True)
-            _note_written(directory, os.path.basename(path), gone)
-        except OSError as error:
-            directory.checkpoint_texts.pop(os.path.basename(path), None)  # to be tried again
-            self._on_failure(directory.path, error)
-        finally:
-            del self._jobs[path]
+        return found | {key: each.said(file) for key, each in self._unopened.items() if each.parent is directory}
 
     async def _keep_recovery_point(self, log: PartitionLog, end_offset: int) -> None:
         directory = self._parents.get((log.topic, log.partition))
-        if log.flusher.kept_point >= end_offset or directory is None:
-            return
-        path = f"{directory.path}/{RECOVERY_POINT_FILE}"
-        while path in self._jobs:
-            await asyncio.wait([self._jobs[path]])
-        recovery_point = log.recovery_point
-        self._checkpoint(directory, RECOVERY_POINT_FILE, self._collect(directory, RECOVERY_POINT_FILE))
-        if path in self._jobs:
-            await asyncio.wait([self._jobs[path]])
-            if RECOVERY_POINT_FILE not in directory.checkpoint_texts:
-                raise OSError(errno.EAGAIN, f"{path} could not be written")
-        log.flusher.kept_point = recovery_point
+        if directory is not None:
+            await self._checkpoints.keep_recovery_point(directory, log, end_offset)
 
     def write_checkpoints(self, directory: LogDirectory, *, sync: bool = False) -> None:
         """Write all checkpoints of a directory now, usually unsynced: what they say of a deleted log must not outlive
-        it."""
-        for file in CHECKPOINTED:
-            path = f"{directory.path}/{file}"
-            if path in self._jobs:
-                directory.checkpoint_texts.pop(file, None)  # being written: the next round brings the news
-                continue
-            text = checkpoints.offsets_text(self._collect(directory, file))
-            directory.checkpoint_texts.pop(file, None)
-            checkpoints.write_text(self._files, path, text, sync=sync)
-            if sync:
-                directory.checkpoint_texts[file] = text
-                _note_written(directory, file, list(directory.retired))
+        it. OSError."""
+        self._checkpoints.write_all(directory, sync=sync)
 
     def _retention_pass(self) -> None:
         for log in self:
@@ -570,9 +529,6 @@ class LogManager:
         now_ms = self._doors.clock.time_ms()
         for log in self._logs.values():
             log.producer_state.remove_expired(now_ms)
-
-    def _on_failure(self, directory: str, error: OSError) -> None:
-        self.guard.report(directory, error)
 
     def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
         """A directory has failed: its logs are closed as they are."""
@@ -597,9 +553,9 @@ class LogManager:
             timer.cancel()
         self._timers.clear()
         await self.cleaner.close()
-        under_way = [*self._jobs.values(), *([] if self._checking is None else [self._checking])]
-        if under_way:
-            await asyncio.wait(under_way)
+        if self._checking is not None:
+            await asyncio.wait([self._checking])
+        await self._checkpoints.settled()
         failed = await self._close_logs()
         self.env.remover.close()
         self.env.cache.close_all()
@@ -630,7 +586,7 @@ class LogManager:
             checkpoints.write_shutdown_copy(self._files, directory.path, self._shutdown_texts(directory))
             checkpoints.write_clean_shutdown(self._files, directory.path)
         except OSError as error:
-            self._on_failure(directory.path, error)
+            self.guard.report(directory.path, error)
 
     def _shutdown_texts(self, directory: LogDirectory) -> dict[str, str]:
         texts = dict(directory.checkpoint_texts)
@@ -642,26 +598,3 @@ class LogManager:
                     metadata = checkpoints.topic_id_text(log.topic_id)
                     texts[f"{name}/{checkpoints.PARTITION_METADATA_FILE}"] = metadata
         return texts
-
-
-def _note_written(directory: LogDirectory, file: str, gone: list[tuple[str, int]]) -> None:
-    """A checkpoint is on stable storage that does not name these logs any more."""
-    for key in gone:
-        files = directory.retired.get(key)
-        if files is not None:
-            files.discard(file)
-            if not files:
-                del directory.retired[key]
-
-
-NOTHING_TO_SAY = -1
-"""A log start offset that its first segment's name tells is not checkpointed."""
-
-CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
-    RECOVERY_POINT_FILE: lambda log: log.recovery_point,
-    LOG_START_OFFSET_FILE: lambda log: (
-        log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else NOTHING_TO_SAY
-    ),
-    HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
-}
-"""The checkpoint files, and what each keeps of a log."""
