@@ -200,7 +200,7 @@ def group_setting(topics: Topics, group_id: str, name: str, default: int) -> int
 
 
 def _same(one: Partitions, other: Partitions) -> bool:
-    return {topic_id: sorted(partitions) for topic_id, partitions in one.items() if partitions} == {
+    return one == other or {topic_id: sorted(partitions) for topic_id, partitions in one.items() if partitions} == {
         topic_id: sorted(partitions) for topic_id, partitions in other.items() if partitions
     }
 

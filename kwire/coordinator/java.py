@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 _FIBONACCI = -7046029254386353131
 
 
+@lru_cache(maxsize=1 << 14)  # a large group's members are put in order with every assignment
 def string_hash(text: str) -> int:
     """Java's `String.hashCode`: 31-fold sums over UTF-16 units, as a signed 32-bit number."""
     value = 0

@@ -5,7 +5,7 @@ Here: groups whose members all subscribe to the same topics. Others: `uniform_he
 
 from __future__ import annotations
 
-from kwire.coordinator.assignors.model import GroupAssignment, GroupSpec, MemberSpec, hash_set_order, mutable
+from kwire.coordinator.assignors.model import GroupAssignment, GroupSpec, MemberSpec, hash_set_order
 from kwire.coordinator.assignors.uniform_heterogeneous import assign_heterogeneous
 
 TopicPartition = tuple[bytes, int]
@@ -61,9 +61,10 @@ class _Homogeneous:
         if one_more:
             quota += 1
         kept: dict[bytes, list[int]] = {}
-        for topic_id, partitions in mutable(spec.assigned).items():
+        for topic_id, assigned in spec.assigned.items():
             if topic_id not in self._topics:
                 continue
+            partitions = list(assigned)
             if partitions and partitions[-1] >= self._counts[topic_id]:  # as a classic group had it: another topic
                 partitions = [partition for partition in partitions if partition < self._counts[topic_id]]
             keep, revoke = partitions[:quota], partitions[quota:]
