@@ -2,14 +2,25 @@
 
     python -m compat_tests.pyspark.job BOOTSTRAP SOURCE TARGET FOLDER
 
-Runs until it is killed; its checkpoints are in FOLDER. It prints one line with the number of rows in Parquet for each
-batch.
+Runs until it is killed; its checkpoints are in FOLDER. It prints again and again how far both copies are:
+the sum of the source's offsets.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from typing import Any
+
+
+def position(query: Any, topic: str) -> int:
+    """The sum of the offsets that a query has reached in a topic's partitions."""
+    progress = query.lastProgress
+    end = progress["sources"][0]["endOffset"] if progress else None
+    if isinstance(end, str):
+        end = json.loads(end)
+    return sum((end or {}).get(topic, {}).values())
 
 
 def main(bootstrap: str, source: str, target: str, folder: str) -> None:
@@ -21,7 +32,7 @@ def main(bootstrap: str, source: str, target: str, folder: str) -> None:
         "kafka.isolation.level": "read_committed",
         "subscribe": source,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "400",
+        "maxOffsetsPerTrigger": "200",
     }
     values = spark.readStream.format("kafka").options(**options).load().select("value")
     files = values.writeStream.format("parquet").option("path", f"{folder}/parquet")
@@ -31,9 +42,7 @@ def main(bootstrap: str, source: str, target: str, folder: str) -> None:
         for name, writer in (("files", files), ("topic", topic))
     ]
     while all(query.isActive for query in queries):
-        ends = [query.lastProgress["sources"][0]["endOffset"] for query in queries if query.lastProgress]
-        done = [sum((end or {}).get(source, {}).values()) for end in ends]
-        print(min(done) if len(done) == len(queries) else 0, flush=True)
+        print(min(position(query, source) for query in queries), flush=True)
         time.sleep(0.2)
     for query in queries:
         print(query.exception(), file=sys.stderr)

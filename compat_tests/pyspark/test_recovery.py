@@ -18,21 +18,21 @@ from confluent_kafka import Producer
 from compat_tests.brokers import Broker, wait_until
 from compat_tests.pyspark.conftest import PARTITIONS, Frames, values
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
-TRANSACTIONS = 40
-EACH = 50
+TRANSACTIONS = 32
+EACH = 25
 SLOWLY_S = 0.25  # between two transactions, so that the kills fall into the work
 
 
 @contextmanager
-def running_job(*arguments: str, folder: Path) -> Iterator[list[int]]:
-    """The job as a process of its own, killed with its JVM at the end: yields the positions that it reports."""
+def running_job(*arguments: str, folder: Path) -> Iterator[Callable[[], int]]:
+    """The job as a process of its own, killed with its JVM at the end: yields how far it is, -1 before it works."""
     log = folder / "job.log"
     command = [sys.executable, "-m", "compat_tests.pyspark.job", *arguments]
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
-    positions: list[int] = [0]
+    positions: list[int] = [-1]
     with open(log, "ab") as errors:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, cwd=folder, env=environment, start_new_session=True
@@ -41,9 +41,13 @@ def running_job(*arguments: str, folder: Path) -> Iterator[list[int]]:
     lines = process.stdout
     reader = threading.Thread(target=lambda: positions.extend(int(line) for line in lines), daemon=True)
     reader.start()
-    try:
-        yield positions
+
+    def position() -> int:
         assert process.poll() is None, f"the job ended by itself:\n{log.read_text(errors='replace')[-3000:]}"
+        return positions[-1]
+
+    try:
+        yield position
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -86,20 +90,20 @@ def test_kills_of_broker_and_of_spark_lose_and_double_nothing(
     arguments = (own.bootstrap, "source", "target", str(tmp_path / "job"))
     (tmp_path / "job").mkdir()
     try:
-        with running_job(*arguments, folder=tmp_path) as positions:
-            wait_until(lambda: positions[-1] >= 0 and len(positions) > 1, 90, "the job's start")
+        with running_job(*arguments, folder=tmp_path) as position:
+            wait_until(lambda: position() >= 0, 200, "the job's start")
             writer.start()
-            wait_until(lambda: positions[-1] >= 300, 90, "the first records")
+            wait_until(lambda: position() >= 100, 200, "the first records")
             own.kill()
             own.start()
-            seen = positions[-1]
-            wait_until(lambda: positions[-1] > seen, 120, "records after the broker's death")
-        with running_job(*arguments, folder=tmp_path) as positions:
+            seen = position()
+            wait_until(lambda: position() > seen, 200, "records after the broker's death")
+        with running_job(*arguments, folder=tmp_path) as position:
             writer.join(120)
             assert not writer.is_alive(), "the producer hangs"
             frames = Frames(spark, own.bootstrap, tmp_path / "job")
             end = TRANSACTIONS * EACH + TRANSACTIONS * PARTITIONS  # every transaction has a marker in each partition
-            wait_until(lambda: positions[-1] >= end, 120, f"position {end}")
+            wait_until(lambda: position() >= end, 200, f"position {end}")
     finally:
         stop.set()
     files = values(spark.read.parquet(str(tmp_path / "job" / "parquet")))
