@@ -1,0 +1,174 @@
+"""A distributed Connect worker with a source and a sink of lines in files, killed in between (KIP-618's exactly-once
+source, so transactions too): every line arrives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.brokers import Broker, free_port, wait_until
+from compat_tests.conftest import Names
+from compat_tests.kafka_jars import KAFKA_VERSION, cache_root, fetch_with_maven, java_command, kafka_classpath, locked
+
+pytestmark = pytest.mark.java
+LINES = 300
+
+_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kwire.compat</groupId>
+  <artifactId>connect-jars</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>connect-file</artifactId>
+      <version>{KAFKA_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def file_connectors() -> Path:
+    """A folder with the connectors of files; the worker itself comes with Kafka's tools."""
+    folder = cache_root() / f"connect-file-{KAFKA_VERSION}"
+    with locked("connect-file"):
+        if not (folder / ".complete").exists():
+            fetch_with_maven(folder, f"Connect's file connectors {KAFKA_VERSION}", _POM, "-DexcludeTransitive=true")
+    return folder
+
+
+class Worker:
+    """One Connect worker, the only one of its group; ``kill`` is SIGKILL."""
+
+    def __init__(self, broker: Broker, group: str, home: Path) -> None:
+        self._port = free_port()
+        self._log = home / "worker.log"
+        self._properties = home / "worker.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        settings = {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": group,
+            "listeners": f"http://127.0.0.1:{self._port}",
+            "plugin.path": str(file_connectors()),
+            "plugin.discovery": "service_load",
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "exactly.once.source.support": "enabled",
+            "offset.flush.interval.ms": "500",
+            # A killed worker is gone soon, and its work is given out at once.
+            "session.timeout.ms": "2000",
+            "heartbeat.interval.ms": "500",
+            "rebalance.timeout.ms": "5000",
+            "scheduled.rebalance.max.delay.ms": "0",
+        }
+        for kind in ("config", "offset", "status"):
+            settings |= {f"{kind}.storage.topic": f"{group}-{kind}", f"{kind}.storage.replication.factor": "1"}
+        settings |= {"offset.storage.partitions": "3", "status.storage.partitions": "2"}
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def start(self) -> None:
+        main = "org.apache.kafka.connect.cli.ConnectDistributed"
+        path = f"{kafka_classpath()}:{file_connectors()}/*"
+        command = java_command("-cp", path, main, str(self._properties), heap="384m")
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            wait_until(lambda: self.ask("GET", "/connectors") is not None, 90, "the worker", interval_s=0.2)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self._log.read_text()[-3000:]}") from None
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The worker's answer; None while it has none."""
+        address = f"http://127.0.0.1:{self._port}{path}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return json.loads(answer.read() or b"{}")
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return None
+
+    def configure(self, name: str, config: dict[str, str]) -> None:
+        """Make a connector and wait for its task; a worker that has just joined refuses for a while."""
+        put = f"/connectors/{name}/config"
+        wait_until(lambda: self.ask("PUT", put, config) is not None, 60, f"connector {name}", interval_s=0.2)
+        self.await_running(name)
+
+    def await_running(self, name: str) -> None:
+        def running() -> bool:
+            status = self.ask("GET", f"/connectors/{name}/status") or {"tasks": []}
+            states = [each["state"] for each in status["tasks"]]
+            assert "FAILED" not in states, status
+            return states == ["RUNNING"]
+
+        wait_until(running, 60, f"{name}'s task", interval_s=0.2)
+
+
+@pytest.fixture
+def worker(broker: Broker, new_name: Names, tmp_path: Path) -> Iterator[Worker]:
+    made = Worker(broker, new_name("connect")[-40:], tmp_path)
+    yield made
+    made.kill()
+
+
+@pytest.mark.timeout(300)
+def test_lines_of_a_file_arrive_once_in_the_topic_and_all_in_the_sink_over_a_kill(
+    worker: Worker, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
+    append(source, 0, LINES)
+    worker.start()
+    file = {"tasks.max": "1", "file": str(source), "batch.size": "100"}
+    worker.configure("lines-in", {**file, "connector.class": "FileStreamSource", "topic": topic})
+    worker.configure("lines-out", {"connector.class": "FileStreamSink", "topics": topic, "file": str(sink)})
+    wait_until(lambda: len(lines(sink)) >= LINES // 2, 60, "half of the lines in the sink")
+    append(source, LINES, 2 * LINES)
+    worker.kill()
+    append(source, 2 * LINES, 3 * LINES)
+    worker.start()
+    wanted = [f"line {number}" for number in range(3 * LINES)]
+    wait_until(lambda: set(lines(sink)) == set(wanted), 90, "every line in the sink")
+    assert committed_values(broker, topic, len(wanted)) == wanted
+
+
+def append(path: Path, first: int, last: int) -> None:
+    with open(path, "a") as file:
+        file.writelines(f"line {number}\n" for number in range(first, last))
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def committed_values(broker: Broker, topic: str, wanted: int) -> list[str]:
+    """What a reader of committed records sees in the topic's only partition, and that nothing is behind it."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.partition.eof": True,
+                         "isolation.level": "read_committed"})  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[str] = []
+    try:
+        while True:
+            message = consumer.poll(20)
+            assert message is not None, f"{len(values)} of {wanted} records"
+            if message.error():
+                return values
+            values.append(message.value().decode())
+    finally:
+        consumer.close()

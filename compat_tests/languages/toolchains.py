@@ -1,0 +1,70 @@
+"""Client programs in other languages: what they need, built once outside the tree, run and judged.
+
+A program takes the broker's address and a prefix for its names, prints ``ok SCENARIO`` for everything that was as it
+should be and ends with status 1 at the first thing that is not. Builds are cached by the sources' content. A language
+whose tools are missing is skipped by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from compat_tests.kafka_jars import cache_root, locked
+
+FOLDER = Path(__file__).parent
+BUILD_TIMEOUT_S = 900
+RUN_TIMEOUT_S = 100
+
+
+def need_tool(*tools: str) -> None:
+    """Skip the test when a tool is not on PATH."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)} on PATH, not found")
+
+
+def built(language: str, build: Callable[[Path, Path], None]) -> Path:
+    """The folder in the cache with what ``build(sources, folder)`` has made; called when the sources have changed."""
+    sources = FOLDER / language
+    digest = hashlib.sha256()
+    for path in sorted(sources.rglob("*")):
+        if path.is_file():
+            digest.update(str(path.relative_to(sources)).encode() + b"\0" + path.read_bytes() + b"\0")
+    folder = cache_root() / "languages" / f"{language}-{digest.hexdigest()[:16]}"
+    with locked(f"languages-{language}"):
+        if not (folder / ".complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            build(sources, folder)
+            (folder / ".complete").write_text("")
+    return folder
+
+
+def step(*command: str, cwd: Path, **variables: str) -> None:
+    """One command of a build; fails the test with its words."""
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        pytest.fail(
+            f"{' '.join(command)}: {done.returncode}\n{done.stdout[-1500:]}{done.stderr[-3000:]}", pytrace=False
+        )
+
+
+def scenarios(*command: str, cwd: Path | None = None, variables: Mapping[str, str] | None = None) -> list[str]:
+    """Run a client program; the scenarios it found to be as they should."""
+    environment = {**os.environ, **(variables or {})}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr[-3000:]}"
+    return re.findall(r"^ok (.+)$", done.stdout, re.M)
