@@ -9,20 +9,26 @@ import pytest
 
 from compat_tests.brokers import Broker, wait_until
 from compat_tests.disk.volumes import STORAGE_ERROR, Account, Volume
+from kwire.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.codec.messages.end_txn_request import EndTxnRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.codec.records import RecordBatchBuilder
 
 MakeVolume = Callable[..., Volume]
 BrokerOn = Callable[..., Broker]
 AccountWith = Callable[[Broker], Account]
 NOT_COORDINATOR = 16
+CONCURRENT_TRANSACTIONS = 51
 LOAD_IN_PROGRESS = 14  # as long as there is no block of producer ids
 
 
@@ -204,3 +210,74 @@ def test_coordinators_refuse_and_go_on(
     broker.start()
     account.reconnect()
     assert committed(account, "g") == 2000
+
+
+class Transaction:
+    """One transaction on partition 0 of the account's topic, request by request."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        asked = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
+        wait_until(lambda: account.wire.call(asked, 4).error_code == 0, 10, "a producer id")
+        found = account.wire.call(asked, 4)
+        self._producer = {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
+
+    def begin(self) -> None:
+        topics = [AddPartitionsToTxnTopic(name=self._account.topic, partitions=[0])]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=self._producer["producer_id"],
+            v3_and_below_producer_epoch=self._producer["producer_epoch"],
+            v3_and_below_topics=topics,
+        )
+        answer = self._account.wire.call(request, 3)
+        assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+
+    def write(self) -> int:
+        builder = RecordBatchBuilder(**self._producer, base_sequence=0, is_transactional=True)
+        builder.append(1_790_000_000_000, b"k", b"in a transaction")
+        data = PartitionProduceData(index=0, records=memoryview(bytearray(builder.build())))
+        topics = [TopicProduceData(name=self._account.topic, partition_data=[data])]
+        request = ProduceRequest(acks=-1, timeout_ms=5000, transactional_id="x", topic_data=topics)
+        code: int = self._account.wire.call(request, 9).responses[0].partition_responses[0].error_code
+        return code
+
+    def commit(self) -> int:
+        request = EndTxnRequest(transactional_id="x", **self._producer, committed=True)
+        code: int = self._account.wire.call(request, 3).error_code
+        return code
+
+
+def test_a_transaction_ends_when_there_is_room(
+    volume: MakeVolume, broker_on: BrokerOn, account_with: AccountWith
+) -> None:
+    disk = volume("tmpfs")
+    broker = broker_on(disk.path)
+    account = account_with(broker)
+    assert account.create() == 0
+    account.wire.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+    transaction = Transaction(account)
+    transaction.begin()
+    assert transaction.write() == 0
+    for _ in range(500):  # what the last pages of the logs still hold
+        disk.fill()
+        if account.write(size=100) == STORAGE_ERROR:
+            break
+    first = transaction.commit()
+    assert first in (0, NOT_COORDINATOR, LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS)
+    disk.free()
+    wait_until(lambda: transaction.commit() == 0, 10, "the commit")
+    wait_until(lambda: last_stable(account) == len(account.read()), 10, "the marker")  # type: ignore[arg-type]
+    broker.kill()
+    broker.start()
+    account.reconnect()
+    assert b"in a transaction" in account.read().values()  # type: ignore[union-attr]
+
+
+def last_stable(account: Account) -> int:
+    """The offset below which no transaction is open, as consumers are told, without the marker's own."""
+    partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topics = [ListOffsetsTopic(name=account.topic, partitions=[partition])]
+    answer = account.wire.call(ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=topics), 5)
+    offset: int = answer.topics[0].partitions[0].offset
+    return offset
