@@ -13,4 +13,4 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 def test_killed_and_restarted_job_finds_every_order_exactly_once(broker: Broker) -> None:
     if broker.kind != "kwire":
         pytest.skip("the pipeline's own test; Apache Kafka is compared in test_dataframes")
-    assert demo.main(["--bootstrap", broker.bootstrap, "--orders", "60000", "--rate", "4000"]) == 0
+    assert demo.main(["--bootstrap", broker.bootstrap, "--orders", "30000", "--rate", "4000"]) == 0

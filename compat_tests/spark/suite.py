@@ -83,18 +83,29 @@ _PROPERTIES = {
 
 
 class SparkSuite(Suite):
-    """One of Spark's suites; every test of it has to end as on Apache Kafka."""
+    """One of Spark's suites; every test of it has to end as on Apache Kafka.
+
+    ``wanted`` is a suite's name, or some of its tests: ``SUITE:TEXT|TEXT`` takes those whose names have one of the
+    texts in them.
+    """
 
     has_allowed = False
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, wanted: str) -> None:
+        name, _, texts = wanted.partition(":")
         self.class_name = f"{PACKAGE}.{name}"
+        self.needs_broker = name not in WITHOUT_BROKER
+        self.texts = texts.split("|") if texts else []
         short = name.rpartition(".")[2]
         super().__init__(f"spark-{short}", f"Spark's {short}", jars.SPARK_VERSION, Path(__file__).parent)
 
     def judge(self, kind: str, outcomes: Iterable[Outcome]) -> list[str]:
         """Print the counts beside the recorded ones; return every difference, a line for each."""
-        recorded = {test: states["kafka"] for test, states in self.recorded().items() if "kafka" in states}
+        recorded = {
+            test: states["kafka"]
+            for test, states in self.recorded().items()
+            if "kafka" in states and (not self.texts or any(text in test for text in self.texts))
+        }
         found = {one.test: one.state for one in outcomes}
         print(f"{self.title} on {kind}: {_counts(found.values())}; recorded of Apache Kafka: ", end="")
         print(_counts(recorded.values()) if recorded else "nothing yet", flush=True)
@@ -108,7 +119,7 @@ class SparkSuite(Suite):
         ]
 
 
-def run(name: str, kind: str, home: Path) -> list[Outcome]:
+def run(suite: SparkSuite, kind: str, home: Path) -> list[Outcome]:
     """Run one suite on a fresh broker of a kind, printing a line for each test as it ends.
 
     What the suite's JVM wrote is in ``home/suite.log``. A suite that did not come to its end has a failed test
@@ -116,11 +127,11 @@ def run(name: str, kind: str, home: Path) -> list[Outcome]:
     """
     home.mkdir(parents=True, exist_ok=True)
     broker = make_broker(kind, home / "broker", _BROKER_SETTINGS)
-    if name in WITHOUT_BROKER:
-        return _run_jvm(name, "127.0.0.1:1", home)
+    if not suite.needs_broker:
+        return _run_jvm(suite, "127.0.0.1:1", home)
     broker.start()
     try:
-        outcomes = _run_jvm(name, broker.bootstrap, home)
+        outcomes = _run_jvm(suite, broker.bootstrap, home)
         if not broker.is_running():
             outcomes.append(Outcome("(the suite)", "failed", f"the broker ended: {broker.log_text()[-500:]}"))
         return outcomes
@@ -128,11 +139,11 @@ def run(name: str, kind: str, home: Path) -> list[Outcome]:
         broker.kill()
 
 
-def _run_jvm(name: str, bootstrap: str, home: Path) -> list[Outcome]:
+def _run_jvm(suite: SparkSuite, bootstrap: str, home: Path) -> list[Outcome]:
     progress, log = home / "progress.tsv", home / "suite.log"
     (home / "tmp").mkdir(exist_ok=True)
     progress.write_text("")
-    command = _command(name, bootstrap, home)
+    command = _command(suite, bootstrap, home)
     environment = {**os.environ, "SPARK_TESTING": "1", "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
     with open(log, "wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=home, env=environment)
@@ -141,7 +152,9 @@ def _run_jvm(name: str, bootstrap: str, home: Path) -> list[Outcome]:
         for line in _follow(progress, process):
             outcome = _outcome(line)
             outcomes.append(outcome)
-            print(f"{outcome.state:8} {outcome.seconds:6.1f} s  {name}: {outcome.test} {outcome.reason}", flush=True)
+            print(
+                f"{outcome.state:8} {outcome.seconds:6.1f} s  {suite.name}: {outcome.test} {outcome.reason}", flush=True
+            )
     finally:
         process.kill()
         status = process.wait()
@@ -151,7 +164,7 @@ def _run_jvm(name: str, bootstrap: str, home: Path) -> list[Outcome]:
     return outcomes
 
 
-def _command(name: str, bootstrap: str, home: Path) -> list[str]:
+def _command(suite: SparkSuite, bootstrap: str, home: Path) -> list[str]:
     opened = [f"java.base/java.{each}" for each in _OPENED.split()]
     opened += [f"java.base/{each}" for each in _OPENED_OTHERS.split()]
     properties = {
@@ -166,7 +179,8 @@ def _command(name: str, bootstrap: str, home: Path) -> list[str]:
     command += [f"--add-opens={each}=ALL-UNNAMED" for each in opened]
     command += [f"-D{key}={value}" for key, value in properties.items()]
     command += ["-cp", jars.classpath(), "org.scalatest.tools.Runner", "-R", str(jars.suites())]
-    return [*command, "-s", f"{PACKAGE}.{name}", "-C", "kwire.Progress", "-oWF"]
+    command += ["-s", suite.class_name, *(word for text in suite.texts for word in ("-z", text))]
+    return [*command, "-C", "kwire.Progress", "-oWF"]
 
 
 def _follow(progress: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:
@@ -206,18 +220,17 @@ def run_all(names: Iterable[str], kind: str, record: bool, jobs: int, keep: Path
     lock = threading.Lock()
     wrong: list[str] = []
 
-    def one(name: str, folder: Path) -> None:
-        suite = SparkSuite(name)
-        outcomes = run(name, kind, folder / f"{kind}-{name}")
+    def one(suite: SparkSuite, folder: Path) -> None:
+        outcomes = run(suite, kind, folder / f"{kind}-{suite.name}")
         with lock:
             differences = suite.judge(kind, outcomes)
             if record:
                 suite.record(kind, outcomes)
-            wrong.extend(f"{name}: {each}" for each in differences)
+            wrong.extend(f"{suite.name}: {each}" for each in differences)
 
     with contextlib.ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kwire-spark-")))
         pool = stack.enter_context(ThreadPoolExecutor(jobs))
-        for future in [pool.submit(one, name, folder) for name in names]:
+        for future in [pool.submit(one, SparkSuite(name), folder) for name in names]:
             future.result()
     return wrong
