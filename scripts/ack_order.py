@@ -55,7 +55,7 @@ class HeldFiles(Files):
 
 @asynccontextmanager
 async def _broker(directory: Path, files: HeldFiles, on: str) -> AsyncIterator[RawClient]:
-    settings = {"log_flush_interval_messages": "1"} if on == "broker" else {}
+    settings: dict[str, Any] = {"log_flush_interval_messages": "1"} if on == "broker" else {}
     doors = Doors(files=files)
     broker = Broker(
         store=MemoryStore(), doors=doors, log_dir=str(directory), listeners="PLAINTEXT://127.0.0.1:0", **settings
