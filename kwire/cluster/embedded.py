@@ -91,7 +91,7 @@ END;
 """
 
 
-class _Database:
+class Database:
     """The blocking half: everything here runs on the store's thread."""
 
     def __init__(self, path: str, files: Files) -> None:
@@ -138,7 +138,7 @@ class _Database:
         # isolation_level=None: the module begins no transactions of its own.
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self.prepare(connection)
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > FORMAT_VERSION:
                 raise StoreFormatError(
@@ -150,13 +150,25 @@ class _Database:
             connection.execute("PRAGMA temp_store = MEMORY")
             if version == 0:
                 connection.executescript(_SCHEMA)
-            elif connection.execute("SELECT 1 FROM sessions").fetchone():
-                connection.executescript(_END_OLD_SESSIONS)
+            self.opened(connection, new=version == 0)
             connection.executescript(_TEMPORARY)
+            self.temporary(connection)
         except BaseException:
             connection.close()
             raise
         self._connection = connection
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        """Settings that must come before anything else. One process: nobody else may have the database open."""
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+
+    def opened(self, connection: sqlite3.Connection, *, new: bool) -> None:
+        """The tables are there. One process: whatever sessions there are belong to an earlier one."""
+        if not new and connection.execute("SELECT 1 FROM sessions").fetchone():
+            connection.executescript(_END_OLD_SESSIONS)
+
+    def temporary(self, connection: sqlite3.Connection) -> None:
+        """More temporary tables and triggers."""
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -272,7 +284,7 @@ class EmbeddedStore:
         self._on_failure = on_failure
         self._files = doors.files
         self._executor = executor or Executor(1)
-        self._database = _Database(f"{directory}/{FILE_NAME}", doors.files)
+        self._database = Database(f"{directory}/{FILE_NAME}", doors.files)
         self._subscriptions: list[EmbeddedSubscription] = []
         self._sessions: list[EmbeddedSession] = []
 

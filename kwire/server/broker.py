@@ -179,6 +179,10 @@ class Broker:
     async def _open_store(self) -> None:
         if self._given_store is not None:
             self._store = self._given_store
+        elif self.config.kwire_metadata_dir:
+            from kwire.cluster.shared_store import SharedStore
+
+            self._store = SharedStore(self.config.kwire_metadata_dir, self.doors)
         else:
             from kwire.cluster.embedded import EmbeddedStore
 

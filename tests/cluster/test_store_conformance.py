@@ -9,12 +9,20 @@ import pytest
 from kwire.base.doors import Doors
 from kwire.cluster.embedded import EmbeddedStore
 from kwire.cluster.memory import MemoryStore
+from kwire.cluster.shared_store import SharedStore
 from kwire.cluster.store import ABSENT, Check, Conflict, Event, SessionLost, Write
 
 
-@pytest.fixture(params=["memory", "embedded"])
+MAKERS = {
+    "memory": lambda _: MemoryStore(),
+    "embedded": lambda path: EmbeddedStore(path, Doors()),
+    "shared": lambda path: SharedStore(path, Doors()),
+}
+
+
+@pytest.fixture(params=list(MAKERS))
 async def store(request, tmp_path):
-    store = MemoryStore() if request.param == "memory" else EmbeddedStore(str(tmp_path), Doors())
+    store = MAKERS[request.param](str(tmp_path))
     await store.open()
     yield store
     await store.close()

@@ -24,6 +24,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "group.max.size": "Most members one group may have.",
     "group.min.session.timeout.ms": "Shortest session timeout a member may ask for.",
     "inter.broker.listener.name": "Listener that brokers use among themselves.",
+    "kwire.metadata.dir": "Directory of the metadata store that several brokers on this host share.",
     "kwire.test.control": "Offers the control interface for tests, which can break things on purpose.",
     "kwire.validate.records": "Checks every record of a produced batch, as Kafka does, not only the batch as a whole.",
     "listener.security.protocol.map": "The security protocol of each listener name.",

@@ -34,6 +34,7 @@ class KafkaConfig(BrokerProperties):
     ``notes`` are lines for the log, written by whoever starts the broker.
     """
 
+    kwire_metadata_dir: str | None
     kwire_test_control: bool
     kwire_validate_records: bool
 

@@ -49,6 +49,7 @@ SUPPORTED = frozenset(
         "group.max.size",
         "group.min.session.timeout.ms",
         "inter.broker.listener.name",
+        "kwire.metadata.dir",
         "kwire.test.control",
         "kwire.validate.records",
         "listener.security.protocol.map",
