@@ -17,7 +17,7 @@ from asyncio.subprocess import PIPE, Process
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kwire.base.config.listeners import parse_endpoint
+from kwire.base.doors import Sockets
 from kwire.base.logging import get_logger
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 STOP_S: Final = 30.0
 RESTART_S: Final = 1.0
 INTERNAL_REPLICAS_MAX: Final = 3
+_PR_SET_PDEATHSIG: Final = 1
 
 _log = get_logger("kwire.cluster")
 
@@ -75,9 +76,28 @@ def commands(config: KafkaConfig, arguments: argparse.Namespace) -> list[list[st
 
 
 def _counted(listener: str, number: int) -> str:
-    """A listener with its port counted up; a free one (port 0) stays free."""
-    before, _, port = listener.strip().rpartition(":")
-    return f"{before}:{int(port) + number if int(port) else 0}"
+    """A listener with its port counted up. For port 0 a free one is picked here, so that a broker that is started again
+    is where it was."""
+    before, _, text = listener.strip().rpartition(":")
+    port = int(text)
+    return f"{before}:{port + number if port else _free_port()}"
+
+
+def _free_port() -> int:
+    sock = Sockets.socket()
+    try:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+    finally:
+        sock.close()
+
+
+def _end_with_parent() -> None:
+    """In the child, before it runs: a broker whose parent was killed stops in order."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Brokers:
@@ -129,7 +149,10 @@ class Brokers:
         """One broker's lives."""
         while not self._stopping.is_set():
             process = member.process = await asyncio.create_subprocess_exec(
-                *member.command, stdout=PIPE, start_new_session=True
+                *member.command,
+                stdout=PIPE,
+                start_new_session=True,
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
             assert process.stdout is not None
             line = (await process.stdout.readline()).decode()
@@ -161,6 +184,3 @@ class Brokers:
             except TimeoutError:
                 _log.error("broker does not stop, it is ended", broker=member.node_id, pid=process.pid)
                 process.kill()
-
-
-__all__ = ["Brokers", "commands", "parse_endpoint"]

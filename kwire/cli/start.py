@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from kwire.server.broker import Broker
 
 
+BROKERS_MAX = 16
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``kwire start``."""
     configuration.add_arguments(parser)
+    parser.add_argument("--brokers", metavar="N", type=_count, default=1, help="start a cluster of N brokers on this host, ports counted up")  # fmt: skip  # noqa: E501
+    parser.add_argument("--restart", action="store_true", help="with --brokers: start a broker that died again")
     parser.add_argument("--announce", metavar="LINE", action="append", default=[], help="a line to write after the ready line, for whoever waits for another broker's; {node.id} is replaced")  # fmt: skip  # noqa: E501
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= BROKERS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of brokers (1 to {BROKERS_MAX})")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,6 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, UnicodeDecodeError) as error:
         return fail(f"{arguments.file or arguments.config}: {getattr(error, 'strerror', None) or error}")
     _raise_descriptor_limit()
+    if arguments.brokers > 1:
+        from kwire.cli.brokers import Brokers
+
+        return asyncio.run(Brokers(config, arguments).run())
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             cause = runner.run(_serve(config, arguments.announce))

@@ -114,7 +114,8 @@ class Membership:
             checks: dict[str, Check] = {}
             writes: dict[str, Write] = {}
             image = self._metadata.image
-            cluster_id = self._plan_cluster(image, cluster_id, checks, writes)
+            self.founded = False
+            found_or_made = self._plan_cluster(image, cluster_id, checks, writes)
             self._plan_registration(image, checks, writes)
             takes_office = self._plan_office(image, checks, writes)
             self._plan_elections(image, clean, takes_office, checks, writes)
@@ -125,7 +126,7 @@ class Membership:
                 await self._metadata.wait_for(revision)
                 continue
             await self._metadata.wait_for(revision)
-            return cluster_id
+            return found_or_made
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
 
     async def rejoin(self) -> None:

@@ -1,10 +1,10 @@
 """Who is there: the brokers of one host see each other live and die, over Unix sockets beside the shared store.
 
-Every session has a lock file and a socket. The lock is the operating system's: it is free when the process that held it
-is gone, and not before. Every broker is connected to every other one; a connection that ends is looked into at once, so
-a dead process is noticed within milliseconds. A process that lives but is paused keeps its lock; it sends no heartbeats,
-and after its lease the others take it for lost as well. A broker that was paused itself does not judge: what it has not
-heard may be waiting to be read.
+Every session has a lock file and a socket. The lock is the operating system's: it is free when the process that held
+it is gone, and not before. Every broker is connected to every other one; a connection that ends is looked into at
+once, so a dead process is noticed within milliseconds. A process that lives but is paused keeps its lock; it sends no
+heartbeats, and after its lease the others take it for lost as well. A broker that was paused itself does not judge:
+what it has not heard may be waiting to be read.
 
 The same connections say that the store has something new. What lives elsewhere: what follows from a lost session
 (`shared_store`).

@@ -241,6 +241,8 @@ class Broker:
                 self.net.open(endpoint)
             except OSError as error:
                 raise StartError(f"listeners={endpoint}: cannot listen: {error.strerror or error}") from None
+        if self.config.kwire_metadata_dir:  # one name for every broker, whoever is asked
+            advertised.update({each.listener: (each.host, each.port) for each in self.registered_endpoints()})
         first = self.registered_endpoints()[0]
         self.bootstrap_servers = address_text(first.host, first.port)
         add_gauges(self)
@@ -265,7 +267,6 @@ class Broker:
         return endpoints
 
     async def _join(self) -> None:
-        founding = not self.metadata.image.cluster_id
         config = self.config
         self.controller = Controller(self.doors, config, self._store, self.metadata, config.node_id)
         self.membership = Membership(
@@ -289,7 +290,7 @@ class Broker:
         for directory in self.logs.directories:
             if directory.online:
                 self._claim(directory)
-        if (founding or self._adopt) and len(self.logs):
+        if (self.membership.founded or self._adopt) and len(self.logs):
             self.adopted_topics = await adopt_logs(self.controller, self.logs)
             _log.info("topics found in the data directory are served", topics=len(self.adopted_topics))
 

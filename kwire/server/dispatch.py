@@ -134,7 +134,7 @@ class Dispatcher:
     ) -> None:
         self._services = services
         self._registry = registry
-        self._advertised = advertised or {}
+        self._advertised = {} if advertised is None else advertised
         self._routes: dict[tuple[int, int], Route] = {}
         self._log = get_logger("kwire.server.dispatch")
         self._request_log = get_logger(REQUEST_LOGGER)
