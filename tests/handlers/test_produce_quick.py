@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kwire.cluster.keys import PartitionState
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.messages.produce_response import ProduceResponse
@@ -166,7 +167,8 @@ async def test_a_cut_off_or_longer_frame_is_left_alone(broker: Broker, version: 
 
 async def test_acks_all_waits_for_followers(broker: Broker) -> None:
     partition = broker.replicas.partition("short", 0)
-    partition._followers = {2: 0}
+    led = (partition.leader, partition.leader_epoch, partition.partition_epoch + 1)
+    partition.update(PartitionState((partition.leader, 2), (partition.leader, 2), *led))
     pending = short(broker, request(broker, "short", batch()), 13)
     assert asyncio.iscoroutine(pending)
     waiting = asyncio.ensure_future(pending)
