@@ -42,7 +42,8 @@ from kwire.log.append_info import AbortedTransaction, Origin
 from kwire.log.cleaner import CleanerSettings
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectoryError
-from kwire.log.log_manager import LogManager, ManagerSettings
+from kwire.log.log_manager import LogManager
+from kwire.log.manager_settings import ManagerSettings
 from kwire.log.partition_log import PartitionLog
 from kwire.testing.simulation.disk import Inode
 from kwire.testing.simulation.power import PowerDisk

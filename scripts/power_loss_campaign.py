@@ -42,7 +42,8 @@ from kwire.log.append_info import AppendInfo
 from kwire.log.checkpoints import write_topic_id
 from kwire.log.cleaner import CleanerSettings
 from kwire.log.log_config import LogConfig
-from kwire.log.log_manager import LogManager, ManagerSettings
+from kwire.log.log_manager import LogManager
+from kwire.log.manager_settings import ManagerSettings
 from kwire.log.partition_log import PartitionLog
 from kwire.log.verify import DirectoryVerifier
 from kwire.testing.simulation.loop import VirtualLoop, run

@@ -86,19 +86,36 @@ class Flusher:
                 segment.file.release()
         self._advance(end_offset, segments)
 
-    def flush_blocking(self) -> None:
-        """The same, here and now. OSError."""
+    async def finish(self) -> None:
+        """Sync everything, indexes too, of a log to which nothing is appended any more, so that its `close` has nothing
+        left to wait for. OSError."""
+        if self._under_way is not None and not self._under_way.done():
+            await asyncio.wait([self._under_way])
         end_offset = self._log.log_end_offset
+        segments = self._complete_all(end_offset)
+        if segments:
+            await self._env.doors.executor.run(sync_files, self._env.doors.files, *self._prepare(segments))
+        self._advance(end_offset, segments)
+        for segment in segments:
+            segment.indexes_unsynced = False
+
+    def flush_blocking(self) -> None:
+        """Sync everything here and now. OSError."""
+        end_offset = self._log.log_end_offset
+        segments = self._complete_all(end_offset)
+        if segments:
+            sync_files(self._env.doors.files, *self._prepare(segments))
+        self._advance(end_offset, segments)
+
+    def _complete_all(self, end_offset: int) -> list[Segment]:
+        """Bring all indexes to their files; the segments that are to be synced then."""
         for segment in self._log.segments:
             if segment.index.loaded or segment.time_index.loaded:
                 segment.note_max_timestamp()
                 segment.flush_indexes()
             if segment.indexes_unsynced:
                 self._sealed[segment] = None
-        segments = self._unsynced(end_offset)
-        if segments:
-            sync_files(self._env.doors.files, *self._prepare(segments))
-        self._advance(end_offset, segments)
+        return self._unsynced(end_offset)
 
     def _advance(self, end_offset: int, synced: list[Segment]) -> None:
         for segment in synced:

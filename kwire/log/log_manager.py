@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os.path
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from kwire.base.doors import Doors
@@ -23,35 +23,29 @@ from kwire.log.checkpoints import (
     read_offsets,
     read_topic_id,
 )
-from kwire.log.cleaner import CleanerSettings, LogCleaner
+from kwire.log.cleaner import LogCleaner
 from kwire.log.directory_guard import DirectoryGuard
 from kwire.log.environment import LogEnvironment, StorageError, logger
 from kwire.log.load_progress import LoadProgress, LogProgress
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectory, LogDirectoryError
+from kwire.log.manager_settings import ManagerSettings
 from kwire.log.offset_checkpoints import CHECKPOINTED, NOTHING_TO_SAY, OffsetCheckpoints
 from kwire.log.partition_log import PartitionLog, storage_error
-from kwire.log.recovery_helpers import Recovered, RecoveryHelpers, Unclean, are_worthwhile, bytes_to_scan
+from kwire.log.recovery_helpers import (
+    PARTITION_BYTES_MIN,
+    Recovered,
+    RecoveryHelpers,
+    Unclean,
+    are_worthwhile,
+    bytes_to_scan,
+)
+
+CLOSED_AT_ONCE = 32
+"""So many logs are synced side by side at a stop, as far as the executor has threads."""
 
 YIELD_EVERY = 32
 """While loading, the loop gets a turn after so many partitions."""
-
-
-@dataclass(frozen=True, slots=True)
-class ManagerSettings:
-    """Broker-level settings, in milliseconds, with Kafka's defaults (the properties are named behind them)."""
-
-    recovery_point_interval_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
-    log_start_interval_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
-    high_watermark_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
-    retention_check_interval_ms: int = 300_000  # log.retention.check.interval.ms
-    flush_scheduler_interval_ms: int = 3_000  # log.flush.scheduler.interval.ms; Kafka: never unless flush.ms is set
-    producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
-    producer_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
-    idle_file_interval_ms: int = 30_000  # how soon an unused file is closed
-    file_budget: int = 512  # open segment files
-    recovery_threads_per_directory: int = 2  # num.recovery.threads.per.data.dir: processes, see recovery_helpers
-    cleaner: CleanerSettings = field(default_factory=CleanerSettings)  # log.cleaner.*
 
 
 ConfigProvider = Callable[[str], LogConfig]
@@ -161,15 +155,17 @@ class LogManager:
         found = [each for directory in self.directories if directory.online for each in self._find_in(directory)]
         unclean = self._unclean(found)
         loading = LoadProgress(self._doors.clock, len(found), sum(each.bytes for each in unclean.values()), progress)
-        by_helpers = unclean if are_worthwhile(self._doors, list(unclean.values())) else {}
+        by_helpers = {at: each for at, each in unclean.items() if each.bytes >= PARTITION_BYTES_MIN}
+        if not are_worthwhile(self._doors, list(by_helpers.values())):
+            by_helpers = {}
+        recovering = asyncio.ensure_future(self._load_recovered(found, by_helpers, loading))
         for at, each in enumerate(found):
             if at in by_helpers:
                 continue
             self._load(each, loading, None)
             if at % YIELD_EVERY == 0 or not each.clean:
                 await asyncio.sleep(0)
-        if by_helpers:
-            await self._load_recovered(found, by_helpers, loading)
+        await recovering
 
     async def _load_recovered(self, found: list[_Found], unclean: dict[int, Unclean], loading: LoadProgress) -> None:
         """Have partitions recovered by helper processes, and open each as it is done."""
@@ -567,18 +563,20 @@ class LogManager:
     async def _close_logs(self) -> list[LogDirectory]:
         """Close all; the directories in which a log could not be closed."""
         failed = [found.parent for found in self._unopened.values()]  # what was not recovered is not clean either
-        for key, log in self._logs.items():
-            if not self._parents[key].online:
-                continue
-            try:
-                flushing = log.flush()
-                if flushing is not None:
-                    await flushing
-                log.close()
-            except (OSError, KafkaError) as error:
-                logger.error("log not closed", partition=log.name, error=str(error))
-                failed.append(self._parents[key])
+        logs = [log for log, _ in self._with_directories()]
+        for at in range(0, len(logs), CLOSED_AT_ONCE):
+            await asyncio.gather(*[self._close_log(log, failed) for log in logs[at : at + CLOSED_AT_ONCE]])
         return failed
+
+    async def _close_log(self, log: PartitionLog, failed: list[LogDirectory]) -> None:
+        try:
+            await log.flusher.finish()
+            log.close()
+        except (OSError, KafkaError) as error:
+            if isinstance(error, OSError):
+                self.guard.report(log.directory, error)
+            logger.error("log not closed", partition=log.name, error=str(error))
+            failed.append(self._parents[log.topic, log.partition])
 
     def _close_directory(self, directory: LogDirectory) -> None:
         try:

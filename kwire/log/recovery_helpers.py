@@ -25,8 +25,10 @@ MODULE: Final = "kwire.log.recovery_worker"
 PARCEL_BYTES: Final = 64 << 20
 PARCEL_PARTITIONS: Final = 32
 
-WORTHWHILE_BYTES: Final = 32 << 20
-WORTHWHILE_PARTITIONS: Final = 100
+PARTITION_BYTES_MIN: Final = 1 << 20
+"""What is smaller the broker does itself, beside the helpers: to have it done takes as long."""
+
+WORTHWHILE_BYTES: Final = 64 << 20
 """For less, starting a process takes longer than the work."""
 
 
@@ -80,7 +82,7 @@ def are_worthwhile(doors: Doors, unclean: list[Unclean]) -> bool:
     """Whether helpers would be done sooner than the broker alone."""
     if doors.processes is None or len(unclean) < 2:
         return False
-    return len(unclean) >= WORTHWHILE_PARTITIONS or sum(each.bytes for each in unclean) >= WORTHWHILE_BYTES
+    return sum(each.bytes for each in unclean) >= WORTHWHILE_BYTES
 
 
 class RecoveryHelpers:

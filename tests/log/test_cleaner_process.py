@@ -21,8 +21,9 @@ from kwire.log import cleaner as cleaner_module
 from kwire.log.cleaner import CleanerSettings
 from kwire.log.cleaner_helper import CleanerHelper
 from kwire.log.log_config import LogConfig
-from kwire.log.log_manager import LogManager, ManagerSettings
+from kwire.log.log_manager import LogManager
 from kwire.log.log_mover import UNLIMITED, LogMover
+from kwire.log.manager_settings import ManagerSettings
 from kwire.log.partition_log import PartitionLog
 from tests.log.cleaner_tools import COMPACTED, final_values, kept_in
 from tests.log.log_tools import TOPIC_ID, content

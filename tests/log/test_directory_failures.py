@@ -17,7 +17,8 @@ from kwire.base.uuids import uuid_to_text
 from kwire.log.environment import StorageError
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectory
-from kwire.log.log_manager import LogManager, ManagerSettings
+from kwire.log.log_manager import LogManager
+from kwire.log.manager_settings import ManagerSettings
 from tests.log.log_tools import TOPIC_ID, append, fails, read_all
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)

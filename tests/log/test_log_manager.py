@@ -16,7 +16,8 @@ from kwire.log.adopt import inspect_data_directory
 from kwire.log.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
-from kwire.log.log_manager import LogManager, ManagerSettings
+from kwire.log.log_manager import LogManager
+from kwire.log.manager_settings import ManagerSettings
 from tests.log.log_tools import TOPIC_ID, append, batch, fails, read_all
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kwire.base.doors import Doors
-from kwire.log import recovery_helpers
+from kwire.log import log_manager, recovery_helpers
 from kwire.log.log_config import LogConfig
 from kwire.log.log_manager import LogManager
 from kwire.log.partition_log import PartitionLog
@@ -68,7 +68,8 @@ def facts(log: PartitionLog) -> dict[str, Any]:
 async def test_what_helpers_recover_is_what_the_broker_would_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    monkeypatch.setattr(recovery_helpers, "WORTHWHILE_PARTITIONS", 2)
+    monkeypatch.setattr(recovery_helpers, "WORTHWHILE_BYTES", 1)
+    monkeypatch.setattr(log_manager, "PARTITION_BYTES_MIN", 1)
     monkeypatch.setattr(recovery_helpers, "PARCEL_PARTITIONS", 2)
     if dies:
         monkeypatch.setattr(recovery_helpers, "MODULE", "kwire.no_such_module")  # its complaint goes to standard error
