@@ -34,6 +34,7 @@ SETTINGS = {
     "num.io.threads": "8",
     "socket.send.buffer.bytes": "102400",
     "socket.receive.buffer.bytes": "102400",
+    "socket.listen.backlog.size": "1000",  # a thousand connections come at once
     "log.retention.ms": "604800000",
     "log.segment.delete.delay.ms": "100",  # so that a workload's data is gone before the next one begins
 }
