@@ -87,8 +87,11 @@ class Truth:
 class Case:
     """One seed: a directory, one damage, one start."""
 
+    config = CONFIG
+    label = "corruption"
+
     def __init__(self, seed: int) -> None:
-        self.random = random = Random(f"corruption {seed}")
+        self.random = random = Random(f"{self.label} {seed}")
         self.now_ms = START_MS
         self.disk = PowerDisk(lambda: self.now_ms)
         self.disk.makedirs(DATA)
@@ -108,7 +111,7 @@ class Case:
     def _manager(self) -> LogManager:
         clock = Clock(lambda: self.now_ms)
         doors = Doors(clock=clock, files=self.disk, random=self.random, processes=None)
-        return LogManager(doors, [DATA], lambda topic: CONFIG, SETTINGS)
+        return LogManager(doors, [DATA], lambda topic: self.config, SETTINGS)
 
     # Writing
 
@@ -119,6 +122,7 @@ class Case:
         for number, truth in self.truth.items():
             log = manager.create("t", number, TOPIC_ID)
             self._fill(log, truth)
+            await self._after_filling(manager, log, truth)
         if self.clean:
             await manager.close()
         else:
@@ -134,6 +138,9 @@ class Case:
         manager.env.cache.close_all()
         self.disk._locks.clear()
         self.disk._open.clear()
+
+    async def _after_filling(self, manager: LogManager, log: PartitionLog, truth: Truth) -> None:
+        """What else happens to a log before the broker stops."""
 
     def _fill(self, log: PartitionLog, truth: Truth) -> None:
         random = self.random
@@ -324,12 +331,16 @@ class Case:
             for at, header in iter_headers(data, allow_partial=True):
                 if right.get(header.base_offset) != data[at : at + header.size]:
                     raise Violation(f"{log}: batch {header.base_offset} was not written like this")
-                if header.base_offset > offset:
+                if self._passes_over(truth, offset, header.base_offset):
                     raise Violation(f"{log}: asked for {offset}, got {header.base_offset}")
                 offset = header.next_offset
                 whole += 1
             if not whole:
                 raise Violation(f"{log}: nothing at {offset}")
+
+    def _passes_over(self, truth: Truth, offset: int, base_offset: int) -> bool:
+        """Whether a reader of an offset is given a later batch though there was one before."""
+        return base_offset > offset
 
     def _judge_rest(self, log: PartitionLog, truth: Truth, unreadable: int) -> None:
         have = log.aborted_transactions(0, log.log_end_offset)
@@ -404,9 +415,9 @@ def _listen(told: list[str]) -> Callable[[], None]:
     return restore
 
 
-def run_seed(seed: int) -> tuple[Counter[str], str | None]:
+def run_seed(seed: int, kind: type[Case] = Case) -> tuple[Counter[str], str | None]:
     """One case; what happened, and what went wrong."""
-    case = Case(seed)
+    case = kind(seed)
     signal.signal(signal.SIGVTALRM, _took_too_long)
     signal.setitimer(signal.ITIMER_VIRTUAL, CASE_CPU_S_MAX)
     try:
@@ -425,12 +436,14 @@ def _took_too_long(_signal: int, _frame: object) -> None:
     raise TimeoutError(f"a case took more than {CASE_CPU_S_MAX} s of CPU")
 
 
-def run_seeds(first: int, count: int, *, failures_max: int = 10) -> tuple[Counter[str], list[str]]:
+def run_seeds(
+    first: int, count: int, kind: type[Case] = Case, *, failures_max: int = 10
+) -> tuple[Counter[str], list[str]]:
     """Many cases."""
     counts: Counter[str] = Counter()
     failures: list[str] = []
     for seed in range(first, first + count):
-        happened, failure = run_seed(seed)
+        happened, failure = run_seed(seed, kind)
         counts += happened
         counts["cases"] += 1
         if failure is not None:
@@ -440,7 +453,8 @@ def run_seeds(first: int, count: int, *, failures_max: int = 10) -> tuple[Counte
     return counts, failures
 
 
-def main() -> int:
+def run_campaign(name: str, run: Callable[[int, int], tuple[Counter[str], list[str]]]) -> int:
+    """The command line around a campaign; its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=2000, help="how many corruptions")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
@@ -449,17 +463,13 @@ def main() -> int:
 
     configure(level="FATAL")
     started = time.monotonic()
-    counts, failures = run_seeds(arguments.seed, arguments.count)
+    counts, failures = run(arguments.seed, arguments.count)
     seconds = round(time.monotonic() - started, 1)
-    print(
-        json.dumps(
-            {"campaign": "corruption", "seed": arguments.seed, "seconds": seconds, **dict(sorted(counts.items()))}
-        )
-    )
+    print(json.dumps({"campaign": name, "seed": arguments.seed, "seconds": seconds, **dict(sorted(counts.items()))}))
     for failure in failures:
         print(failure)
     return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_campaign("corruption", run_seeds))

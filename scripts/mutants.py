@@ -23,12 +23,15 @@ sys.path.insert(0, str(ROOT))
 
 from kwire.cluster.partition import Partition
 from kwire.log import batch_scan, damage
+from kwire.log.cleaner_swap import SegmentSwap
 from kwire.log.flusher import Flusher
+from kwire.log.header_repair import HeaderJudge
+from kwire.log.offset_checkpoints import OffsetCheckpoints
 from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_state import ProducerStateManager
 from kwire.log.recovery import LogRecovery
 from kwire.log.segment import Segment
-from scripts import ack_order, corruption_campaign, power_loss_campaign
+from scripts import ack_order, corruption_campaign, power_loss_campaign, power_loss_compacted
 from scripts.mutant import Mutant
 from scripts.transaction_mutants import TRANSACTION_MUTANTS
 
@@ -101,6 +104,35 @@ def _trusting(init: Callable[..., None]) -> Callable[..., None]:
     return trusting
 
 
+def _swap_before_sync() -> Any:
+    async def at_once(self: SegmentSwap, state: str, *, contents: bool = True) -> None:
+        """The files are not synced."""
+
+    return patch.object(SegmentSwap, "_sync", at_once)
+
+
+def _clean_past_stable() -> Any:
+    return patch.object(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def _swap_beyond_recovery_point() -> Any:
+    async def keep_nothing(*_: object) -> None:
+        """The recovery point stays where it was."""
+
+    return patch.object(OffsetCheckpoints, "keep_recovery_point", keep_nothing)
+
+
+def _drop_unsynced_reasons() -> Any:
+    async def now(self: Flusher, end_offset: int) -> None:
+        """What supersedes others is not synced."""
+
+    return patch.object(Flusher, "flush_to", now)
+
+
+def _epochs_unchecked() -> Any:
+    return patch.object(HeaderJudge, "judge", lambda self, batch, due, gaps: batch.header)
+
+
 LOG_MUTANTS: dict[str, Mutant] = {
     "no-crc": Mutant("checksums at recovery", _no_crc, power_loss_campaign.run_seeds, 200),
     "no-snapshot": Mutant("producer snapshots", _no_snapshot, power_loss_campaign.run_seeds, 200),
@@ -110,6 +142,20 @@ LOG_MUTANTS: dict[str, Mutant] = {
     ),
     "ack-before-sync": Mutant("the sync before the answer, on the wire", _ack_before_sync, ack_order.run_seeds, 1),
     "seen-before-sync": Mutant("the sync before a consumer sees it", _seen_before_sync, ack_order.run_seeds, 1),
+    "swap-before-sync": Mutant("the sync before a swap", _swap_before_sync, power_loss_compacted.run_seeds, 100),
+    "clean-past-stable": Mutant("open transactions", _clean_past_stable, power_loss_compacted.run_seeds, 300),
+    "swap-beyond-recovery-point": Mutant(
+        "the recovery point before a swap", _swap_beyond_recovery_point, power_loss_compacted.run_seeds, 100
+    ),
+    "drop-before-sync": Mutant(
+        "the sync of what supersedes", _drop_unsynced_reasons, power_loss_compacted.run_seeds, 100
+    ),
+    "headers-believed": Mutant(
+        "offsets and epochs outside the checksum",
+        _epochs_unchecked,
+        lambda first, count: corruption_campaign.run_seeds(1_001_380 + first, count),
+        100,
+    ),
     "holes-allowed": Mutant("no hole in a log", _holes_allowed, power_loss_campaign.run_seeds, 300),
     "trust-what-is-found": Mutant(
         "verification before serving", _trust_what_is_found, corruption_campaign.run_seeds, 100
