@@ -1,16 +1,19 @@
 """How long a large consumer group (KIP-848) takes to a stable assignment: kwire beside Apache Kafka on this machine.
 
-    python scripts/thousand_members.py [--members 1000] [--partitions 2000] [--broker both|kwire|kafka]
+    scripts/thousand_members.py [--members 1000] [--partitions 2000] [--broker both|kwire|kafka] [--rounds 5]
 
 Scripted members share a few connections and follow the protocol: they join all at once, heartbeat round after round,
 give up what they are asked to, and take what they are given. Measured, from the first request to the moment when every
-partition has one owner and the group is Stable: all join an empty group; a tenth more joins; a tenth leaves. Printed:
-seconds, heartbeats, and the slowest answer. Kafka's jars are fetched as for the compat tests.
+partition has one owner and the group is Stable: all join an empty group; a tenth more joins; a tenth leaves.
+Printed: seconds, the broker's CPU seconds, heartbeats, and the slowest answer; with rounds the brokers take turns, and
+the medians are printed at the end. Kafka's jars are fetched as for the compat tests.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -140,7 +143,18 @@ def prepare(broker: Broker, partitions: int) -> None:
     probe.leave(1)
 
 
-def measure(kind: str, members: int, partitions: int) -> None:
+Taken = dict[str, list[tuple[float, float]]]
+"""What was measured of one broker: step -> seconds and CPU seconds, round by round."""
+
+
+def cpu_s(broker: Broker) -> float:
+    """What the broker's process has used so far."""
+    with open(f"/proc/{broker.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(kind: str, members: int, partitions: int, taken: Taken) -> None:
     with tempfile.TemporaryDirectory(prefix="kwire-members-") as home:
         broker = make_broker(kind, Path(home))
         broker.start()
@@ -155,17 +169,23 @@ def measure(kind: str, members: int, partitions: int) -> None:
             ]
             for what, step in steps:
                 crowd.beats, crowd.slowest_s = 0, 0.0
-                start = time.perf_counter()
-                step()
-                crowd.settle()
-                seconds = time.perf_counter() - start
+                seconds = _take(broker, what, lambda step=step: (step(), crowd.settle()), taken)  # type: ignore[misc]
                 print(
-                    f"{kind:6} {what:18} stable after {seconds:6.2f} s, {crowd.beats:6} heartbeats "
-                    f"({crowd.beats / seconds:6.0f}/s), slowest {crowd.slowest_s * 1000:6.0f} ms",
+                    f"{kind:6} {what:18} stable after {seconds:6.2f} s, {taken[what][-1][1]:5.2f} s of CPU, "
+                    f"{crowd.beats:6} heartbeats ({crowd.beats / seconds:6.0f}/s), "
+                    f"slowest {crowd.slowest_s * 1000:6.0f} ms",
                     flush=True,
                 )
         finally:
             broker.stop()
+
+
+def _take(broker: Broker, what: str, step: Any, taken: Taken) -> float:
+    cpu, start = cpu_s(broker), time.perf_counter()
+    step()
+    seconds = time.perf_counter() - start
+    taken.setdefault(what, []).append((seconds, cpu_s(broker) - cpu))
+    return seconds
 
 
 def main() -> None:
@@ -173,9 +193,18 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=1000)
     parser.add_argument("--partitions", type=int, default=2000)
     parser.add_argument("--broker", choices=("both", "kwire", "kafka"), default="both")
+    parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
-    for kind in ("kafka", "kwire") if options.broker == "both" else (options.broker,):
-        measure(kind, options.members, options.partitions)
+    kinds = ("kafka", "kwire") if options.broker == "both" else (options.broker,)
+    taken: dict[str, Taken] = {kind: {} for kind in kinds}
+    for _ in range(options.rounds):
+        for kind in kinds:
+            measure(kind, options.members, options.partitions, taken[kind])
+    for kind in kinds:
+        for what, rounds in taken[kind].items():
+            seconds = statistics.median(one for one, _ in rounds)
+            cpu = statistics.median(one for _, one in rounds)
+            print(f"median of {len(rounds)}: {kind:6} {what:18} {seconds:6.2f} s, {cpu:5.2f} s of CPU")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Shared by ConsumerGroupHeartbeat (`consumer_protocol`) and JoinGroup of classic 
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kwire.coordinator import consumer_records
@@ -207,9 +208,10 @@ def _same(one: Partitions, other: Partitions) -> bool:
 
 def assignor_names(settings: GroupSettings) -> list[str]:
     """The assignors that members may ask for, the default first. Kafka's classes are known by their names, too."""
-    names = []
-    for configured in settings.group_consumer_assignors:
-        short = configured.rpartition(".")[2].removesuffix("Assignor").lower()
-        if short in ASSIGNORS:
-            names.append(short)
-    return names or list(ASSIGNORS)
+    return _short_names(tuple(settings.group_consumer_assignors))
+
+
+@lru_cache(maxsize=4)  # every heartbeat asks
+def _short_names(configured: tuple[str, ...]) -> list[str]:
+    short = [name.rpartition(".")[2].removesuffix("Assignor").lower() for name in configured]
+    return [name for name in short if name in ASSIGNORS] or list(ASSIGNORS)

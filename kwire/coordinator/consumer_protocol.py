@@ -238,7 +238,8 @@ class ConsumerProtocol:
                 request.group_id, "consumer.heartbeat.interval.ms", self._settings.group_consumer_heartbeat_interval_ms
             ),
         )
-        if request.member_epoch == 0 or tells_all or _partitions(old.assigned) != _partitions(member.assigned):
+        changed = old.assigned is not member.assigned and _partitions(old.assigned) != _partitions(member.assigned)
+        if request.member_epoch == 0 or tells_all or changed:
             topics = [
                 TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
                 for topic_id, partitions in member.assigned.items()
