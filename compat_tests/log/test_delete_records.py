@@ -1,0 +1,41 @@
+"""DeleteRecords moves the log start; files, and what is too old, are the retention pass's business."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Producer, TopicPartition
+
+from compat_tests.brokers import Broker, wait_until
+
+
+def test_files_go_with_the_next_retention_pass(broker_factory: Callable[..., Broker], topic: str) -> None:
+    """Four segments of a MiB: after DeleteRecords into the third all files are there; later two are gone. Records that
+    are older than retention.ms do not go with DeleteRecords either."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    broker = broker_factory({"log.retention.check.interval.ms": "20000", "log.initial.task.delay.ms": "20000"})
+    started = time.monotonic()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    config = {"segment.bytes": "1048576", "file.delete.delay.ms": "0", "retention.ms": "5000"}
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
+    producer: Any = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": 10})
+    for i in range(400):
+        producer.produce(topic, os.urandom(9000), partition=0, timestamp=(time.time_ns() // 1_000_000) - 3_600_000)
+        if i % 10 == 9:
+            producer.flush()
+    directory = broker.data_dir / f"{topic}-0"
+
+    def segments() -> list[int]:
+        return sorted(int(path.stem) for path in directory.glob("*.log"))
+
+    before = segments()
+    assert len(before) == 4
+    deleted = admin.delete_records([TopicPartition(topic, 0, before[2] + 5)])
+    assert next(iter(deleted.values())).result(30).low_watermark == before[2] + 5
+    assert time.monotonic() - started < 18, "too slow to tell DeleteRecords from the retention pass"
+    assert segments() == before
+    wait_until(lambda: segments() and segments()[0] >= before[2], 40, "the retention pass")
