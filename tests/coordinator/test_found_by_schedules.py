@@ -1,0 +1,119 @@
+"""What the schedules of `scripts/schedule_campaign.py` have found, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kwire.base.errors import ErrorCode
+from kwire.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
+from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kwire.codec.protocol import encode
+from kwire.coordinator.assignors import GroupSpec, MemberSpec
+from kwire.coordinator.assignors.uniform import assign_uniform
+from kwire.coordinator.consumer_group import ConsumerGroup
+from kwire.coordinator.group_records import NO_TIMESTAMP
+from tests.coordinator.bench import Bench
+from tests.coordinator.consumer_bench import ConsumerBench, settings
+from tests.coordinator.fakes import FakePartition
+from tests.coordinator.test_group_coordinator import Config, Service
+
+SUBSCRIPTION = b"\0\0" + encode(ConsumerProtocolSubscription(topics=["t"]), 0)
+
+
+def assigned(*partitions: int) -> bytes:
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[TopicPartition(topic="t", partitions=list(partitions))] if partitions else []
+    )
+    return b"\0\0" + encode(message, 0)
+
+
+async def test_a_timer_that_the_log_refused_comes_up_again() -> None:
+    partition = FakePartition()
+    service = Service(partition, config=Config(group_min_session_timeout_ms=10))
+    await service.groups.start()
+    shard = service.groups._runtimes[0].shard
+    calls = []
+
+    def due(out: Any, now: Any) -> None:
+        calls.append(now)
+        bench = Bench()
+        bench.stable_group()
+        out.records.extend(bench.log)
+
+    partition.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    shard.timers.schedule("due", 0, due)
+    service.groups._runtimes[0]._on_alarm()
+    assert len(calls) == 1 and "due" in shard.timers, "nobody would ever do it"
+    partition.refuse = None
+    async with asyncio.timeout(5):
+        while len(calls) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert "due" not in shard.timers
+    await service.groups.close()
+
+
+def test_a_reload_keeps_the_newest_metadata_of_a_member() -> None:
+    bench = Bench()
+    [joined] = bench.stable_group(protocols={"range": b"old"})
+    again = bench.join(joined.member_id, protocols={"range": b"new"})
+    bench.sync(again.answer, {joined.member_id: b"A"})
+    bench.reload()
+    assert bench.classic.members[joined.member_id].protocols == {"range": b"new"}
+
+
+def test_a_static_member_whose_replacement_was_refused_keeps_its_session() -> None:
+    bench = Bench()
+    call = bench.join(instance="i")
+    bench.stable(call)
+    bench.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert bench.join(instance="i").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert ("session", bench.group, call.answer.member_id) in bench.shard.timers
+
+
+def test_partitions_that_a_topic_does_not_have_are_assigned_to_nobody() -> None:
+    topic = b"t" * 16
+    for topics in (frozenset({topic}), frozenset({topic, b"u" * 16})):
+        members = {"a": MemberSpec(frozenset({topic}), {topic: [0, 1, 5]}), "b": MemberSpec(topics, {})}
+        group = GroupSpec(members, dict.fromkeys(sorted(topics), 3), len(topics) == 1)
+        found = sorted(index for part in assign_uniform(group).values() for index in part.get(topic, ()))
+        assert found == [0, 1, 2]
+
+
+# --- migrations -----------------------------------------------------------------------------------------------------
+
+
+def test_a_downgraded_group_that_is_loaded_before_it_rebalanced_rebalances() -> None:
+    bench = ConsumerBench(settings())
+    first = bench.enter("m")
+    assert first.error_code == 0
+    waits = bench.join(protocols={"range": SUBSCRIPTION})
+    waits = bench.join(waits.answer.member_id, protocols={"range": SUBSCRIPTION})
+    assert waits.error is ErrorCode.NONE and isinstance(bench.shard.groups.find("g"), ConsumerGroup)
+    bench.beat("m", -1)
+    assert bench.state == "PreparingRebalance"
+    bench.reload()
+    assert bench.state == "PreparingRebalance"
+    assert bench.classic.state_ms != NO_TIMESTAMP
+
+
+def test_an_upgrade_that_finds_partitions_without_owner_assigns_anew() -> None:
+    bench = ConsumerBench(settings())
+    joined = bench.join(instance="i", protocols={"range": SUBSCRIPTION}).answer
+    bench.sync(joined, {joined.member_id: assigned(0, 1, 2, 3)}, instance="i")
+    bench.set_topics(t=6)
+    answer = bench.enter("m", instance_id="i")
+    assert answer.member_epoch == 2
+    assert [one.partitions for one in answer.assignment.topic_partitions] == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_what_a_member_holds_is_known_though_its_next_assignment_was_refused() -> None:
+    bench = ConsumerBench(settings())
+    [joined] = bench.stable_group(protocols={"range": SUBSCRIPTION})
+    bench.classic.members[joined.member_id].assignment = bench.classic.members[joined.member_id].held = assigned(0, 1)
+    again = bench.join(joined.member_id, protocols={"range": SUBSCRIPTION + b"\0"}).answer
+    bench.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.sync(again, {joined.member_id: assigned(0, 1, 2, 3)})
+    bench.refuse = None
+    given = bench.enter("m").assignment.topic_partitions
+    assert not {0, 1} & {index for one in given for index in one.partitions}
