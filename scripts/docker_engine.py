@@ -87,6 +87,7 @@ def engine() -> Iterator[Engine]:
         if BASE_IMAGE not in private.docker("images", "--format", "{{.Repository}}:{{.Tag}}").split():
             private.docker("import", str(BASE_ARCHIVE), BASE_IMAGE)
         yield private
+        private.docker("image", "prune", "--force")  # what was built before
 
 
 @contextlib.contextmanager

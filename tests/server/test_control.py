@@ -87,7 +87,7 @@ def fetch(offset: int = 0, session: tuple[int, int] = (0, -1), max_wait_ms: int 
     )
 
 
-# -- the socket ---------------------------------------------------------------------------------------------------------
+# -- the socket --------------------------------------------------------------------------------------------------------
 
 
 async def test_without_the_property_there_is_no_socket(brokers: Brokers, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_a_line_without_end_ends_the_connection_only(control: Far, broker:
     assert (await control.do("status"))["ok"]
 
 
-# -- failures -----------------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_next_requests_of_an_api_fail_and_no_others(control: Far, client: RawClient) -> None:
@@ -236,7 +236,7 @@ def test_every_api_fails_well_formed_in_every_version(api: Api) -> None:
     assert told or "error_code" not in response_class(api.key).__slots__
 
 
-# -- pauses -------------------------------------------------------------------------------------------------------------
+# -- pauses ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_pause_holds_every_answer_back_until_it_ends(control: Far, client: RawClient) -> None:
