@@ -374,11 +374,13 @@ class LogManager:
 
     def _by_load(self) -> list[LogDirectory]:
         """The usable directories, the one with the fewest logs first, whatever their size (as in Kafka)."""
-        load = {directory.path: 0 for directory in self.directories if directory.online}
+        usable = [directory for directory in self.directories if directory.online]
+        if len(usable) < 2:  # and a topic of ten thousand partitions would count them ten thousand times
+            return usable
+        load = {directory.path: 0 for directory in usable}
         for parent in self._parents.values():
             if parent.path in load:
                 load[parent.path] += 1
-        usable = [directory for directory in self.directories if directory.online]
         return sorted(usable, key=lambda directory: load[directory.path])
 
     async def delete(self, topic: str, partition: int) -> None:

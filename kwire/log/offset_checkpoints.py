@@ -46,16 +46,23 @@ class OffsetCheckpoints:
         self._collect = collect
         self._on_failure = on_failure
         self._jobs: dict[str, asyncio.Future[None]] = {}  # files that are being written, by path
+        self._seen: dict[str, tuple[list[TopicPartition], list[int]]] = {}  # what `update` found last, by path
 
-    def _text(self, directory: LogDirectory, file: str) -> str:
-        found = self._collect(directory, file)
+    def _text(self, found: Mapping[TopicPartition, int]) -> str:
         return checkpoints.offsets_text({key: offset for key, offset in found.items() if offset != NOTHING_TO_SAY})
 
     def update(self, directory: LogDirectory, file: str) -> None:
         """Write one file in the background, if there is news."""
-        text = self._text(directory, file)
         path = f"{directory.path}/{file}"
-        if directory.checkpoint_texts.get(file) == text or path in self._jobs:
+        if path in self._jobs:
+            return
+        found = self._collect(directory, file)
+        seen = list(found), list(found.values())
+        if file in directory.checkpoint_texts and self._seen.get(path) == seen:
+            return  # thousands of idle logs cost a comparison, not a text
+        text = self._text(found)
+        self._seen[path] = seen
+        if directory.checkpoint_texts.get(file) == text:
             return
         directory.checkpoint_texts[file] = text
         self._jobs[path] = asyncio.ensure_future(self._write(directory, path, text, list(directory.retired)))
@@ -93,8 +100,9 @@ class OffsetCheckpoints:
             if path in self._jobs:
                 directory.checkpoint_texts.pop(file, None)  # being written: the next round brings the news
                 continue
-            text = self._text(directory, file)
+            text = self._text(self._collect(directory, file))
             directory.checkpoint_texts.pop(file, None)
+            self._seen.pop(path, None)
             checkpoints.write_text(self._files, path, text, sync=sync)
             if sync:
                 directory.checkpoint_texts[file] = text
