@@ -26,7 +26,7 @@ from scripts.benchmark.brokers import Target
 from scripts.benchmark.results import KINDS, Line
 from scripts.benchmark.workloads import Workload
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 QUICK_SCALE = 0.25
 
 
@@ -44,6 +44,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write the picture")
     parser.add_argument("--text", type=Path, metavar="FILE", help="write the table as well")
+    parser.add_argument(
+        "--record", action="store_true", help="write docs/benchmark.{txt,json,svg} (or, with --curves, docs/curves.txt)"
+    )
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: the temporary directory)")
     parser.add_argument("--list", action="store_true", help="the workloads and their keys")
     parser.add_argument(
@@ -180,6 +183,10 @@ def compiled_modules() -> None:
 def main() -> int:
     asked = arguments()
     compiled_modules()
+    if asked.record:
+        asked.text = asked.text or DOCS / ("curves.txt" if asked.curves is not None else "benchmark.txt")
+        asked.json = asked.json or DOCS / "benchmark.json"
+        asked.svg = asked.svg or DOCS / "benchmark.svg"
     if asked.list:
         show_list()
         return 0
@@ -189,7 +196,7 @@ def main() -> int:
     elif asked.curves is not None:
         from scripts.benchmark import curves
 
-        return curves.main(asked.curves)
+        return curves.main(asked.curves, asked.text)
     if other is not None:
         return other()
     reason = why_no_java()

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
@@ -112,7 +113,8 @@ def _growing_topics(create: Callable[[Target, int], Topic], unit: str) -> Iterat
             grown = "" if previous is None else f"{(memory - previous) * 1e3 / (count - count // 10):.1f} kB"
             yield {
                 unit: f"{count}",
-                "creation of one": f"{used / count * 1e3:.2f} ms ({seconds:.2f} s in all)",
+                "creation of one, CPU": f"{used / count * 1e3:.2f} ms",
+                "of all": f"{seconds:.2f} s",
                 "one-record request": f"{request:.1f} us",
                 "memory": f"{memory:.0f} MB",
                 "growth for one": grown,
@@ -193,18 +195,27 @@ CURVES: dict[str, Callable[[], Iterator[Row]]] = {
 }
 
 
-def main(names: list[str]) -> int:
+def main(names: list[str], text: Path | None = None) -> int:
+    """Measure these curves (all of them if none is named), print them, and write what was printed to a file."""
     unknown = set(names) - set(CURVES)
     if unknown:
         print(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(CURVES)}", file=sys.stderr)
         return 2
+    out: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        out.append(line)
+
     for name in names or CURVES:
-        print(f"\n{name}: {CURVES[name].__doc__}\n", flush=True)
+        say(f"\n{name}: {CURVES[name].__doc__}\n")
         widths: list[int] = []
         for row in CURVES[name]():
             if not widths:
                 widths = [max(len(column), 14) for column in row]
-                print(" | ".join(f"{column:>{width}}" for column, width in zip(row, widths, strict=True)))
-                print("-|-".join("-" * width for width in widths))
-            print(" | ".join(f"{cell:>{width}}" for cell, width in zip(row.values(), widths, strict=True)), flush=True)
+                say(" | ".join(f"{column:>{width}}" for column, width in zip(row, widths, strict=True)))
+                say("-|-".join("-" * width for width in widths))
+            say(" | ".join(f"{cell:>{width}}" for cell, width in zip(row.values(), widths, strict=True)))
+    if text is not None:
+        text.write_text("\n".join(out).strip() + "\n")
     return 0
