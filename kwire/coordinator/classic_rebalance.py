@@ -167,11 +167,15 @@ class Rebalancer:
         else:
             group.start_generation(now.wall_ms)
             self._answer_joins(group, out, now)
-            self._timers.schedule(
-                ("sync", group.group_id),
-                now.timer_ms + group.rebalance_timeout_ms,
-                partial(self._sync_overdue, group, group.generation),
-            )
+            self.await_syncs(group, now)
+
+    def await_syncs(self, group: ClassicGroup, now: Instant) -> None:
+        """Give those who are not synced the rebalance timeout to ask for their part."""
+        self._timers.schedule(
+            ("sync", group.group_id),
+            now.timer_ms + group.rebalance_timeout_ms,
+            partial(self._sync_overdue, group, group.generation),
+        )
 
     def _schedule_initial(self, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Instant) -> None:
         group.newcomers_since_delay = False

@@ -125,6 +125,7 @@ class ClassicMembers:
     ) -> None:
         """The last member of the consumer protocol comes back as one of the classic protocol."""
         others = [one for one in group.members.values() if one is not predecessor]
+        late = [one.member_id for one in others if self._protocol.is_scheduled("sync", group.group_id, one.member_id)]
         # A member on its way would never be told what else is its own.
         stale = group.assignment_epoch < advance.epoch or not all(
             one.is_reconciled_to(group.assignment_epoch) for one in others
@@ -144,6 +145,7 @@ class ClassicMembers:
             self._protocol.forget,
             joining=member,
             rebalance=stale,
+            unsynced=[member.member_id, *late],
         )
 
     # --- SyncGroup and Heartbeat ------------------------------------------------------------------------------------

@@ -105,9 +105,11 @@ class Migration:
         forget: Callable[[ConsumerGroup], None],
         joining: ConsumerMember | None = None,
         rebalance: bool = True,
+        unsynced: Sequence[str] = (),
     ) -> None:
         """Write the group down as a classic one without some members; ``joining``: the static member that has come
-        in the place of the one that is gone. The classic group rebalances, unless its assignment is still good."""
+        in the place of the one that is gone. The classic group rebalances, unless its assignment is still good;
+        then ``unsynced`` have yet to ask for it."""
         # Without a time, whoever loads the group knows that its rebalance has yet to begin.
         classic = ClassicGroup(group.group_id, NO_TIMESTAMP if rebalance else now.wall_ms)
         classic.generation = group.epoch
@@ -134,6 +136,9 @@ class Migration:
                 self._rebalancer.heard_of(real, member.member_id, member.session_timeout_ms, now)
             if rebalance:
                 self._rebalancer.prepare(real, out, now)
+            elif unsynced:
+                real.unsynced = dict.fromkeys(unsynced)
+                self._rebalancer.await_syncs(real, now)
 
         out.applied = applied
 
