@@ -28,6 +28,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.messages.produce_response import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
 
 ALL: Final = -1
+_NO_LEADER: Final = LeaderIdAndEpoch()
 _ZSTD: Final = 4
 _COMPRESSION_MASK: Final = 7
 _ATTRIBUTES: Final = 22
@@ -131,6 +133,7 @@ def _produce(
         base_offset=info.first_offset,
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
+        current_leader=_NO_LEADER,
     )
     if acks == ALL:
         committed = partition.wait_committed(info.last_offset)
