@@ -96,6 +96,10 @@ async def test_what_is_appended_to_the_default_is_the_default_and_more(broker: B
     assert broker.services.image.topic_config("t")["cleanup.policy"] == "compact"
 
 
+async def test_times_of_logins_may_be_set_for_a_broker(broker: Broker) -> None:
+    assert await change(broker, BROKER, "1", ("sasl.kerberos.min.time.before.relogin", SET, "58000")) == "NONE"
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "changes", "error"),
     [
@@ -110,6 +114,9 @@ async def test_what_is_appended_to_the_default_is_the_default_and_more(broker: B
         (BROKER, "2", [("max.connections", SET, "2")], "INVALID_REQUEST"),
         (BROKER, "9" * 400, [("max.connections", SET, "2")], "INVALID_REQUEST"),
         (BROKER, "1", [("listener.name.plaintext.sasl.jaas.config", SET, "secret")], "INVALID_REQUEST"),
+        (BROKER, "", [("sasl.kerberos.min.time.before.relogin", SET, "58000")], "INVALID_REQUEST"),
+        (BROKER, "1", [("ssl.truststore.location", SET, "/x")], "INVALID_REQUEST"),
+        (BROKER, "1", [("sasl.login.class", SET, "x")], "INVALID_REQUEST"),
         (BROKER, "", [("min.insync.replicas", DELETE, None)], "INVALID_CONFIG"),
         (CLIENT_METRICS, "m", [("match", SET, "client_id=" + "(" * 900)], "INVALID_CONFIG"),
         (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], "INVALID_CONFIG"),

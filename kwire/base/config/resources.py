@@ -42,6 +42,15 @@ _MATCH_NAMES: Final = frozenset(
 )
 _INTERVAL_MS: Final = (100, 3_600_000)
 _MATCH_LENGTH_MAX: Final = 1000
+# What belongs to a listener's certificates. Other ssl. and sasl. properties may be set for a broker without a prefix.
+_ONLY_OF_A_LISTENER: Final = frozenset(
+    {
+        "ssl.engine.factory.class",
+        "ssl.key.password",
+        *(f"ssl.keystore.{each}" for each in ("certificate.chain", "key", "location", "password", "type")),
+        *(f"ssl.truststore.{each}" for each in ("certificates", "location", "password", "type")),
+    }
+)
 _THREAD_COUNTS: Final = (
     "background.threads",
     "num.io.threads",
@@ -102,8 +111,8 @@ class ResourceValidator:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     def _broker(self, name: str, values: Mapping[str, str]) -> None:
-        self._min_isr(name, values)
         self._broker_names(name, values)
+        self._min_isr(name, values)
         try:
             if name:
                 self._config.validate_dynamic(self._config.dynamic_default, values)
@@ -123,7 +132,7 @@ class ResourceValidator:
 
     @staticmethod
     def _broker_names(name: str, values: Mapping[str, str]) -> None:
-        bare = [each for each in values if each.startswith(("ssl.", "sasl.")) and each in BROKER_ROWS]
+        bare = [each for each in values if each in _ONLY_OF_A_LISTENER]
         if bare:
             message = f"These can only be set under a listener's prefix: {', '.join(bare)}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -165,6 +165,9 @@ _KRAFT_PREFIXES = (
 # Names that Kafka's own definitions leave out but that belong to a plug-in of Kafka's: no effect without it.
 _PLUGIN_NAMES = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 
+# When a login is renewed: these protect nothing, and there is no login.
+_LOGIN_TIMES = ("sasl.kerberos.min.time.", "sasl.kerberos.ticket.", "sasl.login.refresh.")
+
 # Values other than the default that change nothing here.
 _HARMLESS: dict[str, tuple[Any, ...]] = {
     "metric.reporters": ((),),
@@ -183,6 +186,8 @@ def support_of(name: str) -> Support:
         return Support.NO_EFFECT
     if name in _KRAFT_ONLY or (name.startswith(_KRAFT_PREFIXES) and name in BROKER_ROWS):
         return Support.KRAFT_ONLY
+    if name.startswith(_LOGIN_TIMES) and name in BROKER_ROWS:
+        return Support.NO_EFFECT
     if name in _REFUSED or name.startswith(_REFUSED_PREFIXES):
         return Support.REFUSED if name in BROKER_ROWS else Support.UNKNOWN
     return Support.NO_EFFECT if name in BROKER_ROWS else Support.UNKNOWN
