@@ -19,7 +19,7 @@ from kwire.codec.messages.leave_group_request import LeaveGroupRequest, MemberId
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kwire.codec.protocol import decode, encode
 from kwire.handlers import consumer_group_heartbeat, heartbeat, join_group, leave_group, sync_group
-from scripts.schedules.world import Lost, World, must
+from scripts.schedules.world import OFFSETS_TOPIC, Lost, World, must
 
 NONE: Final = ErrorCode.NONE
 COOPERATIVE: Final = "cooperative-sticky"
@@ -235,11 +235,17 @@ class ClassicMember(Member):
         if error is NONE:
             self.member_id, self.epoch = answer.member_id, answer.generation_id
             self.rejoins = False
-            if not self.skips or self.world.random.random() > 0.1:
+            if not self.skips or not self._is_waited_for() or self.world.random.random() > 0.1:
                 await self._sync(answer)
             else:  # it never asks for its part, and goes on with heartbeats
                 self.skips = False
                 self.owned = set()
+
+    def _is_waited_for(self) -> bool:
+        """Whether the coordinator waits for its SyncGroup: not where it goes on in a generation that is there."""
+        shard = self.world.shard(OFFSETS_TOPIC)
+        group = None if shard is None else shard.groups.find("g")
+        return group is not None and (group.type_name == "consumer" or group.state_name != "Stable")
 
     def _metadata(self) -> bytes:
         parts: dict[str, list[int]] = {}
