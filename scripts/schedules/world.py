@@ -93,7 +93,7 @@ class Replica(Partition):
 
     def _follow(self) -> None:
         self.follows = False
-        if self.leading and (self.topic, self.index) not in self._world.frozen:
+        if self.leading and FOLLOWER in self._followers and (self.topic, self.index) not in self._world.frozen:
             self.follower_end = self.log.log_end_offset
             self.follower_at(FOLLOWER, self.follower_end)
 
