@@ -136,13 +136,13 @@ def test_lines_of_a_file_arrive_once_in_the_topic_and_all_in_the_sink_over_a_kil
     file = {"tasks.max": "1", "file": str(source), "batch.size": "100"}
     worker.configure("lines-in", {**file, "connector.class": "FileStreamSource", "topic": topic})
     worker.configure("lines-out", {"connector.class": "FileStreamSink", "topics": topic, "file": str(sink)})
-    wait_until(lambda: len(lines(sink)) >= LINES // 2, 60, "half of the lines in the sink")
+    wait_until(lambda: len(lines(sink)) >= LINES // 2, 90, "half of the lines in the sink")
     append(source, LINES, 2 * LINES)
     worker.kill()
     append(source, 2 * LINES, 3 * LINES)
     worker.start()
     wanted = [f"line {number}" for number in range(3 * LINES)]
-    wait_until(lambda: set(lines(sink)) == set(wanted), 90, "every line in the sink")
+    wait_until(lambda: set(lines(sink)) == set(wanted), 120, "every line in the sink")
     assert committed_values(broker, topic, len(wanted)) == wanted
 
 
