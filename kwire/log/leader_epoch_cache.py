@@ -107,10 +107,10 @@ class LeaderEpochCache:
         would look whole."""
         self._held = True
 
-    def settle(self) -> None:
-        """Write what was held back."""
+    def settle(self, *, later: bool = False) -> None:
+        """Write what was held back; ``later``: with the next change or flush."""
         self._held = False
-        if self.dirty:
+        if self.dirty and not later:
             self._replace(self._entries)
 
     def _replace(self, entries: list[EpochEntry]) -> None:

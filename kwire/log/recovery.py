@@ -87,7 +87,9 @@ class LogRecovery:
         self._pass_6_tail()
         self._pass_7_bounds()
         self._pass_8_producers()
-        self.epochs.settle()
+        # An epoch that has begun and has no record yet goes at every start; the next one is about to be written.
+        begun = self._noted.entries[:-1] == self.epochs.entries
+        self.epochs.settle(later=self._clean and begun)
         return self
 
     # 1
