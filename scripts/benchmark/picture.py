@@ -80,6 +80,7 @@ def svg(lines: list[Line], footnote: str) -> str:
         if not rows:
             continue
         out.append(f'<text class="head" x="24" y="{y}">{escape(chart.title)}</text>')
+        out.append(f'<text class="small" x="{WIDTH - 24}" y="{y}" text-anchor="end">kwire is better by</text>')
         y += 14
         for key, fact, label in rows:
             out += _row(known[key], fact, label, y)
