@@ -91,6 +91,7 @@ class Model:
     batches: list[Written] = field(default_factory=list)
     durable_end: int = 0  # everything below was said to be on stable storage
     start: int = 0  # records below were deleted
+    deleted: int = 0  # up to where that was ever asked for: what came back after a loss may go again
     epoch: int = 0
 
     @property
@@ -246,6 +247,7 @@ class World:
         """DeleteRecords."""
         target = self.random.randint(log.log_start_offset, log.high_watermark)
         model.start = max(model.start, target)
+        model.deleted = max(model.deleted, target)
         log.delete_records_before(target)
         log.delete_old_segments()  # as the next retention pass does
 
@@ -324,7 +326,7 @@ class World:
             raise Violation(f"{log} ends beyond {model.end}")
         if log.log_end_offset < model.durable_end:
             raise Violation(f"{log}: everything below {model.durable_end} was on stable storage")
-        if log.log_start_offset > max(model.start, 0):
+        if log.log_start_offset > max(model.start, model.deleted):
             raise Violation(f"{log} starts beyond {model.start}")
         if log.log_end_offset < model.end:
             self.counts["unsynced_tails_lost"] += 1
