@@ -18,7 +18,13 @@ from kwire.testing.control import ControlError
 
 pytest_plugins = ["pytester"]
 
-QUIET = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:randomly")
+PLUGINS = ("-p", "kwire.testing.pytest_plugin", "-p", "no:cacheprovider")  # found by its entry point: users_project
+
+
+@pytest.fixture(autouse=True)
+def no_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading what else is installed here would take longer than the tests."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +34,7 @@ def broker() -> Iterator[KwireProcess]:
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(*QUIET, *arguments, timeout=50)
+    return pytester.runpytest_subprocess(*PLUGINS, *arguments, timeout=50)
 
 
 def test_a_test_gets_a_broker_fresh_names_and_topics(pytester: pytest.Pytester) -> None:
@@ -95,7 +101,7 @@ def test_every_worker_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None
         def test_b(kwire, kwire_proc): at_once("b", kwire, kwire_proc)
         """
     )
-    run(pytester, "-n", "2").assert_outcomes(passed=2)
+    run(pytester, "-p", "xdist", "-n", "2").assert_outcomes(passed=2)
     told = [(pytester.path / name).read_text().split() for name in "ab"]
     assert len({pid for pid, _ in told}) == len({topic for _, topic in told}) == 2
 
