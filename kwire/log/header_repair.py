@@ -100,7 +100,7 @@ class HeaderJudge:
         if epoch < before or (behind != NO_EPOCH and epoch > behind):  # wrong beyond doubt
             if before == behind != NO_EPOCH:
                 return before
-            if NO_EPOCH not in (known, before) and before <= known and (known <= behind or behind == NO_EPOCH):
+            if before <= known != NO_EPOCH and (known <= behind or behind == NO_EPOCH):
                 return known
         elif known == NO_EPOCH or (epoch in (before, behind) and epoch > self._latest):
             return epoch  # of epochs that begin after the file was synced, nothing but their batches tells
