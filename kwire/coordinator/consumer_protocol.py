@@ -141,6 +141,8 @@ class ConsumerProtocol:
             if isinstance(former, ClassicGroup) and not self._groups.holds(former):
                 self._migration.dissolve(former, out)
                 self._start_sessions(request.group_id, now)
+                for late in (former.members[member_id] for member_id in former.unsynced):
+                    self.schedule("sync", request.group_id, late.member_id, late.rebalance_timeout_ms, now)
             self.heard_of(request.group_id, member.member_id, now)
             if member != new:
                 self._watch_revocation(request.group_id, member, now)

@@ -14,6 +14,8 @@ FOUND_SOMETHING = [
     330,  # a static member that could not be replaced had no session any more
     658,  # a downgrade left a member without what it was waiting for
     738,  # an upgrade by a static member took an incomplete assignment for a complete one
+    5000214,  # nobody waited for the SyncGroup of a member of a downgraded group
+    5001936,  # nor for that of a member of an upgraded one
     1000034,  # an assignment that could not be written was forgotten with the one before it
 ]
 
