@@ -320,3 +320,25 @@ def test_settings_come_from_property_names() -> None:
     )
     assert LogConfig.from_values({"internal.segment.bytes": 7, "segment.bytes": 9}).max_segment_bytes == 7
     assert LogConfig.from_values({"kwire.validate.records": True}).validate_records
+
+
+async def test_before_a_name_is_given_again_checkpoints_forget_on_stable_storage_who_had_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = await started(tmp_path)
+    log = logs.create("t", 0, TOPIC_ID)
+    append(log, 4)
+    log.advance_high_watermark(4)
+    log.delete_records_before(3)
+    logs.write_checkpoints(logs.directories[0], sync=True)
+    path = str(tmp_path / "log-start-offset-checkpoint")
+    assert read_offsets(Files(), path) == {("t", 0): 3}
+    await logs.delete("t", 0)
+    synced: list[str] = []
+    monkeypatch.setattr(Files, "write_atomic", lambda _self, path, data: synced.append(f"{path}: {data!r}"))
+    logs.create("other", 0, TOPIC_ID)
+    assert synced == []
+    logs.create("t", 0, TOPIC_ID)
+    assert len(synced) == 3 and not any("t 0 3" in each for each in synced)
+    monkeypatch.undo()
+    await logs.close()
