@@ -55,6 +55,7 @@ class Files:
     close: Callable[[int], None] = staticmethod(os.close)
     pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)  # (fd, size, offset)
     preadv: Callable[..., int] = staticmethod(os.preadv)  # (fd, buffers, offset, flags=0) -> bytes read
+    RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)  # a flag of preadv: BlockingIOError instead of waiting; 0: unknown
     pwrite: Callable[[int, Any, int], int] = staticmethod(os.pwrite)  # (fd, buffer, offset) -> bytes written
     pwritev: Callable[..., int] = staticmethod(os.pwritev)  # (fd, buffers, offset) -> bytes written
     fsync: Callable[[int], None] = staticmethod(os.fsync)

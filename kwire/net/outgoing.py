@@ -1,8 +1,9 @@
 """What a connection has yet to send: a queue of buffers and file ranges, moved as far as the socket takes them.
 
 Buffers that follow each other leave in one `sendmsg`; a file range leaves by `sendfile`, without being read. A socket
-that takes less than it is given is full: nobody asks it again before it says that it is writable. What lives elsewhere:
-the order of answers (`connection`).
+that takes less than it is given is full: nobody asks it again before it says that it is writable. A range that has left
+the file cache is read in by a thread before it is sent (`cold_ranges`). What lives elsewhere: the order of answers
+(`connection`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kwire.base.file_range import FileRange
+from kwire.net.cold_ranges import is_cached, read_in
 from kwire.net.settings import IOV_LIMIT, SMALL_RANGE, Part
 
 if TYPE_CHECKING:
@@ -32,8 +34,8 @@ def release_parts(parts: Iterable[Part]) -> None:
 class Outgoing:
     """The send queue of one socket. ``size``: bytes in it."""
 
-    __slots__ = ("_doors", "_fd", "_loop", "_on_writable", "_queue", "_range_sent", "_send", "_sendfile", "_sendmsg",
-                 "_waiting", "size")  # fmt: skip
+    __slots__ = ("_doors", "_fd", "_looked_at", "_loop", "_on_writable", "_queue", "_range_sent", "_reading", "_send",
+                 "_sendfile", "_sendmsg", "_waiting", "size")  # fmt: skip
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, doors: Doors, sock: Any, on_writable: Callable[[], None]
@@ -48,6 +50,8 @@ class Outgoing:
         self._queue: deque[Part] = deque()
         self._range_sent = 0  # bytes of the first part that are gone, if it is a range
         self._waiting = False
+        self._looked_at: FileRange | None = None  # is in the cache, or was read in
+        self._reading: asyncio.Future[None] | None = None
         self.size = 0
 
     def add(self, parts: list[Part], size: int) -> None:
@@ -71,12 +75,16 @@ class Outgoing:
 
     def flush(self) -> bool:
         """Send what the socket takes now; whether anything was sent. OSError when the connection is gone."""
+        if self._reading is not None:
+            return False
         queue = self._queue
         before = self.size
         try:
             while queue:
                 head = queue[0]
                 if type(head) is FileRange:
+                    if head is not self._looked_at and self._is_cold(head):
+                        break
                     all_sent = self._send_range(head)
                 elif len(queue) == 1:
                     all_sent = self._send_one(head)  # type: ignore[arg-type]
@@ -92,6 +100,22 @@ class Outgoing:
             self._waiting = False
             self._loop.remove_writer(self._fd)
         return self.size != before
+
+    def _is_cold(self, part: FileRange) -> bool:
+        """Whether a range has to be read from the disk first, which is begun then."""
+        self._looked_at = part
+        files = self._doors.files
+        if is_cached(files, part):
+            return False
+        self._reading = self._doors.executor.run(read_in, files, part.fd, part.position, part.size)
+        self._reading.add_done_callback(self._was_read)
+        return True
+
+    def _was_read(self, future: asyncio.Future[None]) -> None:
+        self._reading = None
+        if not future.cancelled():
+            future.exception()  # whoever sends the range meets it again
+        self._on_writable()
 
     def _wait(self) -> None:
         if not self._waiting:
@@ -151,6 +175,7 @@ class Outgoing:
         done += sent
         if done == part.size:
             self._range_sent = 0
+            self._looked_at = None
             self._queue.popleft()
             part.release()
             return True

@@ -6,14 +6,16 @@ import asyncio
 import errno
 import os
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kwire.base.doors import Doors, Sockets
+from kwire.base.doors import Doors, Files, Sockets
 from kwire.base.file_range import FileRange
+from kwire.net.cold_ranges import is_cached
 from kwire.net.connection import Connection
 from kwire.net.settings import SMALL_RANGE
 from tests.net.conftest import OTHER_KEY, Network, request
@@ -116,3 +118,92 @@ async def test_ranges_of_an_answer_that_comes_too_late_are_given_back(network: N
     await network.until_left(server)
     network.answers.slots[0].answer([FileRange(file, 0, 100_000, owner)], 100_000)
     assert (owner.users, owner.releases) == (0, 1)
+
+
+class ColdFiles(Files):
+    """A disk whose content has left the cache until somebody has read it in, on a thread that the test lets run."""
+
+    def __init__(self) -> None:
+        self.cold = True
+        self.reads: list[tuple[int, int]] = []
+        self.may_read = threading.Event()
+
+    def preadv(self, fd: int, buffers: Any, offset: int, flags: int = 0) -> int:
+        if flags and self.cold:
+            raise BlockingIOError(errno.EAGAIN, "not cached")
+        return os.preadv(fd, buffers, offset)
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        self.may_read.wait(5)
+        self.reads.append((offset, size))
+        self.cold = False
+        return os.pread(fd, size, offset)
+
+
+async def test_a_range_that_is_not_cached_is_read_by_a_thread_while_others_are_served(
+    network: Network, file: int
+) -> None:
+    files, owner = ColdFiles(), Owner()
+    files.RWF_NOWAIT = 8
+    server = network.serve(doors=Doors(files=files))
+    waiting, other = await network.connect(server), await network.connect(server)
+    network.answers.answer = answer_with(b"ab", FileRange(file, 100, 3_000_000, owner), b"yz")
+    await waiting.send(request(OTHER_KEY))
+    await network.answers.count(1)
+    network.answers.answer = None
+    await other.send(request(OTHER_KEY, b"quick"))
+    assert await other.receive() == b"\0\x01quick"
+    assert owner.releases == 0
+    files.may_read.set()
+    assert await waiting.receive() == b"ab" + CONTENT[100:3_000_100] + b"yz"
+    assert sum(size for _, size in files.reads) == 3_000_000
+    assert owner.releases == 1
+
+
+async def test_a_connection_that_ends_while_its_range_is_read_gives_it_back(network: Network, file: int) -> None:
+    files, owner = ColdFiles(), Owner()
+    files.RWF_NOWAIT = 8
+    server = network.serve(doors=Doors(files=files))
+    client = await network.connect(server)
+    network.answers.answer = answer_with(FileRange(file, 0, 1_000_000, owner))
+    await client.send(request(OTHER_KEY))
+    await network.answers.count(1)
+    client.close()
+    await network.until_left(server)
+    assert owner.releases == 1
+    files.may_read.set()
+
+
+async def test_a_disk_that_fails_while_a_range_is_read_closes_the_connection(network: Network, file: int) -> None:
+    class Failing(ColdFiles):
+        def pread(self, fd: int, size: int, offset: int) -> bytes:
+            raise OSError(errno.EIO, "the disk fails")
+
+    def sendfile(*_: int) -> int:
+        raise OSError(errno.EIO, "the disk fails")
+
+    files, owner = Failing(), Owner()
+    files.RWF_NOWAIT = 8
+    server = network.serve(doors=Doors(files=files, sockets=sockets(sendfile).sockets))
+    client = await network.connect(server)
+    network.answers.answer = answer_with(FileRange(file, 0, 1_000_000, owner))
+    await client.send(request(OTHER_KEY))
+    await client.reader.readexactly(4)
+    assert await client.at_end()
+    assert owner.releases == 1
+
+
+@pytest.mark.parametrize("answer", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_where_nobody_can_tell_a_range_counts_as_cached(file: int, answer: int) -> None:
+    files = ColdFiles()
+    part = FileRange(file, 0, 100_000, Owner())
+    files.RWF_NOWAIT = 8
+    assert not is_cached(files, part)
+
+    def preadv(*_: Any) -> int:
+        raise OSError(answer, "unknown flag")
+
+    files.preadv = preadv  # type: ignore[method-assign]
+    assert is_cached(files, part)
+    files.RWF_NOWAIT = 0
+    assert is_cached(files, part)
