@@ -66,16 +66,16 @@ class IsrWriter:
     async def _write_all(self) -> None:
         while self._wanted:
             batch = dict(list(self._wanted.items())[:CHANGES_PER_COMMIT])
+            for partition in batch:  # before writing: what is asked for meanwhile is another change
+                del self._wanted[partition]
             try:
                 await self._write(batch)
             except StoreUnavailable as error:
                 _logger.warning("ISR cannot be changed now", error=str(error))
+                self._wanted = {**batch, **self._wanted}
                 await asyncio.sleep(RETRY_S)
-                continue
             except StoreError:  # this registration is over: so is everything that this broker led with it
                 pass
-            for partition in batch:
-                self._wanted.pop(partition, None)
 
     async def _write(self, batch: dict[Partition, tuple[int, ...]]) -> None:
         """Write what still holds. What the image has by then tells each partition what became of it."""

@@ -91,24 +91,36 @@ class MemoryStore:
 
     async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
         await self.step()
+        return self.read_now(prefix)
+
+    def read_now(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        """`read`, at this moment."""
         found = {key: self._entries[key] for key in sorted(self._entries) if key.startswith(prefix)}
         return self.revision, found
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
         check_commit(checks, writes)
         await self.step()
+        revision = self.commit_now(checks, writes)
+        await asyncio.sleep(0)
+        return revision
+
+    def commit_now(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        """`commit`, at this moment."""
         for key, version in checks:
             entry = self._entries.get(key)
             if (ABSENT if entry is None else entry.version) != version:
                 raise Conflict(key)
         if any(write.session is not None and write.session not in self.sessions for write in writes):
             raise SessionLost
-        revision = self._apply(writes)
-        await asyncio.sleep(0)
-        return revision
+        return self._apply(writes)
 
     async def open_session(self, owner: str, *, lease_ms: int) -> MemorySession:
         await self.step()
+        return self.open_session_now(owner)
+
+    def open_session_now(self, owner: str) -> MemorySession:
+        """`open_session`, at this moment."""
         session = MemorySession(self, self._next_session, owner)
         self._next_session += 1
         self.sessions[session.id] = session
@@ -116,6 +128,10 @@ class MemoryStore:
 
     async def subscribe(self, listener: Listener) -> MemorySubscription:
         await self.step()
+        return self.subscribe_now(listener)
+
+    def subscribe_now(self, listener: Listener) -> MemorySubscription:
+        """`subscribe`, at this moment."""
         subscription = MemorySubscription(self, listener)
         self.subscriptions.append(subscription)
         changes = [Change(key, self._entries[key]) for key in sorted(self._entries)]
@@ -151,37 +167,3 @@ class MemoryStore:
         for subscription in list(self.subscriptions):
             subscription.listener(event)
         return self.revision
-
-
-class MemoryStoreView:
-    """One broker's connection to a `MemoryStore` that several share: what it closes is its own."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self._sessions: list[MemorySession] = []
-        self._subscriptions: list[MemorySubscription] = []
-
-    async def open(self) -> None:
-        await self._store.open()
-
-    async def close(self) -> None:
-        for session in self._sessions:
-            self._store.end_session(session.id)
-        for subscription in self._subscriptions:
-            subscription.close()
-
-    async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
-        return await self._store.read(prefix)
-
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
-        return await self._store.commit(checks, writes)
-
-    async def open_session(self, owner: str, *, lease_ms: int) -> MemorySession:
-        session = await self._store.open_session(owner, lease_ms=lease_ms)
-        self._sessions.append(session)
-        return session
-
-    async def subscribe(self, listener: Listener) -> MemorySubscription:
-        subscription = await self._store.subscribe(listener)
-        self._subscriptions.append(subscription)
-        return subscription

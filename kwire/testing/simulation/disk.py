@@ -287,6 +287,12 @@ class Disk(Files):
         used = sum(len(inode.data) for inode in self._files.values())
         return DISK_BYTES, DISK_BYTES - used
 
+    def forget_process(self) -> None:
+        """The process is gone, the machine is not: open files and locks are."""
+        self._open.clear()
+        self._open_directories.clear()
+        self._locks.clear()
+
     # -- power ------------------------------------------------------------------------------------------------------
 
     def lose_unsynced(self) -> None:

@@ -2,6 +2,10 @@
 
 File descriptors are numbers that the simulation gave out; whether one is readable or writable is asked of the object
 behind it. Threads, signals, subprocesses and real sockets do not exist here.
+
+Several processes share the loop. Each is a `Life`: whatever is scheduled from within it belongs to it, by the context
+variable that tasks and callbacks inherit. A life that is dead runs nothing any more, as after SIGKILL; one that is
+paused runs nothing until it is resumed, and then everything that has come due meanwhile.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import base_events, events
 from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol
 
 
@@ -21,6 +26,35 @@ class Pollable(Protocol):
 
 class Deadlock(Exception):
     """Nobody is ready, no timer is set: what is awaited can never happen."""
+
+
+class Life:
+    """One process: from its start to its death."""
+
+    __slots__ = ("backlog", "dead", "name", "paused", "tasks")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dead = False
+        self.paused = False
+        self.tasks: list[asyncio.Task[Any]] = []  # all of them, so that nothing of the dead runs when it is collected
+        self.backlog: list[tuple[Context, Callable[..., Any], tuple[Any, ...]]] = []
+
+    def __repr__(self) -> str:
+        return f"Life({self.name})"
+
+
+LIFE: ContextVar[Life | None] = ContextVar("LIFE", default=None)
+"""The process that runs."""
+
+
+def _guarded(life: Life, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    if life.dead:
+        return
+    if life.paused:
+        life.backlog.append((copy_context(), callback, args))
+        return
+    callback(*args)
 
 
 class _Selector:
@@ -54,7 +88,57 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._readers: dict[int, events.Handle] = {}
         self._writers: dict[int, events.Handle] = {}
         self._next_fd = 1000
+        self._owners: dict[int, Life] = {}
+        self._paused = 0
         self.jumps = 0
+
+    # -- processes --------------------------------------------------------------------------------------------------
+
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
+        life = LIFE.get() if context is None else context.get(LIFE)
+        if life is None:
+            return super().call_soon(callback, *args, context=context)
+        return super().call_soon(_guarded, life, callback, args, context=context)
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
+        life = LIFE.get() if context is None else context.get(LIFE)
+        if life is None:
+            return super().call_at(when, callback, *args, context=context)
+        return super().call_at(when, _guarded, life, callback, args, context=context)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:  # type: ignore[override]
+        task: asyncio.Task[Any] = super().create_task(coro, name=name, context=context)
+        life = LIFE.get() if context is None else context.get(LIFE)
+        if life is not None:
+            life.tasks.append(task)
+        return task
+
+    def kill(self, life: Life) -> None:
+        """Nothing of a process runs from now on; its descriptors are watched no more."""
+        life.dead = True
+        life.backlog.clear()
+        for task in life.tasks:
+            if not task.done():
+                asyncio.tasks._unregister_task(task)  # type: ignore[attr-defined]  # nobody may wait for its end
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+        for handles in (self._readers, self._writers):
+            for fd in [fd for fd in handles if self._owners.get(fd) is life]:
+                handles.pop(fd).cancel()
+
+    def pause(self, life: Life) -> None:
+        """SIGSTOP."""
+        life.paused = True
+        self._paused += 1
+
+    def resume(self, life: Life) -> None:
+        """SIGCONT: what has come due is run now, in its order."""
+        life.paused = False
+        self._paused -= 1
+        backlog, life.backlog = life.backlog, []
+        for context, callback, args in backlog:
+            self.call_soon(callback, *args, context=context)
+
+    # -- time -------------------------------------------------------------------------------------------------------
 
     def time(self) -> float:
         return self._now
@@ -77,6 +161,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         assert fd not in self._readers, f"descriptor {fd} closed while it was read from"
         assert fd not in self._writers, f"descriptor {fd} closed while it was written to"
         del self._pollables[fd]
+        self._owners.pop(fd, None)
 
     def pollable(self, fd: int) -> Any:
         """What stands behind a descriptor."""
@@ -87,7 +172,16 @@ class VirtualLoop(base_events.BaseEventLoop):
         pollables = self._pollables
         ready = [handle for fd, handle in self._readers.items() if pollables[fd].readable()]
         ready += [handle for fd, handle in self._writers.items() if pollables[fd].writable()]
+        if self._paused:
+            asleep = {
+                id(handles[fd]) for handles in (self._readers, self._writers) for fd in handles if self._sleeps(fd)
+            }
+            ready = [handle for handle in ready if id(handle) not in asleep]
         return ready
+
+    def _sleeps(self, fd: int) -> bool:
+        owner = self._owners.get(fd)
+        return owner is not None and owner.paused
 
     def _process_events(self, event_list: list[events.Handle]) -> None:
         for handle in event_list:
@@ -97,6 +191,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.remove_reader(fd)
         assert fd in self._pollables, f"no such descriptor: {fd}"
         self._readers[fd] = events.Handle(callback, args, self, None)
+        self._own(fd)
 
     def remove_reader(self, fd: Any) -> bool:
         return self._remove(self._readers, fd)
@@ -105,6 +200,12 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.remove_writer(fd)
         assert fd in self._pollables, f"no such descriptor: {fd}"
         self._writers[fd] = events.Handle(callback, args, self, None)
+        self._own(fd)
+
+    def _own(self, fd: int) -> None:
+        life = LIFE.get()
+        if life is not None:
+            self._owners[fd] = life
 
     def remove_writer(self, fd: Any) -> bool:
         return self._remove(self._writers, fd)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,9 @@ WINDOW: Final = 256 * 1024
 """Bytes that may be on the way or unread in one direction."""
 
 DELAY_S: Final = (50e-6, 2e-3)
+WIRE: Final = Context()
+"""What happens on the network belongs to no process."""
+
 PIECE_MIN: Final = 512
 """No piece is cut shorter, or large frames would take for ever."""
 
@@ -35,7 +39,41 @@ class Network:
         self.trace = trace
         self.random = random
         self.listeners: dict[tuple[str, int], ListeningSocket] = {}
+        self.sockets: dict[SimulatedSocket, str] = {}  # the host of each
+        self._cut: dict[frozenset[str], list[Callable[[], None]]] = {}
         self._next_port = 30_000
+
+    # -- faults -----------------------------------------------------------------------------------------------------
+
+    def cut(self, one: str, other: str) -> None:
+        """Let nothing pass between two hosts until `heal`. What is on its way arrives then, as with TCP."""
+        self._cut.setdefault(frozenset((one, other)), [])
+
+    def heal(self, one: str, other: str) -> None:
+        """Let everything pass again."""
+        for go_on in self._cut.pop(frozenset((one, other)), ()):
+            go_on()
+
+    def heal_all(self) -> None:
+        """Let everything pass everywhere."""
+        for pair in list(self._cut):
+            for go_on in self._cut.pop(pair):
+                go_on()
+
+    def pass_or_wait(self, one: str, other: str, go_on: Callable[[], None]) -> None:
+        """Go on at once, or when the two hosts reach each other again."""
+        waiting = self._cut.get(frozenset((one, other))) if self._cut else None
+        if waiting is None:
+            go_on()
+        else:
+            waiting.append(go_on)
+
+    def close_all(self, host: str) -> None:
+        """The process on a host is gone: its sockets are closed."""
+        for listener in [each for each in self.listeners.values() if each.host == host]:
+            listener.close()
+        for sock in [each for each, its_host in self.sockets.items() if its_host == host]:
+            sock.close()
 
     def free_port(self) -> int:
         """A port that nobody had before."""
@@ -55,6 +93,7 @@ class ListeningSocket:
     """Accepts what `SimulatedSockets.connect` sends its way."""
 
     def __init__(self, network: Network, host: str, port: int) -> None:
+        self.host = host
         self._network = network
         self._key = (host, port)
         self._backlog: deque[SimulatedSocket] = deque()
@@ -100,9 +139,11 @@ class ListeningSocket:
 class SimulatedSocket:
     """One end of a connection; as much of a socket object as `kwire.net` and the raw client use."""
 
-    def __init__(self, network: Network, address: tuple[str, int], peer: tuple[str, int]) -> None:
+    def __init__(self, network: Network, address: tuple[str, int], peer: tuple[str, int], host: str = "") -> None:
         self._network = network
         self._loop = network.loop
+        self.host = host or address[0]
+        network.sockets[self] = self.host
         self._input = bytearray()
         self._ended = False  # the peer will send nothing more
         self._broken = False  # the peer is gone
@@ -160,7 +201,10 @@ class SimulatedSocket:
     def _deliver_later(self, piece: bytes) -> None:
         """In order: nothing overtakes what was sent before (timers of the same moment have no order)."""
         self._arrives_at = max(self._arrives_at + 1e-6, self._loop.time() + self._network.delay())
-        self._loop.call_at(self._arrives_at, self._deliver, piece)
+        self._loop.call_at(self._arrives_at, self._arrive, piece, context=WIRE)
+
+    def _arrive(self, piece: bytes) -> None:
+        self._network.pass_or_wait(self.host, self.other.host, lambda: self._deliver(piece))
 
     def _deliver(self, piece: bytes) -> None:
         self._on_the_way -= len(piece)
@@ -187,6 +231,7 @@ class SimulatedSocket:
         self._network.trace.record("close", self.address, self.peer)
         self._loop.unregister(self._fd)
         self._fd = -1
+        self._network.sockets.pop(self, None)
         if not self._loop.is_closed():
             self._deliver_later(b"")
 
@@ -213,10 +258,15 @@ class SimulatedSockets(Sockets):
 
     async def connect(self, host: str, port: int) -> SimulatedSocket:
         network = self._network
-        there = network.find(host, port)
         arrived = network.loop.create_future()
-        network.loop.call_later(network.delay(), arrived.set_result, None)
+
+        def arrive() -> None:
+            if not arrived.done():
+                arrived.set_result(None)
+
+        network.loop.call_later(network.delay(), network.pass_or_wait, self._host, host, arrive, context=WIRE)
         await arrived
+        there = network.find(host, port)
         if there is None or there.fileno() < 0:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         mine = (self._host, network.free_port())

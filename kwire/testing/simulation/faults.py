@@ -1,0 +1,149 @@
+"""Faults for a simulated cluster, one after the other, as a seed decides; never more than the settings promise to stand.
+
+Processes may be killed and paused, sessions expired and networks cut at any time. Unsynced data may be lost by
+`min.insync.replicas` - 1 replicas of a partition until its ISR is whole again (by any number with `flush.messages=1`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from kwire.testing.simulation.cluster import SimulatedBroker, SimulatedCluster
+
+SETTLE_S: Final = 60.0
+LOOK_S: Final = 0.1
+
+
+class Faults:
+    """Breaks things until `stop`, then mends them. ``counts``: how often what."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random, *, any_power_loss: bool = False) -> None:
+        self._cluster = cluster
+        self._random = random
+        self._any_power_loss = any_power_loss
+        self._forgetful = 0  # brokers that lost power since the ISRs were whole
+        self.counts: dict[str, int] = {}
+
+    async def run(self, until_s: float) -> None:
+        """One fault after the other, some of them overlapping."""
+        loop = asyncio.get_running_loop()
+        kinds: list[Callable[[SimulatedBroker], object]] = [
+            self._kill, self._kill, self._power, self._pause, self._expire, self._cut_store, self._isolate, self._ring,
+            self._stop,
+        ]  # fmt: skip
+        under_way: list[asyncio.Future[object]] = []
+        while loop.time() < until_s:
+            broker = self._random.choice(list(self._cluster.brokers.values()))
+            kind = self._random.choice(kinds)
+            if broker.running and broker.broker is not None:
+                under_way.append(asyncio.ensure_future(kind(broker)))  # type: ignore[arg-type]
+            await asyncio.sleep(self._random.uniform(0.3, 2.5))
+        for each in under_way:
+            await each
+        self._cluster.heal()
+
+    def _count(self, name: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    def _while_s(self) -> float:
+        return self._random.choice((0.05, 0.5, 2.5)) * self._random.uniform(0.5, 1.5)
+
+    async def _restart(self, broker: SimulatedBroker) -> None:
+        await asyncio.sleep(self._while_s())
+        await broker.start()
+
+    async def _kill(self, broker: SimulatedBroker) -> None:
+        self._count("kill")
+        broker.kill()
+        await self._restart(broker)
+
+    async def _power(self, broker: SimulatedBroker) -> None:
+        if not self._any_power_loss:
+            if self._isrs_are_whole():
+                self._forgetful = 0
+            if self._forgetful:
+                return
+        self._forgetful += 1
+        self._count("power loss")
+        broker.lose_power()
+        await self._restart(broker)
+
+    def _isrs_are_whole(self) -> bool:
+        image = next((each.broker.metadata.image for each in self._cluster.brokers.values() if each.broker), None)
+        return image is not None and all(
+            set(state.isr) == set(state.replicas) for topic in image.topics.values() for state in topic.partitions
+        )
+
+    async def _stop(self, broker: SimulatedBroker) -> None:
+        self._count("stop")
+        await broker.stop()
+        await self._restart(broker)
+
+    async def _pause(self, broker: SimulatedBroker) -> None:
+        self._count("pause")
+        life = broker.life
+        broker.pause()
+        await asyncio.sleep(self._while_s())
+        if broker.life is life and life is not None and not life.dead:
+            broker.resume()
+
+    async def _expire(self, broker: SimulatedBroker) -> None:
+        self._count("session expired")
+        memory = self._cluster.store.memory
+        for session, one in list(memory.sessions.items()):
+            if one.owner == f"broker {broker.node_id}":
+                memory.end_session(session)
+
+    async def _cut_store(self, broker: SimulatedBroker) -> None:
+        self._count("cut from the store")
+        self._cluster.cut_from_store(broker)
+        await asyncio.sleep(self._while_s())
+        self._cluster.simulation.network.heal(broker.host, "store")
+
+    async def _isolate(self, broker: SimulatedBroker) -> None:
+        self._count("isolated")
+        others = [each.host for each in self._cluster.brokers.values() if each is not broker]
+        for other in others:
+            self._cluster.simulation.network.cut(broker.host, other)
+        if self._random.random() < 0.5:
+            others.append("store")
+            self._cluster.cut_from_store(broker)
+        await asyncio.sleep(self._while_s())
+        for other in others:
+            self._cluster.simulation.network.heal(broker.host, other)
+
+    async def _ring(self, broker: SimulatedBroker) -> None:
+        """Two brokers do not reach each other, though all others reach both."""
+        self._count("ring")
+        other = self._random.choice([each for each in self._cluster.brokers.values() if each is not broker])
+        self._cluster.simulation.network.cut(broker.host, other.host)
+        await asyncio.sleep(self._while_s())
+        self._cluster.simulation.network.heal(broker.host, other.host)
+
+    async def mend(self) -> str:
+        """Everything is well again: all brokers run and every ISR is whole. What is not, in words ("": nothing)."""
+        self._cluster.heal()
+        for broker in self._cluster.brokers.values():
+            if broker.running and broker.life is not None and broker.life.paused:
+                broker.resume()
+            if not broker.running:
+                await broker.start()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + SETTLE_S
+        while loop.time() < deadline:
+            if all(each.broker is not None and each.broker.membership.alive for each in self._cluster.brokers.values()):
+                image = next(iter(self._cluster.brokers.values())).broker.metadata.image  # type: ignore[union-attr]
+                if len(image.brokers) == len(self._cluster.brokers) and self._isrs_are_whole():
+                    return ""
+            await asyncio.sleep(LOOK_S)
+        images = [
+            (each.node_id, sorted(each.broker.metadata.image.brokers), [
+                (name, index, state) for name, topic in each.broker.metadata.image.topics.items()
+                for index, state in enumerate(topic.partitions)
+            ])
+            for each in self._cluster.brokers.values() if each.broker is not None
+        ]  # fmt: skip
+        return f"stuck: the ISRs are not whole {SETTLE_S:.0f} s after the last fault: {images}"

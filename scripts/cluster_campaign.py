@@ -1,0 +1,133 @@
+"""Three simulated brokers, clients and faults: many seeds, each a world of its own that replays bit for bit.
+
+    .venv/bin/python scripts/cluster_campaign.py --count 5000 --seed 1 --jobs 2
+    .venv/bin/python scripts/cluster_campaign.py --replay 4711
+
+Each seed decides delays, kills, power losses, pauses, cut networks, expired sessions and orderly stops, and what clients
+do meanwhile (`kwire.testing.simulation.workload`). When all is mended, everything is read, and the history is judged
+(`checker`). Ends with status 1 and the seeds at fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import multiprocessing
+import sys
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from kwire.testing.simulation.checker import anomalies
+from kwire.testing.simulation.cluster import SimulatedCluster
+from kwire.testing.simulation.faults import Faults
+from kwire.testing.simulation.workload import Client, Consumer, History, Producer, create_topic
+from kwire.testing.simulation.world import Simulation
+
+PARTITIONS = 2
+FAULTS_S = 12.0
+
+
+@dataclass
+class Outcome:
+    """One seed's result."""
+
+    seed: int
+    wrong: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    digest: str = ""
+
+
+async def scenario(simulation: Simulation, outcome: Outcome) -> None:
+    """One world from its beginning to its end."""
+    random = simulation.random("scenario")
+    flushed = random.random() < 0.25
+    cluster = SimulatedCluster(simulation, deaths_are_seen=random.random() < 0.5)
+    history = History()
+    await cluster.start()
+    await create_topic(cluster, PARTITIONS, {"flush.messages": "1"} if flushed else {})
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + FAULTS_S
+    values = itertools.count(1)
+    producers = [Client(cluster, f"p{number}", PARTITIONS) for number in range(2)]
+    consumers = [Client(cluster, f"c{number}", PARTITIONS) for number in range(2)]
+    readers = [Consumer(client, history, client.machine.name) for client in consumers]
+    faults = Faults(cluster, simulation.random("faults"), any_power_loss=flushed)
+    await asyncio.gather(
+        *(Producer(client, history, values).run(end_s + 2) for client in producers),
+        *(reader.run(end_s + 2) for reader in readers),
+        faults.run(end_s),
+    )
+    stuck = await faults.mend()
+    if stuck:
+        outcome.wrong.append(stuck)
+    else:
+        last = Consumer(Client(cluster, "last", PARTITIONS), history, "last")
+        async with asyncio.timeout(120):
+            for reader in (*readers, last):
+                await reader.read_to_end()
+        history.final = {partition: {} for partition in range(PARTITIONS)}
+        for partition, offset, value in last.read:
+            history.final[partition][offset] = value
+        outcome.wrong += anomalies(history)
+    outcome.counts = {**faults.counts, "acked": len(history.acked), "unknown": len(history.unknown),
+                      "polled": sum(map(len, history.polled.values()))}  # fmt: skip
+    await cluster.stop()
+
+
+def run(seed: int, keep: int = 0) -> Outcome:
+    """One seed."""
+    outcome = Outcome(seed)
+    simulation = Simulation(seed, keep)
+    simulation.loop.set_exception_handler(lambda _, __: None)
+    try:
+        simulation.run(scenario(simulation, outcome))
+    except BaseException:
+        outcome.wrong.append(traceback.format_exc())
+    outcome.digest = simulation.trace.digest()
+    return outcome
+
+
+def main() -> int:
+    """The campaign."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--replay", type=int, help="one seed, with its log")
+    arguments = parser.parse_args()
+    if arguments.replay is not None:
+        outcome = run(arguments.replay)
+        print(json.dumps(outcome.counts), outcome.digest)
+        print("\n".join(outcome.wrong) or "clean")
+        return 1 if outcome.wrong else 0
+    _quiet()
+    started, total, wrong = time.monotonic(), Counter[str](), []
+    seeds = range(arguments.seed, arguments.seed + arguments.count)
+    with multiprocessing.get_context("spawn").Pool(arguments.jobs, _quiet) as pool:
+        for number, outcome in enumerate(pool.imap_unordered(run, seeds, chunksize=2), 1):
+            total.update(outcome.counts)
+            if outcome.wrong:
+                wrong.append(outcome.seed)
+                print(f"seed {outcome.seed}: {outcome.wrong[0]}", flush=True)
+            if number % 100 == 0:
+                print(f"{number} seeds, {number / (time.monotonic() - started) * 60:.0f} a minute", flush=True)
+    print(json.dumps({"seeds": len(seeds), "seconds": round(time.monotonic() - started), "wrong": wrong, **total}))
+    return 1 if wrong else 0
+
+
+def _quiet() -> None:
+    from kwire.base.logging import configure
+
+    configure(level="FATAL")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
