@@ -3,9 +3,9 @@
     .venv/bin/python scripts/cluster_campaign.py --count 5000 --seed 1 --jobs 2
     .venv/bin/python scripts/cluster_campaign.py --replay 4711
 
-Each seed decides delays, kills, power losses, pauses, cut networks, expired sessions and orderly stops, and what clients
-do meanwhile (`kwire.testing.simulation.workload`). When all is mended, everything is read, and the history is judged
-(`checker`). Ends with status 1 and the seeds at fault.
+Each seed decides delays, kills, power losses, pauses, cut networks, expired sessions and orderly stops, and what
+clients do meanwhile (`kwire.testing.simulation.workload`). When all is mended, everything is read, and the history is
+judged (`checker`). Ends with status 1 and the seeds at fault.
 """
 
 from __future__ import annotations

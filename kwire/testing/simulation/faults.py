@@ -1,4 +1,4 @@
-"""Faults for a simulated cluster, one after the other, as a seed decides; never more than the settings promise to stand.
+"""Faults for a simulated cluster, one after the other, as a seed decides; never more than the settings promise.
 
 Processes may be killed and paused, sessions expired and networks cut at any time. Unsynced data may be lost by
 `min.insync.replicas` - 1 replicas of a partition until its ISR is whole again (by any number with `flush.messages=1`).
@@ -7,7 +7,7 @@ Processes may be killed and paused, sessions expired and networks cut at any tim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Final
 
@@ -30,16 +30,16 @@ class Faults:
     async def run(self, until_s: float) -> None:
         """One fault after the other, some of them overlapping."""
         loop = asyncio.get_running_loop()
-        kinds: list[Callable[[SimulatedBroker], object]] = [
+        kinds: list[Callable[[SimulatedBroker], Coroutine[None, None, None]]] = [
             self._kill, self._kill, self._power, self._pause, self._expire, self._cut_store, self._isolate, self._ring,
             self._stop,
         ]  # fmt: skip
-        under_way: list[asyncio.Future[object]] = []
+        under_way: list[asyncio.Future[None]] = []
         while loop.time() < until_s:
             broker = self._random.choice(list(self._cluster.brokers.values()))
             kind = self._random.choice(kinds)
             if broker.running and broker.broker is not None:
-                under_way.append(asyncio.ensure_future(kind(broker)))  # type: ignore[arg-type]
+                under_way.append(asyncio.ensure_future(kind(broker)))
             await asyncio.sleep(self._random.uniform(0.3, 2.5))
         for each in under_way:
             await each

@@ -119,7 +119,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         life.backlog.clear()
         for task in life.tasks:
             if not task.done():
-                asyncio.tasks._unregister_task(task)  # type: ignore[attr-defined]  # nobody may wait for its end
+                asyncio.tasks._unregister_task(task)  # nobody may wait for its end
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
         for handles in (self._readers, self._writers):
             for fd in [fd for fd in handles if self._owners.get(fd) is life]:
