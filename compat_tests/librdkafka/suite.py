@@ -260,7 +260,7 @@ def main() -> int:
     parser = arguments("librdkafka's own tests that need a broker, by number (0045) or name")
     parser.add_argument("--quick", action="store_true", help="the suite's own quick mode: less data, fewer rounds")
     parser.add_argument("--jobs", type=int, default=4, help="tests at a time (default: 4)")
-    parser.add_argument("--limit", type=float, default=600, help="seconds for one test number (default: 600)")
+    parser.add_argument("--limit", type=float, default=900, help="seconds for one test number (default: 900)")
     options: argparse.Namespace = parser.parse_args()
     outcomes = run(options.broker, options.tests, options.quick, options.jobs, options.limit)
     return finish(suite(), options.broker, outcomes, options.record)
