@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -188,18 +188,20 @@ def test_a_broker_ends_with_the_process_that_started_it() -> None:
         "from kwire.testing import KwireProcess\n"
         "broker = KwireProcess()\n"
         "broker.start()\n"
-        "print(broker.pid, flush=True)\n"
+        "print(broker.pid, broker.data_dir.parent, flush=True)\n"
         "time.sleep(60)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
-    pid = int(re.fullmatch(r"(\d+)\n", parent.stdout.readline())[1])  # type: ignore[index]
+    number, home = parent.stdout.readline().split()
+    pid = int(number)
     parent.send_signal(signal.SIGKILL)
     parent.communicate(timeout=10)
     deadline = time.monotonic() + 20
     while _runs(pid):
         assert time.monotonic() < deadline, "the broker is still there"
         time.sleep(0.02)
+    shutil.rmtree(home)
 
 
 def _runs(pid: int) -> bool:
