@@ -25,7 +25,9 @@ QUOTAS = {row[0] for row in broker_quotas.ROWS}
 # Kafka looks for the Java class, or judges the addresses; neither is a question of the text alone.
 NOT_COMPARED = {"controller.quorum.bootstrap.servers", "controller.quorum.voters"}
 TABLES: dict[str, list[Row]] = {
-    "broker": [row for row in BROKER_ROWS.values() if not row[0].startswith("kwire.") and row[0] not in QUOTAS],
+    "broker": [
+        row for row in BROKER_ROWS.values() if not row[0].startswith(("kwire.", "zookeeper.")) and row[0] not in QUOTAS
+    ],
     "topic": list(TOPIC_ROWS.values()),
     "group": list(GROUP_ROWS),
     "client metrics": list(CLIENT_METRICS_ROWS),

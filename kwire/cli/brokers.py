@@ -55,6 +55,8 @@ def commands(config: KafkaConfig, arguments: argparse.Namespace) -> list[list[st
         "default.replication.factor": replicas,
     }
     given = config.static
+    if config.zookeeper_connect:
+        del shared["kwire.metadata.dir"]
     made = []
     for number in range(count):
         node_id = config.node_id + number

@@ -179,6 +179,11 @@ class Broker:
     async def _open_store(self) -> None:
         if self._given_store is not None:
             self._store = self._given_store
+        elif self.config.zookeeper_connect:
+            from kwire.cluster.zookeeper import ZooKeeperStore
+            from kwire.cluster.zookeeper_client import settings_of
+
+            self._store = ZooKeeperStore(settings_of(self.config))
         elif self.config.kwire_metadata_dir:
             from kwire.cluster.shared_store import SharedStore
 
@@ -241,7 +246,9 @@ class Broker:
                 self.net.open(endpoint)
             except OSError as error:
                 raise StartError(f"listeners={endpoint}: cannot listen: {error.strerror or error}") from None
-        if self.config.kwire_metadata_dir:  # one name for every broker, whoever is asked
+        if (
+            self.config.kwire_metadata_dir or self.config.zookeeper_connect
+        ):  # one name for every broker, whoever is asked
             advertised.update({each.listener: (each.host, each.port) for each in self.registered_endpoints()})
         first = self.registered_endpoints()[0]
         self.bootstrap_servers = address_text(first.host, first.port)
@@ -274,7 +281,9 @@ class Broker:
             self._store,
             self.metadata,
             config.node_id,
-            lease_ms=config.broker_session_timeout_ms,
+            lease_ms=(
+                config.zookeeper_session_timeout_ms if config.zookeeper_connect else config.broker_session_timeout_ms
+            ),
             features=NEW_CLUSTER_FEATURES,
             rules=self.controller.election_rules,
         )

@@ -16,6 +16,7 @@ def check_values(values: dict[str, Any]) -> None:
     _check_sockets(values)
     _check_replication(values)
     _check_groups(values)
+    _check_zookeeper(values)
 
 
 def _fail(name: str, values: dict[str, Any], reason: str) -> None:
@@ -82,3 +83,39 @@ def _check_between(values: dict[str, Any], prefix: str, what: str) -> None:
         _fail(low, values, f"must be at most {high}")
     if not values[low] <= values[prefix + what] <= values[high]:
         _fail(prefix + what, values, f"must be between {low} and {high}")
+
+
+def _check_zookeeper(values: dict[str, Any]) -> None:
+    """What goes together in `zookeeper.*`: Kafka's rules do not hold here, the store is another."""
+    if values["zookeeper.connect"] is None:
+        return
+    hosts = values["zookeeper.connect"].partition("/")[0]
+    if not all(_is_host(each.strip()) for each in hosts.split(",")):
+        _fail("zookeeper.connect", values, "must be a list of host:port, with or without a path at its end")
+    if values["kwire.metadata.dir"] is not None:
+        _fail("zookeeper.connect", values, "cannot be set beside kwire.metadata.dir: there is one metadata store")
+    for store in ("keystore", "truststore"):
+        name = f"zookeeper.ssl.{store}.location"
+        is_pem = values[f"zookeeper.ssl.{store}.type"] == "PEM" or (values[name] or ".pem").endswith(".pem")
+        if values["zookeeper.ssl.client.enable"] and not is_pem:
+            _fail(name, values, f"must be a PEM file (zookeeper.ssl.{store}.type=PEM)")
+    jaas = values["kwire.zookeeper.sasl.jaas.config"]
+    if jaas is not None and not _is_login(jaas.split()):
+        raise ConfigError(
+            "kwire.zookeeper.sasl.jaas.config",
+            "[hidden]",
+            'must be DigestLoginModule required username="..." password="..."; or Krb5LoginModule required ...;',
+        )
+
+
+def _is_host(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    return bool(text) and (not colon or text.endswith("]") or (bool(host) and port.isascii() and port.isdecimal()))
+
+
+def _is_login(words: list[str]) -> bool:
+    if len(words) < 2 or words[1] not in ("required", "required;"):
+        return False
+    if words[0].endswith("DigestLoginModule"):
+        return {"username", "password"} <= {word.partition("=")[0] for word in words[2:]}
+    return words[0].endswith("Krb5LoginModule")

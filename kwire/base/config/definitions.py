@@ -19,6 +19,7 @@ from kwire.base.config.tables import (
     security,
     storage,
     topics,
+    zookeeper,
 )
 from kwire.base.config.values import Row
 
@@ -34,11 +35,14 @@ BROKER_ROWS: dict[str, Row] = {
         remote_storage.ROWS,
         kraft.ROWS,
         kwire.ROWS,
+        zookeeper.ROWS,
     )
 }
 TOPIC_ROWS: dict[str, Row] = {row[0]: row for row in chain[Any](topics.ROWS)}
 INTERNAL = broker_quotas.INTERNAL
 TOPIC_INTERNAL = topics.INTERNAL
+SHARED_STORE = frozenset({"kwire.metadata.dir", *(row[0] for row in zookeeper.ROWS)})
+"""Of interest only where several brokers share a metadata store: told only if set."""
 
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 # Names that mean the same value: the first one that is set wins (`DynamicBrokerConfig.brokerConfigSynonyms`).

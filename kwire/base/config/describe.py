@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from kwire.base.config.definitions import (
     BROKER_ROWS,
     INTERNAL,
+    SHARED_STORE,
     TOPIC_INTERNAL,
     TOPIC_ROWS,
     broker_row,
@@ -83,7 +84,7 @@ def describe_topic(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterato
 def describe_broker(config: KafkaConfig) -> Iterator[ConfigEntry]:
     """The properties of this broker, those of Kafka that are internal only if somebody set them."""
     given = [*config.static, *config.dynamic_default, *config.dynamic_broker]
-    hidden = (INTERNAL | _QUOTA_NAMES).difference(given)
+    hidden = (INTERNAL | SHARED_STORE | _QUOTA_NAMES).difference(given)
     for name in dict.fromkeys([*(name for name in BROKER_ROWS if name not in hidden), *given]):
         yield _broker_entry(config, name, _broker_values(config, name))
 

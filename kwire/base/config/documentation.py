@@ -27,6 +27,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "kwire.metadata.dir": "Directory of the metadata store that several brokers on this host share.",
     "kwire.test.control": "Offers the control interface for tests, which can break things on purpose.",
     "kwire.validate.records": "Checks every record of a produced batch, as Kafka does, not only the batch as a whole.",
+    "kwire.zookeeper.sasl.jaas.config": "How to log in to ZooKeeper, as one line of JAAS: DIGEST-MD5 or Kerberos.",
     "listener.security.protocol.map": "The security protocol of each listener name.",
     "listeners": "Addresses to open, as NAME://host:port; no host means every address, port 0 a free one.",
     "log.cleaner.backoff.ms": "How long the log cleaner sleeps when no log is due.",
@@ -91,6 +92,15 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "socket.receive.buffer.bytes": "Receive buffer of a socket; -1 leaves it to the system.",
     "socket.request.max.bytes": "Largest request that is read; a larger one ends the connection.",
     "socket.send.buffer.bytes": "Send buffer of a socket; -1 leaves it to the system.",
+    "zookeeper.connect": "ZooKeeper's servers as host:port, with commas, and a path under which the cluster lives.",
+    "zookeeper.connection.timeout.ms": "How long a start waits for ZooKeeper; by default the session timeout.",
+    "zookeeper.session.timeout.ms": "How long ZooKeeper waits for a silent broker before others lead in its place.",
+    "zookeeper.set.acl": "Whether only this login may change what is made in ZooKeeper; everybody may read it.",
+    "zookeeper.ssl.client.enable": "Whether ZooKeeper is reached over TLS.",
+    "zookeeper.ssl.endpoint.identification.algorithm": "HTTPS: the server's certificate must be for its host name.",
+    "zookeeper.ssl.keystore.location": "PEM file with the broker's certificate and key for ZooKeeper.",
+    "zookeeper.ssl.keystore.password": "Password of the key for ZooKeeper.",
+    "zookeeper.ssl.truststore.location": "PEM file with the certificates that ZooKeeper's is trusted by.",
 }
 
 TOPIC_DOCUMENTATION: dict[str, str] = {

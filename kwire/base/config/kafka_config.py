@@ -37,6 +37,16 @@ class KafkaConfig(BrokerProperties):
     kwire_metadata_dir: str | None
     kwire_test_control: bool
     kwire_validate_records: bool
+    kwire_zookeeper_sasl_jaas_config: str | None
+    zookeeper_connect: str | None
+    zookeeper_connection_timeout_ms: int | None
+    zookeeper_session_timeout_ms: int
+    zookeeper_set_acl: bool
+    zookeeper_ssl_client_enable: bool
+    zookeeper_ssl_endpoint_identification_algorithm: str
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_password: str | None
+    zookeeper_ssl_truststore_location: str | None
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
         self.static: dict[str, str] = dict(properties or {})
@@ -199,7 +209,12 @@ class KafkaConfig(BrokerProperties):
         by_state: dict[Support, list[str]] = {}
         for name in self.static:
             by_state.setdefault(support_of(name), []).append(name)
-        if unknown := by_state.get(Support.UNKNOWN):
+        unknown = by_state.get(Support.UNKNOWN, [])
+        if "zookeeper.connect" in self.static:
+            for name in unknown:
+                if name.startswith("zookeeper."):
+                    raise ConfigError(name, HIDDEN, "is not supported by kwire")
+        if unknown:
             self.warnings.append(
                 "properties that Kafka does not know: " + ", ".join(map(_with_nearest, sorted(unknown)))
             )

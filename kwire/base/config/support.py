@@ -52,6 +52,7 @@ SUPPORTED = frozenset(
         "kwire.metadata.dir",
         "kwire.test.control",
         "kwire.validate.records",
+        "kwire.zookeeper.sasl.jaas.config",
         "listener.security.protocol.map",
         "listeners",
         "log.cleanup.policy",
@@ -116,6 +117,15 @@ SUPPORTED = frozenset(
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",
+        "zookeeper.connect",
+        "zookeeper.connection.timeout.ms",
+        "zookeeper.session.timeout.ms",
+        "zookeeper.set.acl",
+        "zookeeper.ssl.client.enable",
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        "zookeeper.ssl.keystore.location",
+        "zookeeper.ssl.keystore.password",
+        "zookeeper.ssl.truststore.location",
     ]
 )
 
@@ -139,6 +149,16 @@ _REFUSED = frozenset(
         "transaction.two.phase.commit.enable",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",
+        "zookeeper.clientCnxnSocket",
+        "zookeeper.metadata.migration.enable",
+        "zookeeper.ssl.cipher.suites",
+        "zookeeper.ssl.crl.enable",
+        "zookeeper.ssl.enabled.protocols",
+        "zookeeper.ssl.keystore.type",
+        "zookeeper.ssl.ocsp.enable",
+        "zookeeper.ssl.protocol",
+        "zookeeper.ssl.truststore.password",
+        "zookeeper.ssl.truststore.type",
     ]
 )
 _REFUSED_PREFIXES = ("sasl.", "ssl.")
@@ -173,6 +193,13 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "metric.reporters": ((),),
     "sasl.enabled.mechanisms": ((),),
     "ssl.endpoint.identification.algorithm": ("",),
+    "zookeeper.clientCnxnSocket": (
+        "org.apache.zookeeper.ClientCnxnSocketNIO",
+        "org.apache.zookeeper.ClientCnxnSocketNetty",
+    ),
+    "zookeeper.ssl.keystore.type": ("PEM",),
+    "zookeeper.ssl.protocol": ("TLS", "TLSv1.3"),
+    "zookeeper.ssl.truststore.type": ("PEM",),
 }
 
 

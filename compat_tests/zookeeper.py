@@ -1,0 +1,187 @@
+"""A real ZooKeeper server for tests: its jars fetched once through Maven, one small JVM, ready within a second.
+
+Here: the download, starting, stopping, killing and restarting, and `Proxy`, a TCP connection that can be cut. Not here:
+fixtures (`cluster/conftest.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from functools import cache
+from pathlib import Path
+
+from compat_tests.brokers import free_port, wait_until
+from compat_tests.kafka_jars import _COMPLETE, cache_root, fetch_with_maven, locked
+
+ZOOKEEPER_VERSION = "3.9.4"
+# The two that the server needs and its pom leaves to whoever packs it.
+_EXTRA = (("io.dropwizard.metrics", "metrics-core", "4.1.12.1"), ("org.xerial.snappy", "snappy-java", "1.1.10.5"))
+
+
+def _dependency(group: str, artifact: str, version: str) -> str:
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+    )
+
+
+_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kwire.compat</groupId>
+  <artifactId>zookeeper-jars</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    {_dependency("org.apache.zookeeper", "zookeeper", ZOOKEEPER_VERSION)}
+    {"".join(_dependency(*each) for each in _EXTRA)}
+  </dependencies>
+</project>
+"""
+
+
+@cache
+def zookeeper_jars() -> Path:
+    """The folder with ZooKeeper's jars, fetched on first use. Raises `JarsUnavailable`."""
+    folder = cache_root() / f"zookeeper-{ZOOKEEPER_VERSION}"
+    if not (folder / _COMPLETE).exists():
+        with locked("zookeeper-jars"):
+            if not (folder / _COMPLETE).exists():
+                fetch_with_maven(folder, f"ZooKeeper {ZOOKEEPER_VERSION}", _POM)
+    return folder
+
+
+class ZooKeeper:
+    """One server on a port of its own. ``settings``: lines of its configuration file."""
+
+    def __init__(self, home: Path, **settings: object) -> None:
+        self.home = home
+        self.port = free_port()
+        self.settings = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 40000, **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Return when it serves."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        lines = {"dataDir": self.home / "data", "clientPort": self.port, "clientPortAddress": "127.0.0.1"}
+        config = self.home / "zoo.cfg"
+        config.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items()))
+        options = ["-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", "-Xshare:auto"]
+        options += ["-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=*"]
+        command = ["java", *options, "-cp", f"{zookeeper_jars()}/*"]
+        command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
+        if sys.platform == "linux" and shutil.which("setpriv"):
+            command = ["setpriv", "--pdeathsig", "KILL", *command]
+        with open(self.home / "log.txt", "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        wait_until(self._serves, 60, "ZooKeeper's answer")
+
+    def _serves(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.home / "log.txt").read_text()[-2000:]
+        return "Mode:" in self.ask("srvr")
+
+    def ask(self, word: str) -> str:
+        """One of ZooKeeper's four-letter words; "" while nobody answers."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                connection.sendall(word.encode())
+                answer = b""
+                while part := connection.recv(65536):
+                    answer += part
+                return answer.decode()
+        except OSError:
+            return ""
+
+    def stop(self) -> None:
+        """Kill it (it keeps everything that it has answered); content if it does not run."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+class Proxy:
+    """A TCP connection in between that can be cut, held up, or refused."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener: socket.socket | None = None
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._lock = threading.Lock()
+        self.answers_flow = threading.Event()
+        self.answers_flow.set()
+        """Clear it, and requests still arrive but answers do not come back."""
+        self.port = free_port()
+        self.accept()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def accept(self) -> None:
+        """Take connections (again)."""
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener = listener
+        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
+
+    def refuse(self) -> None:
+        """Take no more connections, and cut those that there are."""
+        if self._listener is not None:
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._listener = None
+        self.cut()
+
+    def cut(self) -> None:
+        """End all connections; new ones are taken."""
+        with self._lock:
+            pairs, self._pairs = self._pairs, []
+        for pair in pairs:
+            for each in pair:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target), timeout=5)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            with self._lock:
+                self._pairs.append((client, server))
+            for source, target, gate in ((client, server, None), (server, client, self.answers_flow)):
+                threading.Thread(target=self._pump, args=(source, target, gate), daemon=True).start()
+
+    @staticmethod
+    def _pump(source: socket.socket, target: socket.socket, gate: threading.Event | None) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if gate is not None:
+                    gate.wait()
+                target.sendall(data)
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        source.close()
