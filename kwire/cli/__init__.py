@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "start": "start a broker and serve until SIGTERM or SIGINT",
+    "cluster": "show a cluster's brokers, controller and troubled partitions",
     "ping": "ask whether a Kafka broker answers",
     "adopt": "take in a data directory that Apache Kafka wrote",
     "dump-log": "print what stands in segments, indexes, snapshots and checkpoints",

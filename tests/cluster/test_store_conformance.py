@@ -12,7 +12,6 @@ from kwire.cluster.memory import MemoryStore
 from kwire.cluster.shared_store import SharedStore
 from kwire.cluster.store import ABSENT, Check, Conflict, Event, SessionLost, Write
 
-
 MAKERS = {
     "memory": lambda _: MemoryStore(),
     "embedded": lambda path: EmbeddedStore(path, Doors()),

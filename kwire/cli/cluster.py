@@ -1,0 +1,101 @@
+"""``kwire cluster status [HOST:PORT]``: a cluster on one screen.
+
+Brokers, controller, and the partitions that are not as they should be: under-replicated (a replica is out of sync) or
+offline (nobody leads). It asks any broker with DescribeCluster and Metadata, so it works on Apache Kafka as well. Exit
+status 1 when something is not well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.cli import fail
+
+if TYPE_CHECKING:
+    from kwire.codec.message import Message
+    from kwire.net.client import ClientConnection
+
+TIMEOUT_S: Final = 5.0
+LISTED_MAX: Final = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kwire cluster``."""
+    parser.add_argument("action", choices=["status"])
+    parser.add_argument("address", metavar="HOST:PORT", nargs="?", default="localhost:9092")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask and print; 0 when all is well."""
+    host, colon, port = arguments.address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        return fail(f"{arguments.address!r} is not HOST:PORT")
+    try:
+        cluster, metadata = asyncio.run(_ask(host.strip("[]") or "localhost", int(port)))
+    except OSError as error:
+        return fail(f"{arguments.address}: {error.strerror or error}")
+    except TimeoutError:
+        return fail(f"{arguments.address}: no answer within {TIMEOUT_S:.0f} s")
+    lines, well = status(cluster, metadata)
+    print("\n".join(lines))
+    return 0 if well else 1
+
+
+async def _ask(host: str, port: int) -> tuple[Any, Any]:
+    from kwire.base.doors import Doors
+    from kwire.codec.messages.describe_cluster_request import DescribeClusterRequest
+    from kwire.codec.messages.metadata_request import MetadataRequest
+    from kwire.net.client import ClientConnection, ConnectionLost
+
+    connection: ClientConnection | None = None
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            connection = await ClientConnection.connect(Doors(), host, port, "kwire-cluster")
+            everything: Message = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+            return await connection.call(DescribeClusterRequest(), 0), await connection.call(everything, 12)
+    except ConnectionLost:
+        raise ConnectionResetError("the broker closed the connection without an answer") from None
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+def status(cluster: Any, metadata: Any) -> tuple[list[str], bool]:
+    """What is printed of a DescribeCluster and a Metadata response, and whether all is well."""
+    led: dict[int, int] = {broker.broker_id: 0 for broker in cluster.brokers}
+    held = dict(led)
+    behind, offline, total = [], [], 0
+    for topic in metadata.topics:
+        for partition in topic.partitions:
+            total += 1
+            name = f"{topic.name}-{partition.partition_index}"
+            for replica in partition.replica_nodes:
+                held[replica] = held.get(replica, 0) + 1
+            if partition.leader_id < 0:
+                offline.append(f"{name}: no leader, replicas {_ids(partition.replica_nodes)}")
+                continue
+            led[partition.leader_id] = led.get(partition.leader_id, 0) + 1
+            if len(partition.isr_nodes) < len(partition.replica_nodes):
+                missing = [each for each in partition.replica_nodes if each not in partition.isr_nodes]
+                behind.append(f"{name}: leader {partition.leader_id}, not in sync {_ids(missing)}")
+    lines = [f"cluster {cluster.cluster_id}   controller {cluster.controller_id}", ""]
+    lines += [f"{'broker':>6}  {'address':<28} {'rack':<10} {'leads':>7} {'replicas':>9}"]
+    known = {broker.broker_id: broker for broker in cluster.brokers}
+    for broker_id in sorted(held):
+        broker = known.get(broker_id)
+        address = "away" if broker is None else f"{broker.host}:{broker.port}"
+        rack = "" if broker is None else broker.rack or ""
+        lines.append(f"{broker_id:>6}  {address:<28} {rack:<10} {led.get(broker_id, 0):>7} {held[broker_id]:>9}")
+    lines += ["", f"topics {len(metadata.topics)}   partitions {total}   "
+              f"under-replicated {len(behind)}   offline {len(offline)}"]  # fmt: skip
+    for title, found in (("offline", offline), ("under-replicated", behind)):
+        if found:
+            more = [f"  ... and {len(found) - LISTED_MAX} more"] if len(found) > LISTED_MAX else []
+            lines += ["", f"{title}:", *(f"  {each}" for each in found[:LISTED_MAX]), *more]
+    return lines, not behind and not offline and cluster.controller_id >= 0 and len(known) == len(held)
+
+
+def _ids(brokers: list[int]) -> str:
+    return ",".join(map(str, brokers))
