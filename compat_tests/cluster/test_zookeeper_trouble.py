@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
+import signal
 import sys
 import time
 
@@ -18,7 +21,7 @@ pytestmark = pytest.mark.java
 
 async def until(condition, timeout_s=20.0):
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (what is awaited is in other processes)
             await asyncio.sleep(0.01)
 
 
@@ -89,7 +92,11 @@ async def test_everybody_sees_every_commit(make_store, connect):
     one, seen_by_one = await make_store(connect)
     two, seen_by_two = await make_store(connect)
     await asyncio.gather(
-        *(store.commit([], [Write(f"{name}/{n}", b"%d" % n)]) for n in range(30) for name, store in (("a", one), ("b", two)))
+        *(
+            store.commit([], [Write(f"{name}/{n}", b"%d" % n)])
+            for n in range(30)
+            for name, store in (("a", one), ("b", two))
+        )
     )
     revision, entries = await one.read("")
     assert len(entries) == 60
@@ -129,7 +136,7 @@ async def test_a_key_that_was_deleted_and_made_anew_is_another_for_a_commit_on_i
 
 async def test_keys_of_a_session_that_the_server_ends_vanish_for_all_and_the_owner_is_told_first(make_store, connect):
     one, _ = await make_store(connect)
-    two, seen = await make_store(connect)
+    _, seen = await make_store(connect)
     session = await one.open_session("one", lease_ms=9000)
     told = []
     session.on_loss(lambda: told.append(dict(seen.entries)))
@@ -169,7 +176,7 @@ async def test_an_owner_that_does_not_know_yet_can_change_nothing(make_store, co
 
 
 async def test_a_dead_process_loses_its_keys_after_the_timeout(make_store, connect):
-    one, seen = await make_store(connect)
+    _, seen = await make_store(connect)
     code = f"""
 import asyncio, os, signal
 from kwire.cluster.store import Write
@@ -238,9 +245,6 @@ async def test_a_broker_whose_answers_do_not_arrive_gives_up_too(make_store, pro
 
 async def test_a_session_given_up_here_is_over_before_there_is_another(make_store, own_zookeeper):
     """ZooKeeper is paused for longer than the session, then goes on: it has ended nothing, this side has."""
-    import os
-    import signal
-
     one, seen = await make_store(own_zookeeper.address, 1000)
     session = await one.open_session("one", lease_ms=1000)
     await one.commit([], [Write("brokers/1", b"x", session.id)])
@@ -348,8 +352,6 @@ async def test_a_server_that_is_restarted_has_everything(make_store, own_zookeep
 
 
 async def test_a_large_commit_is_read_by_others_and_a_larger_one_is_refused(make_store, connect):
-    import random
-
     one, _ = await make_store(connect)
     _, seen = await make_store(connect)
     noise = random.Random(1).randbytes(400 * 1024)  # more than a log entry takes

@@ -1,0 +1,212 @@
+"""Three kwire brokers with ZooKeeper between them: what a producer was told is kept when one of them, or ZooKeeper,
+goes away."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.brokers import KwireBroker, free_port, wait_until
+from compat_tests.zookeeper import ZooKeeper
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
+
+SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "4000",
+}
+
+
+class Cluster:
+    """Three brokers of one cluster, by hand."""
+
+    def __init__(self, home: Path, connect: str, timeout_ms: int) -> None:
+        self.brokers = {}
+        for node_id in (1, 2, 3):
+            own = {
+                "node.id": str(node_id),
+                "zookeeper.connect": connect,
+                "zookeeper.session.timeout.ms": str(timeout_ms),
+                **SETTINGS,
+            }
+            broker = self.brokers[node_id] = KwireBroker(home / f"broker-{node_id}", own)
+            broker.port = free_port()
+
+    def start(self) -> None:
+        for broker in self.brokers.values():
+            broker.start()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers.values())
+
+    def partition(self, topic: str) -> tuple[int, list[int]]:
+        """The leader and the in-sync replicas, as any broker has them."""
+        told = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, timeout=20).topics[topic]
+        partition = told.partitions[0]
+        return partition.leader, sorted(partition.isrs)
+
+    def await_partition(
+        self, topic: str, what: str, condition: Callable[[int, list[int]], bool]
+    ) -> tuple[int, list[int]]:
+        wait_until(lambda: condition(*self.partition(topic)), 60, what, interval_s=0.3)
+        return self.partition(topic)
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    """``make_cluster(zookeeper.connect, session timeout in ms)``: three started brokers."""
+    made = []
+
+    def make(connect: str, timeout_ms: int = 9000) -> Cluster:
+        cluster = Cluster(tmp_path, connect, timeout_ms)
+        made.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield make
+    for cluster in made:
+        for broker in cluster.brokers.values():
+            broker.kill()
+
+
+class Load:
+    """A producer with acks=all in a thread; ``acknowledged`` has the numbers that it was told are kept."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged: list[int] = []
+        self.failed: list[str] = []
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "delivery.timeout.ms": 120000,
+                "retry.backoff.ms": 50,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(120) == 0
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            with contextlib.suppress(BufferError):
+                self._producer.produce(self._topic, str(number).encode(), on_delivery=self._told)
+                number += 1
+            self._producer.poll(0.01)
+
+    def _told(self, error: object, message: object) -> None:
+        if error is None:
+            self.acknowledged.append(int(message.value()))
+        else:
+            self.failed.append(str(error))
+
+    def await_more(self, count: int, timeout_s: float = 60.0) -> float:
+        """Wait for so many more acknowledgements; how long that took."""
+        begun_s, target = time.monotonic(), len(self.acknowledged) + count
+        wait_until(lambda: len(self.acknowledged) >= target, timeout_s, f"{count} more acknowledgements")
+        return time.monotonic() - begun_s
+
+
+def read_all(bootstrap: str, topic: str, at_least: int) -> list[int]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    numbers: list[int] = []
+    try:
+        deadline_s = time.monotonic() + 60
+        quiet = 0
+        while (len(numbers) < at_least or quiet < 5) and time.monotonic() < deadline_s:
+            message = consumer.poll(0.2)
+            if message is None:
+                quiet += 1
+            elif message.error() is None:
+                numbers.append(int(message.value()))
+                quiet = 0
+    finally:
+        consumer.close()
+    return numbers
+
+
+def create(cluster: Cluster, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
+    cluster.await_partition(topic, "three replicas in sync", lambda leader, isr: leader > 0 and isr == [1, 2, 3])
+
+
+def test_a_killed_leader_has_a_successor_and_nothing_is_lost(make_cluster, connect):
+    cluster = make_cluster(connect, 2000)
+    create(cluster, "t")
+    first, _ = cluster.partition("t")
+    with Load(cluster.bootstrap, "t") as load:
+        load.await_more(200)
+        cluster.brokers[first].kill()
+        gap_s = load.await_more(200)
+        second, isr = cluster.await_partition("t", "another leader", lambda leader, isr: leader not in (-1, first))
+        assert first not in isr
+        cluster.brokers[first].start()
+        cluster.await_partition("t", "the killed one in sync again", lambda _, isr: isr == [1, 2, 3])
+        load.await_more(100)
+    print(json.dumps({"gap_s": round(gap_s, 2), "session_timeout_s": 2, "acknowledged": len(load.acknowledged)}))
+    assert not load.failed
+    numbers = read_all(cluster.bootstrap, "t", len(load.acknowledged))
+    assert numbers == sorted(set(numbers))
+    assert set(load.acknowledged) <= set(numbers)
+    assert second != first
+
+
+def test_without_zookeeper_for_a_while_everything_goes_on_and_nothing_changes(make_cluster, own_zookeeper: ZooKeeper):
+    cluster = make_cluster(own_zookeeper.address, 40000)
+    create(cluster, "t")
+    before = cluster.partition("t")
+    with Load(cluster.bootstrap, "t") as load:
+        load.await_more(100)
+        own_zookeeper.stop()
+        stopped_s = time.monotonic()
+        while time.monotonic() - stopped_s < 5:
+            load.await_more(20, timeout_s=5)
+            assert cluster.partition("t") == before
+        own_zookeeper.start()
+        load.await_more(100)
+        wait_until(lambda: "Connections: 4" in own_zookeeper.ask("srvr"), 30, "three brokers connected")
+        assert cluster.partition("t") == before
+        follower = next(each for each in (1, 2, 3) if each != before[0])
+        os.kill(cluster.brokers[follower].pid, signal.SIGSTOP)  # now the ISR can change again
+        cluster.await_partition("t", "the ISR without the paused", lambda _, isr: follower not in isr)
+        os.kill(cluster.brokers[follower].pid, signal.SIGCONT)
+        cluster.await_partition("t", "all in sync", lambda _, isr: isr == [1, 2, 3])
+    assert not load.failed
+    numbers = read_all(cluster.bootstrap, "t", len(load.acknowledged))
+    assert numbers == sorted(set(numbers))
+    assert set(load.acknowledged) <= set(numbers)
