@@ -177,8 +177,11 @@ def run(kind: str, tests: list[str], quick: bool, jobs: int, limit_s: float) -> 
                 brokers[scenario].start()
             runs = [(n, s) for n, names in chosen.items() for s in SCENARIOS if s in names.values()]
             with ThreadPoolExecutor(jobs) as pool:
-                done = pool.map(lambda one: _run_number(*one, brokers[one[1]], Path(folder), quick, limit_s), runs)
-            return [outcome for outcomes in done for outcome in outcomes]
+                tasks = [
+                    pool.submit(_run_number, number, scenario, brokers[scenario], Path(folder), quick, limit_s)
+                    for number, scenario in runs
+                ]
+            return [outcome for task in tasks for outcome in task.result()]
         finally:
             for broker in brokers.values():
                 broker.stop()
