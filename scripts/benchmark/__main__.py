@@ -12,6 +12,7 @@ import argparse
 import os
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -203,6 +204,7 @@ def main() -> int:
     if reason and asked.broker != "kwire":
         say(f"Apache Kafka {reason}: --broker kwire measures kwire alone")
         return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was begun is cleared away
     facts = machine()
     run = Run(asked)
     run.work()

@@ -57,7 +57,7 @@ class ProducerTool:
         return {
             "records_s": rate,
             "mb_s": rate * 100 / 1e6,
-            "cpu_s_per_million": used / records * 1e6,
+            "cpu_s_per_million": used / written * 1e6,
             "p50_us": p50_ms * 1e3,
             "p99_us": p99_ms * 1e3,
         }
