@@ -186,6 +186,22 @@ def test_a_killed_leader_has_a_successor_and_nothing_is_lost(make_cluster, conne
     assert second != first
 
 
+def test_a_host_that_refuses_connections_is_not_waited_for(make_cluster, connect):
+    cluster = make_cluster(connect, 30000)
+    create(cluster, "t")
+    first, _ = cluster.partition("t")
+    with Load(cluster.bootstrap, "t") as load:
+        load.await_more(100)
+        cluster.brokers[first].kill()
+        gap_s = load.await_more(100, timeout_s=20)
+        cluster.brokers[first].start()
+        cluster.await_partition("t", "the killed one in sync again", lambda _, isr: isr == [1, 2, 3])
+    print(json.dumps({"gap_s": round(gap_s, 2), "session_timeout_s": 30}))
+    numbers = read_all(cluster.bootstrap, "t", len(load.acknowledged))
+    assert numbers == sorted(set(numbers))
+    assert set(load.acknowledged) <= set(numbers)
+
+
 def test_without_zookeeper_for_a_while_everything_goes_on_and_nothing_changes(make_cluster, own_zookeeper: ZooKeeper):
     cluster = make_cluster(own_zookeeper.address, 40000)
     create(cluster, "t")

@@ -200,6 +200,24 @@ asyncio.run(main())
     assert 0.5 < time.monotonic() - killed_s < 10
 
 
+async def test_a_broker_that_is_wrongly_taken_for_dead_is_fenced_and_comes_back(make_store, connect):
+    one, _ = await make_store(connect)
+    two, seen = await make_store(connect)
+    session = await one.open_session("one", lease_ms=9000)
+    lost = asyncio.Event()
+    session.on_loss(lost.set)
+    await one.commit([], [Write("brokers/1", b"x", session.id)])
+    await until(lambda: "brokers/1" in seen.entries)
+    two.presume_dead("brokers/1", seen.entries["brokers/1"].created - 1)  # an earlier registration
+    two.presume_dead("brokers/1", seen.entries["brokers/1"].created)
+    async with asyncio.timeout(5):
+        await lost.wait()
+    assert not seen.entries
+    again = await one.open_session("one", lease_ms=9000)
+    await one.commit([Check("brokers/1", ABSENT)], [Write("brokers/1", b"y", again.id)])
+    await until(lambda: seen.values() == {"brokers/1": b"y"})
+
+
 async def test_keys_left_by_the_dead_are_gone_when_the_store_is_opened(make_store, connect):
     one, _ = await make_store(connect)
     session = await one.open_session("one", lease_ms=9000)

@@ -29,6 +29,10 @@ that was answered proves that it heard of us no sooner than when we made it. So 
 timeout has passed since the making of the newest call that was answered, by our own clock: never later than there. A
 session that was given up here while ZooKeeper still had it is ended in the log before there is another.
 
+**Who is seen to be dead.** ZooKeeper waits for the timeout also when a process is killed. A broker that sees that
+another one's host is there and refuses the connection ends that session by itself (`presume_dead`). If it is wrong,
+the other one finds its session ended, is fenced, and comes back.
+
 **Unknown outcomes.** When the connection is lost during a commit, or no answer comes, the commit may happen or not,
 even later (kazoo may send it again on its next connection); then it still has to find commit N the newest one.
 
@@ -530,6 +534,17 @@ class ZooKeeperStore:
                 if not by_force:
                     return
                 its_node_is_there = True
+
+    def presume_dead(self, key: str, created: int) -> None:
+        """End the session of a key that has this `Entry.created`: its owner's process has been seen to be gone."""
+        entry = self._mirror.entries.get(key)
+        if entry is not None and entry.created == created and entry.session is not None and self._connection.connected:
+            self._spawn(self._end_presumed_dead(key, entry.session), "end dead session")
+
+    async def _end_presumed_dead(self, key: str, session: int) -> None:
+        _logger.warning("its host refuses connections: its session is ended", owner=key)
+        async with self._writing:
+            await self._end(session, its_node_is_there=True, by_force=True)
 
     async def _session_is_gone(self, session: int) -> None:
         """A commit found that a session is over, before anybody has ended it in the log."""

@@ -22,6 +22,7 @@ from kwire.cluster.controller import Controller
 from kwire.cluster.failover import Failover
 from kwire.cluster.image import ClusterImage, ConfigResource, Delta, Endpoint, MetadataCache
 from kwire.cluster.isr_writer import IsrWriter
+from kwire.cluster.keys import broker_key
 from kwire.cluster.membership import Membership
 from kwire.cluster.peers import Peers
 from kwire.cluster.replica_fetcher import ReplicaFetchers
@@ -44,6 +45,9 @@ from kwire.server.gauges import LoopLag, add_gauges
 from kwire.server.settings import cleaner_settings, log_settings, net_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kwire.cluster.image import BrokerImage
     from kwire.cluster.store import MetadataStore
     from kwire.log.log_dirs import LogDirectory
     from kwire.net.listener import Listener
@@ -105,6 +109,7 @@ class Broker:
         self.is_serving = False
         self._given_store = store
         self._store: MetadataStore
+        self._on_refused: Callable[[BrokerImage], None] = lambda _broker: None
         self._adopt = adopt
         self._parts = AsyncExitStack()
 
@@ -183,7 +188,8 @@ class Broker:
             from kwire.cluster.zookeeper import ZooKeeperStore
             from kwire.cluster.zookeeper_client import settings_of
 
-            self._store = ZooKeeperStore(settings_of(self.config))
+            self._store = store = ZooKeeperStore(settings_of(self.config))
+            self._on_refused = lambda broker: store.presume_dead(broker_key(broker.id), broker.epoch)
         elif self.config.kwire_metadata_dir:
             from kwire.cluster.shared_store import SharedStore
 
@@ -312,7 +318,9 @@ class Broker:
     async def _take_over(self) -> None:
         """Become what the cluster's image says this broker is."""
         config, broker_id = self.config, self.config.node_id
-        self.peers = Peers(self.doors, lambda: self.metadata.image, broker_id, config.inter_broker_listener())
+        self.peers = Peers(
+            self.doors, lambda: self.metadata.image, broker_id, config.inter_broker_listener(), self._on_refused
+        )
         self._parts.callback(self.peers.close)
         self.replicas = ReplicaManager(
             config,
