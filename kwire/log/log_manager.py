@@ -41,12 +41,8 @@ from kwire.log.recovery_helpers import (
     bytes_to_scan,
 )
 
-CLOSED_AT_ONCE = 32
-"""So many logs are synced side by side at a stop, as far as the executor has threads."""
-
-YIELD_EVERY = 32
-"""While loading, the loop gets a turn after so many partitions."""
-
+CLOSED_AT_ONCE = 32  # so many logs are synced side by side at a stop, as far as the executor has threads
+YIELD_EVERY = 32  # while loading, the loop gets a turn after so many partitions
 
 ConfigProvider = Callable[[str], LogConfig]
 """The settings of a topic by its name."""
@@ -64,6 +60,7 @@ class _Found:
     recovery_point: int
     log_start_offset: int
     high_watermark: int
+    cleaned_to: int
 
     def said(self, file: str) -> int:
         """What a checkpoint file said of it."""
@@ -191,7 +188,8 @@ class LogManager:
             if size >= 0:
                 name = names.directory_name(each.topic, each.partition)
                 config = self._config_of(each.topic)
-                unclean[at] = Unclean(each.path, name, config, each.recovery_point, each.log_start_offset, size)
+                known = (each.recovery_point, each.log_start_offset, each.cleaned_to)
+                unclean[at] = Unclean(each.path, name, config, *known, size)
         return unclean
 
     def _load(self, each: _Found, loading: LoadProgress, recovered: Recovered | None) -> None:
@@ -219,6 +217,7 @@ class LogManager:
         recovery_points = self._offsets(path, RECOVERY_POINT_FILE)
         starts = self._offsets(path, LOG_START_OFFSET_FILE)
         high_watermarks = self._offsets(path, HIGH_WATERMARK_FILE)
+        cleaned = {} if clean else self._offsets(path, checkpoints.CLEANER_FILE)
         found = []
         for name in files.listdir(path):
             full = f"{path}/{name}"
@@ -227,7 +226,7 @@ class LogManager:
                 self._remove_leaving(full, name)
             elif key is not None and key[0] != names.CLUSTER_METADATA_TOPIC and files.is_dir(full):
                 offsets = (recovery_points.get(key, 0), starts.get(key, 0), high_watermarks.get(key, 0))
-                found.append(_Found(directory, full, *key, clean, *offsets))
+                found.append(_Found(directory, full, *key, clean, *offsets, cleaned.get(key, 0)))
         there = {(each.topic, each.partition) for each in found}
         for key in sorted({*recovery_points, *starts, *high_watermarks} - there):
             self._retire(directory, key)
@@ -277,6 +276,7 @@ class LogManager:
             recovery_point=each.recovery_point,
             log_start_offset=each.log_start_offset,
             high_watermark=each.high_watermark,
+            cleaned_to=each.cleaned_to,
             progress=progress,
             recovered=recovered,
         )

@@ -88,6 +88,7 @@ class PartitionLog(LogCutting):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         high_watermark: int = 0,
+        cleaned_to: int = 0,
         progress: Progress = no_progress,
         recovered: Recovered | None = None,
     ) -> PartitionLog:
@@ -110,6 +111,7 @@ class PartitionLog(LogCutting):
                 clean=clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
+                cleaned_to=cleaned_to,
                 progress=progress,
             ).run()
             if recovered is not None:

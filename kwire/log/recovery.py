@@ -33,7 +33,7 @@ from kwire.log.indexes import CorruptIndex
 from kwire.log.leader_epoch_cache import LeaderEpochCache
 from kwire.log.log_config import INT64_MAX, LogConfig
 from kwire.log.producer_state import ProducerStateManager
-from kwire.log.segment import Segment
+from kwire.log.segment import RELATIVE_OFFSET_MAX, Segment
 
 Progress = Callable[[int], None]
 """Called with the number of bytes scanned since the last call."""
@@ -56,6 +56,7 @@ class LogRecovery:
         clean: bool,
         recovery_point: int,
         log_start_offset: int,
+        cleaned_to: int = 0,
         progress: Progress = no_progress,
     ) -> None:
         self._env = env
@@ -65,6 +66,8 @@ class LogRecovery:
         self._clean = clean
         self._progress = progress
         self.recovery_point = recovery_point
+        # Two checkpoints tell up to where a cleaning may have left gaps.
+        self._gaps_to = max(recovery_point, cleaned_to)
         self.log_start_offset = log_start_offset
         self.log_end_offset = 0
         self.segments: list[Segment] = []
@@ -257,9 +260,10 @@ class LogRecovery:
         """Whether what should come before a segment was lost with the power, or a segment was dropped once and is back.
 
         Beyond the recovery point no log has gaps, since a compaction moves it before it swaps (`cleaner_swap`); but
-        for a copy of a compacted log, and one that Apache Kafka has compacted: their batches tell."""
+        for a copy of a compacted log, and one that Apache Kafka has compacted: their batches tell. Where the recovery
+        point is not to be read, the cleaner's own checkpoint holds."""
         due = self._next_offset
-        if due < 0 or segment.base_offset == due or due < self.recovery_point:
+        if due < 0 or segment.base_offset == due or due < self._gaps_to:
             return False
         if segment.base_offset > due and self._has_gaps:
             return False
@@ -303,7 +307,7 @@ class LogRecovery:
         for batch in self._checked(segment, start=position, end=end, check_crc=True):
             header = headers.judge(batch, self._next_offset, gaps=self._has_gaps or self._behind_damage)
             batch = batch._replace(header=header)
-            if self._next_offset >= self.recovery_point and not self._behind_damage:
+            if self._next_offset >= self._gaps_to and not self._behind_damage:
                 self._has_gaps |= header.base_offset > self._next_offset or header.count <= header.last_offset_delta
             self._behind_damage = False
             self._next_offset = header.next_offset
@@ -339,6 +343,8 @@ class LogRecovery:
 
     def _note(self, segment: Segment, batch: ScannedBatch) -> None:
         header = batch.header
+        if not 0 <= header.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX:
+            raise CorruptLog(segment.file.path, batch.position, f"offset {header.last_offset} cannot be")
         segment.note_batch(
             header.base_offset,
             header.last_offset,

@@ -41,6 +41,7 @@ class Unclean:
     config: LogConfig
     recovery_point: int
     log_start_offset: int
+    cleaned_to: int
     bytes: int
 
 

@@ -45,6 +45,7 @@ def recover_one(request: Message) -> Message:
             clean=False,
             recovery_point=request["recovery_point"],
             log_start_offset=request["log_start_offset"],
+            cleaned_to=request["cleaned_to"],
         ).run()
         for segment in opened.segments:
             if segment.index.loaded or segment.time_index.loaded:

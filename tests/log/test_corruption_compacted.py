@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scripts import corruption_compacted
 
 
@@ -9,3 +11,15 @@ def test_no_damage_to_what_the_cleaner_left_is_served() -> None:
     counts, failures = corruption_compacted.run_seeds(0, 40)
     assert failures == []
     assert counts["batches refused"] and counts["cleanings"] and counts["told"]
+
+
+# Each of these seeds found a defect once.
+FOUND = {
+    30331: "a log that was cleaned is not cut at its first gap when the recovery point does not read",
+    30924: "a batch with an impossible offset does not keep the indexes from being built anew",
+}
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=str)
+def test_what_a_seed_has_found_stays_mended(seed: int) -> None:
+    assert corruption_compacted.run_seeds(seed, 1)[1] == [], FOUND[seed]
