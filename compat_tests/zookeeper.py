@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -57,9 +58,10 @@ def zookeeper_jars() -> Path:
 
 
 class ZooKeeper:
-    """One server on a port of its own. ``settings``: lines of its configuration file."""
+    """One server on a port of its own. ``settings``: lines of its configuration file; ``options``: Java's."""
 
-    def __init__(self, home: Path, **settings: object) -> None:
+    def __init__(self, home: Path, options: Iterable[str] = (), **settings: object) -> None:
+        self.options = list(options)
         self.home = home
         self.port = free_port()
         self.settings = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 40000, **settings}
@@ -82,7 +84,7 @@ class ZooKeeper:
         config.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items()))
         options = ["-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", "-Xshare:auto"]
         options += ["-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=*"]
-        command = ["java", *options, "-cp", f"{zookeeper_jars()}/*"]
+        command = ["java", *options, *self.options, "-cp", f"{zookeeper_jars()}/*"]
         command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
         if sys.platform == "linux" and shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "KILL", *command]

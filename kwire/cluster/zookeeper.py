@@ -151,6 +151,7 @@ class ZooKeeperStore:
     """`MetadataStore` in ZooKeeper."""
 
     def __init__(self, settings: ZooKeeperSettings, executor: Executor | None = None) -> None:
+        self._connect = settings.connect
         self._base = f"{settings.chroot}/kwire"
         self._executor = executor or Executor(1)
         self._connection = Connection(
@@ -176,15 +177,21 @@ class ZooKeeperStore:
     async def open(self) -> None:
         try:
             await self._connection.start()
-            await self._make_nodes()
-            await self._read_on()
-            await self._end_the_gone()
+            await self._open_connected()
         except BaseException:
             await self._connection.stop()
             self._executor.close()
             raise
         self._spawn(self._follow(), "zookeeper feed")
         self._on_beat()
+
+    async def _open_connected(self) -> None:
+        try:
+            await self._make_nodes()
+            await self._read_on()
+            await self._end_the_gone()
+        except StoreUnavailable as error:  # the address is for whoever starts the broker, not for its clients
+            raise StoreUnavailable(f"zookeeper.connect={self._connect}: {error}") from error
 
     async def _make_nodes(self) -> None:
         import kazoo.exceptions

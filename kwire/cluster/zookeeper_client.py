@@ -142,11 +142,13 @@ class Connection:
             import kazoo.client
             import kazoo.handlers.threading
             import kazoo.security
-        except ImportError:
+        except ImportError:  # an optional extra
             raise StoreError(
                 "zookeeper.connect needs kazoo, which is not installed: pip install kwire[zookeeper]"
             ) from None
         settings = self._settings
+        if settings.tls is not None:
+            _check_certificates(settings.tls)
         timeout_s = settings.session_timeout_ms / 1000
         connect_s = timeout_s / max(2, len(settings.hosts.split(",")))
 
@@ -169,17 +171,27 @@ class Connection:
             logger=self._log,
             **(settings.tls or {}),
         )
-        # The one place that knows the timeout that the server agreed to, and that authentication is done.
-        connection = client._connection
+        self._tell_of_connections(client._connection)
+        return client
+
+    def _tell_of_connections(self, connection: Any) -> None:
+        """Learn the timeout that the server agreed to, and that the login is done: only kazoo's inside knows both."""
+        from kazoo.exceptions import ConnectionDropped, SessionExpiredError
+
         connect = connection._connect
+        as_usual = (ConnectionDropped, SessionExpiredError, connection.handler.timeout_exception)
 
         def connect_and_tell(*arguments: Any) -> tuple[float, float]:
-            read_timeout_ms, connect_timeout_ms = connect(*arguments)
+            try:
+                read_timeout_ms, connect_timeout_ms = connect(*arguments)
+            except as_usual:
+                raise
+            except Exception as error:  # a refused login, say: kazoo would give up for good
+                raise ConnectionDropped(f"{type(error).__name__} {error}".rstrip()) from error
             self._to_loop(self._connect_done, read_timeout_ms * 1.5 / 1000)
             return read_timeout_ms, connect_timeout_ms
 
         connection._connect = connect_and_tell
-        return client
 
     async def stop(self) -> None:
         """End the ZooKeeper session and the threads."""
@@ -282,6 +294,23 @@ class Connection:
                 future.set_exception(StoreUnavailable(reason))
 
 
+def _check_certificates(tls: dict[str, Any]) -> None:
+    """Read what kazoo will read with each connection, to name the file that cannot be. `StoreError`."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    name = "zookeeper.ssl.truststore.location"
+    try:
+        if tls["ca"]:
+            context.load_verify_locations(tls["ca"])
+        name = "zookeeper.ssl.keystore.location"
+        if tls["certfile"]:
+            context.load_cert_chain(tls["certfile"], tls["keyfile"], lambda: tls["keyfile_password"] or "")
+    except OSError as error:
+        file = tls["ca" if "trust" in name else "certfile"]
+        raise StoreError(f"{name}={file} cannot be used: {error.strerror or error}") from None
+
+
 def _stop(client: Any) -> None:
     client.stop()
     client.close()
@@ -294,8 +323,10 @@ class _KazooLog:
         self.last = ""
 
     def warning(self, message: str, *arguments: Any) -> None:
-        self.last = message % arguments if arguments else message
-        _logger.debug(self.last)
+        text = message % arguments if arguments else message
+        if not text.startswith("Transition"):  # that says what follows, not why
+            self.last = text
+        _logger.debug(text)
 
     warn = error = exception = warning
 

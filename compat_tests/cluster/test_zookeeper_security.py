@@ -1,0 +1,118 @@
+"""TLS with certificates on both sides, and a login by DIGEST-MD5: what a broker is given reaches ZooKeeper."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.brokers import free_port
+from compat_tests.conftest import need
+from compat_tests.kafka_jars import why_no_java
+from compat_tests.zookeeper import ZooKeeper
+from kwire.base.config import KafkaConfig
+from kwire.cluster.store import StoreError, Write
+from kwire.cluster.zookeeper import ZooKeeperStore
+from kwire.cluster.zookeeper_client import settings_of
+
+pytestmark = pytest.mark.java
+
+LOGIN = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="kwire" password="{}";'
+JAAS = 'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_kwire="secret"; };'
+
+
+def certificate(path: Path, name: str) -> Path:
+    """A PEM file with a key and a certificate that signs itself."""
+    key, cert = path.with_suffix(".key"), path.with_suffix(".crt")
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -addext subjectAltName={name}".split()
+        + f"-keyout {key} -out {cert}".split(),
+        check=True,
+        capture_output=True,
+    )
+    path.write_bytes(key.read_bytes() + cert.read_bytes())
+    return path
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, str], Path]]:
+    """(properties that get in, folder) of a server that wants a certificate and a login."""
+    need(why_no_java())
+    home = tmp_path_factory.mktemp("secure")
+    server, client = certificate(home / "server.pem", "IP:127.0.0.1"), certificate(home / "client.pem", "DNS:client")
+    (home / "jaas.conf").write_text(JAAS)
+    port = free_port()
+    zookeeper = ZooKeeper(
+        home / "zookeeper",
+        [f"-Djava.security.auth.login.config={home / 'jaas.conf'}"],
+        **{
+            "secureClientPort": port,
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": server,
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": client.with_suffix(".crt"),
+            "ssl.trustStore.type": "PEM",
+            "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+            "sessionRequireClientSASLAuth": "true",
+        },
+    )
+    properties = {
+        "zookeeper.connect": f"127.0.0.1:{port}/secure",
+        "zookeeper.connection.timeout.ms": "8000",
+        "zookeeper.set.acl": "true",
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.keystore.location": str(client),
+        "zookeeper.ssl.truststore.location": str(server.with_suffix(".crt")),
+        "zookeeper.ssl.truststore.type": "PEM",
+        "kwire.zookeeper.sasl.jaas.config": LOGIN.format("secret"),
+    }
+    try:
+        zookeeper.start()
+        yield properties, home
+    finally:
+        zookeeper.stop()
+
+
+async def test_a_broker_with_certificate_and_login_gets_in_and_what_it_makes_is_its_own(secure):
+    properties, _ = secure
+    store = ZooKeeperStore(settings_of(KafkaConfig(properties)))
+    await store.open()
+    try:
+        session = await store.open_session("broker 1", lease_ms=9000)
+        await store.commit([], [Write("brokers/1", b"x", session.id)])
+        assert list((await store.read(""))[1]) == ["brokers/1"]
+        acl, _ = await store._connection.call("get_acls", store._path("keys", "brokers:1"))
+        told = {(each.id.scheme, each.id.id, each.perms) for each in acl}
+        assert told == {("sasl", "kwire", 31), ("x509", "CN=DNS:client", 31), ("world", "anyone", 1)}
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("kwire.zookeeper.sasl.jaas.config", LOGIN.format("wrong"), "Sasl"),
+        ("kwire.zookeeper.sasl.jaas.config", None, "ZooKeeper"),
+        ("zookeeper.ssl.keystore.location", None, "certificate"),
+        ("zookeeper.ssl.truststore.location", "client.crt", "certificate verify failed"),
+        ("zookeeper.ssl.truststore.location", "no-such-file.pem", "No such file"),
+    ],
+)
+async def test_without_one_of_them_the_start_fails_with_one_line(secure, name, text, reason):
+    properties, home = secure
+    changed = {**properties, "zookeeper.connection.timeout.ms": "2000"}
+    del changed[name]
+    if text is not None:
+        changed[name] = str(home / text) if name.startswith("zookeeper.ssl") else text
+    store = ZooKeeperStore(settings_of(KafkaConfig(changed)))
+    with pytest.raises(StoreError) as caught:
+        await store.open()
+    named = (
+        f"zookeeper.connect={properties['zookeeper.connect']}: ",
+        f"{name}={changed.get(name)} cannot be used: No such",
+    )
+    assert str(caught.value).startswith(named[1 if text == "no-such-file.pem" else 0])
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
