@@ -14,7 +14,7 @@ CHOSEN = (
     "ConsumerStrategySuite",
     "KafkaContinuousSinkSuite:streaming - write to kafka",
     "KafkaDontFailOnDataLossSuite",
-    "KafkaMicroBatchV2SourceWithAdminSuite:assign from specific timestamps (failOnDataLoss: true)"
+    "KafkaMicroBatchV2SourceWithConsumerSuite:assign from specific timestamps (failOnDataLoss: true)"
     "|subscribing topic by pattern from earliest offsets (failOnDataLoss: false)|transactional|AvailableNow"
     "|OffsetsPerTrigger|topic deletions|topic recreation|headers|delete a topic|stream-stream|group.id",
     "KafkaOffsetReaderSuite",
