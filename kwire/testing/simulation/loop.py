@@ -89,6 +89,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._writers: dict[int, events.Handle] = {}
         self._next_fd = 1000
         self._owners: dict[int, Life] = {}
+        self._touched: dict[int, None] = {}  # descriptors that may be ready to be read; of all others it is known
         self._paused = 0
         self.jumps = 0
 
@@ -163,20 +164,27 @@ class VirtualLoop(base_events.BaseEventLoop):
         del self._pollables[fd]
         self._owners.pop(fd, None)
 
+    def touch(self, fd: int) -> None:
+        """Something has arrived: whoever can be read says so from now on until it cannot any more."""
+        self._touched[fd] = None
+
     def pollable(self, fd: int) -> Any:
         """What stands behind a descriptor."""
         return self._pollables[fd]
 
     def ready_handles(self) -> list[events.Handle]:
-        """The callbacks whose descriptors are ready, in the order in which they were registered."""
-        pollables = self._pollables
-        ready = [handle for fd, handle in self._readers.items() if pollables[fd].readable()]
-        ready += [handle for fd, handle in self._writers.items() if pollables[fd].writable()]
-        if self._paused:
-            asleep = {
-                id(handles[fd]) for handles in (self._readers, self._writers) for fd in handles if self._sleeps(fd)
-            }
-            ready = [handle for handle in ready if id(handle) not in asleep]
+        """The callbacks whose descriptors are ready: readers in the order of what arrived, then writers."""
+        pollables, readers = self._pollables, self._readers
+        ready = []
+        for fd in list(self._touched):
+            pollable = pollables.get(fd)
+            if pollable is None or not pollable.readable():
+                del self._touched[fd]
+            elif fd in readers and not (self._paused and self._sleeps(fd)):
+                ready.append(readers[fd])
+        for fd, handle in self._writers.items():
+            if pollables[fd].writable() and not (self._paused and self._sleeps(fd)):
+                ready.append(handle)
         return ready
 
     def _sleeps(self, fd: int) -> bool:
@@ -191,6 +199,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.remove_reader(fd)
         assert fd in self._pollables, f"no such descriptor: {fd}"
         self._readers[fd] = events.Handle(callback, args, self, None)
+        self._touched[fd] = None
         self._own(fd)
 
     def remove_reader(self, fd: Any) -> bool:

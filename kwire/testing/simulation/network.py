@@ -113,6 +113,7 @@ class ListeningSocket:
             sock.close()
         else:
             self._backlog.append(sock)
+            self._network.loop.touch(self._fd)
 
     def accept(self) -> tuple[SimulatedSocket, tuple[str, int]]:
         if not self._backlog:
@@ -213,8 +214,10 @@ class SimulatedSocket:
         elif piece:
             self._network.trace.record("deliver", self.address, self.peer, data=piece)
             self.other._input += piece
+            self._loop.touch(self.other._fd)
         else:
             self.other._ended = True
+            self._loop.touch(self.other._fd)
 
     def sendmsg(self, buffers: Iterable[Any], _ancillary: object = (), _flags: int = 0) -> int:
         return self.send(b"".join(buffers))
