@@ -28,11 +28,12 @@ sys.path.insert(0, str(ROOT))
 from kwire.testing.simulation.checker import anomalies
 from kwire.testing.simulation.cluster import SimulatedCluster
 from kwire.testing.simulation.faults import Faults
+from kwire.testing.simulation.transactional import TransactionalProducer
 from kwire.testing.simulation.workload import Client, Consumer, History, Producer, create_topic
 from kwire.testing.simulation.world import Simulation
 
 PARTITIONS = 2
-FAULTS_S = 12.0
+FAULTS_S = 5.0
 
 
 @dataclass
@@ -56,30 +57,44 @@ async def scenario(simulation: Simulation, outcome: Outcome) -> None:
     loop = asyncio.get_running_loop()
     end_s = loop.time() + FAULTS_S
     values = itertools.count(1)
-    producers = [Client(cluster, f"p{number}", PARTITIONS) for number in range(2)]
-    consumers = [Client(cluster, f"c{number}", PARTITIONS) for number in range(2)]
-    readers = [Consumer(client, history, client.machine.name) for client in consumers]
-    faults = Faults(cluster, simulation.random("faults"), any_power_loss=flushed)
+    clients = {name: Client(cluster, name, PARTITIONS) for name in ("p0", "t0", "t1", "c0", "c1")}
+    producer = Producer(clients["p0"], history, values)
+    transactional = [TransactionalProducer(clients[name], history, values) for name in ("t0", "t1")]
+    readers = [
+        Consumer(clients["c0"], history, "c0"),
+        Consumer(clients["c1"], history, "c1", committed=True),
+    ]
+    faults = Faults(cluster, simulation.random("faults"), any_power_loss=flushed, clients=list(clients))
     await asyncio.gather(
-        *(Producer(client, history, values).run(end_s + 2) for client in producers),
-        *(reader.run(end_s + 2) for reader in readers),
+        *(each.run(end_s + 1) for each in (producer, *transactional, *readers)),
         faults.run(end_s),
     )
     stuck = await faults.mend()
     if stuck:
         outcome.wrong.append(stuck)
     else:
-        last = Consumer(Client(cluster, "last", PARTITIONS), history, "last")
         async with asyncio.timeout(120):
-            for reader in (*readers, last):
-                await reader.read_to_end()
-        history.final = {partition: {} for partition in range(PARTITIONS)}
-        for partition, offset, value in last.read:
-            history.final[partition][offset] = value
+            for each in transactional:
+                await each.end()
+            await read_all(cluster, history, readers)
         outcome.wrong += anomalies(history)
+    ends = Counter(f"transactions {txn.outcome}" for txn in history.transactions if txn.sent)
+    polled = sum(map(len, (*history.polled.values(), *history.committed_polled.values())))
     outcome.counts = {**faults.counts, "acked": len(history.acked), "unknown": len(history.unknown),
-                      "polled": sum(map(len, history.polled.values()))}  # fmt: skip
+                      "polled": polled, **ends}  # fmt: skip
     await cluster.stop()
+
+
+async def read_all(cluster: SimulatedCluster, history: History, readers: list[Consumer]) -> None:
+    """Read everything, as all are to find it in the end."""
+    for committed, logs in ((False, history.final), (True, history.committed)):
+        last = Consumer(Client(cluster, f"last {committed}", PARTITIONS), history, "last", committed=committed)
+        await last.read_to_end()
+        logs.update({partition: {} for partition in range(PARTITIONS)})
+        for partition, offset, value in last.read:
+            logs[partition][offset] = value
+    for reader in readers:
+        await reader.read_to_end()
 
 
 def run(seed: int, keep: int = 0) -> Outcome:
@@ -108,10 +123,10 @@ def main() -> int:
         print(json.dumps(outcome.counts), outcome.digest)
         print("\n".join(outcome.wrong) or "clean")
         return 1 if outcome.wrong else 0
-    _quiet()
+    silence()
     started, total, wrong = time.monotonic(), Counter[str](), []
     seeds = range(arguments.seed, arguments.seed + arguments.count)
-    with multiprocessing.get_context("spawn").Pool(arguments.jobs, _quiet) as pool:
+    with multiprocessing.get_context("spawn").Pool(arguments.jobs, silence) as pool:
         for number, outcome in enumerate(pool.imap_unordered(run, seeds, chunksize=2), 1):
             total.update(outcome.counts)
             if outcome.wrong:
@@ -123,7 +138,8 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _quiet() -> None:
+def silence() -> None:
+    """No log."""
     from kwire.base.logging import configure
 
     configure(level="FATAL")

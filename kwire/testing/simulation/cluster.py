@@ -145,11 +145,12 @@ class SimulatedCluster:
                 "offsets.topic.replication.factor": "3",
                 "transaction.state.log.replication.factor": "3",
                 "default.replication.factor": "3",
+                "transaction.state.log.min.isr": "2",
                 "min.insync.replicas": "2",
-                "replica.lag.time.max.ms": "1500",
-                "replica.fetch.wait.max.ms": "200",
-                "replica.fetch.backoff.ms": "100",
-                "broker.session.timeout.ms": "2000",
+                "replica.lag.time.max.ms": "800",
+                "replica.fetch.wait.max.ms": "150",
+                "replica.fetch.backoff.ms": "50",
+                "broker.session.timeout.ms": "1200",
                 **self._properties,
             }
         )

@@ -7,7 +7,7 @@ Processes may be killed and paused, sessions expired and networks cut at any tim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Final
 
@@ -20,7 +20,10 @@ LOOK_S: Final = 0.1
 class Faults:
     """Breaks things until `stop`, then mends them. ``counts``: how often what."""
 
-    def __init__(self, cluster: SimulatedCluster, random: Random, *, any_power_loss: bool = False) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, random: Random, *, any_power_loss: bool = False, clients: Sequence[str] = ()
+    ) -> None:
+        self._clients = clients  # their hosts
         self._cluster = cluster
         self._random = random
         self._any_power_loss = any_power_loss
@@ -31,25 +34,35 @@ class Faults:
         """One fault after the other, some of them overlapping."""
         loop = asyncio.get_running_loop()
         kinds: list[Callable[[SimulatedBroker], Coroutine[None, None, None]]] = [
-            self._kill, self._kill, self._power, self._pause, self._expire, self._cut_store, self._isolate, self._ring,
-            self._stop,
+            self._kill, self._kill, self._power, self._pause, self._expire, self._cut_store, self._isolate,
+            self._isolate_and_kill, self._ring,
+            self._stop, self._cut_clients,
         ]  # fmt: skip
         under_way: list[asyncio.Future[None]] = []
         while loop.time() < until_s:
-            broker = self._random.choice(list(self._cluster.brokers.values()))
+            broker = self._victim()
             kind = self._random.choice(kinds)
             if broker.running and broker.broker is not None:
                 under_way.append(asyncio.ensure_future(kind(broker)))
-            await asyncio.sleep(self._random.uniform(0.3, 2.5))
+            await asyncio.sleep(self._random.uniform(0.1, 1.2))
         for each in under_way:
             await each
         self._cluster.heal()
+
+    def _victim(self) -> SimulatedBroker:
+        """Any broker, or one that leads something."""
+        brokers = self._cluster.brokers
+        image = next((each.broker.metadata.image for each in brokers.values() if each.broker is not None), None)
+        leaders = [] if image is None else sorted(
+            {state.leader for topic in image.topics.values() for state in topic.partitions} & brokers.keys()
+        )  # fmt: skip
+        return brokers[self._random.choice(leaders or list(brokers) if self._random.random() < 0.5 else list(brokers))]
 
     def _count(self, name: str) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1
 
     def _while_s(self) -> float:
-        return self._random.choice((0.05, 0.5, 2.5)) * self._random.uniform(0.5, 1.5)
+        return self._random.choice((0.03, 0.3, 1.2)) * self._random.uniform(0.5, 1.5)
 
     async def _restart(self, broker: SimulatedBroker) -> None:
         await asyncio.sleep(self._while_s())
@@ -115,6 +128,15 @@ class Faults:
         for other in others:
             self._cluster.simulation.network.heal(broker.host, other)
 
+    async def _isolate_and_kill(self, broker: SimulatedBroker) -> None:
+        """What a leader has taken by itself, it takes with it."""
+        life = broker.life
+        isolation = asyncio.ensure_future(self._isolate(broker))
+        await asyncio.sleep(self._random.uniform(0.05, 0.6))
+        if broker.life is life and broker.running and broker.broker is not None:
+            await self._kill(broker)
+        await isolation
+
     async def _ring(self, broker: SimulatedBroker) -> None:
         """Two brokers do not reach each other, though all others reach both."""
         self._count("ring")
@@ -122,6 +144,16 @@ class Faults:
         self._cluster.simulation.network.cut(broker.host, other.host)
         await asyncio.sleep(self._while_s())
         self._cluster.simulation.network.heal(broker.host, other.host)
+
+    async def _cut_clients(self, broker: SimulatedBroker) -> None:
+        """Clients get no answers from a broker: they send again, there or elsewhere."""
+        self._count("cut from clients")
+        network = self._cluster.simulation.network
+        for client in self._clients:
+            network.cut(broker.host, client)
+        await asyncio.sleep(self._while_s())
+        for client in self._clients:
+            network.heal(broker.host, client)
 
     async def mend(self) -> str:
         """Everything is well again: all brokers run and every ISR is whole. What is not, in words ("": nothing)."""

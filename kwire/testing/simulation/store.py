@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOST: Final = "store"
-TIMEOUT_S: Final = 3.0
+TIMEOUT_S: Final = 1.0
 HEARTBEATS_PER_LEASE: Final = 4
 
 

@@ -1,8 +1,9 @@
 """What clients do in a simulated cluster, in the manner of Jepsen's Kafka workload: send unique values, poll, remember.
 
 Producers are idempotent and send the same batch again until they know what became of it, or give up (then it is
-unknown). Consumers read what is committed, from where they were. Everything is written into a `History`; whether it may
-be so is for `checker` to say.
+unknown). Consumers read from where they were, everything or only what is committed. Everything is written into a
+`History`; whether it may be so is for `checker` to say. What lives elsewhere: producers in transactions
+(`transactional`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, Fet
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kwire.codec.records import Record, build_batch, iter_headers, iter_records
+from kwire.codec.records import Record, build_batch, iter_headers, iter_records, parse_end_transaction_marker
 from kwire.testing.client import ConnectionClosed, RawClient
 
 if TYPE_CHECKING:
@@ -26,21 +27,36 @@ if TYPE_CHECKING:
     from kwire.testing.simulation.world import Machine
 
 TOPIC: Final = "t"
-CALL_S: Final = 2.0
-GIVE_UP_S: Final = 12.0
+CALL_S: Final = 1.0
+GIVE_UP_S: Final = 6.0
+PRODUCE_MS: Final = 800
 PAUSE_S: Final = 0.05
 _DUPLICATE: Final = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
 @dataclass
+class Transaction:
+    """``sent``: partition by value; ``read``: values; ``outcome``: "committed" (told so, or nothing was written),
+    "aborted" (nobody asked to commit it), "unknown"."""
+
+    sent: dict[int, int] = field(default_factory=dict)
+    read: list[int] = field(default_factory=list)
+    outcome: str = "aborted"
+
+
+@dataclass
 class History:
     """What happened. ``acked``: partition and offset by value (offset -1: not told); ``unknown``: values whose sending
-    was given up; ``polled``: by consumer, what it read in its order: (partition, offset, value)."""
+    was given up; ``polled`` and ``committed_polled``: by consumer (the latter read_committed), what it read in its
+    order: (partition, offset, value); ``final`` and ``committed``: the partitions in the end, as both read them."""
 
     acked: dict[int, tuple[int, int]] = field(default_factory=dict)
     unknown: dict[int, int] = field(default_factory=dict)
     polled: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    committed_polled: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    transactions: list[Transaction] = field(default_factory=list)
     final: dict[int, dict[int, int]] = field(default_factory=dict)
+    committed: dict[int, dict[int, int]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
 
 
@@ -133,7 +149,7 @@ class Producer:
             partition = random.randrange(self._client.partitions)
             values = [next(self._values) for _ in range(random.randrange(1, 4))]
             await self._send(partition, values)
-            await asyncio.sleep(random.uniform(0.0, 0.15))
+            await asyncio.sleep(random.uniform(0.0, 0.25))
 
     async def _send(self, partition: int, values: list[int]) -> None:
         loop = asyncio.get_running_loop()
@@ -173,7 +189,7 @@ class Producer:
             return None, -1
         data = PartitionProduceData(index=partition, records=memoryview(bytearray(batch)))
         request = ProduceRequest(
-            acks=-1, timeout_ms=1500, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+            acks=-1, timeout_ms=PRODUCE_MS, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
         )
         answer = await self._client.call(leader, request, 11)
         if answer is None:
@@ -183,12 +199,13 @@ class Producer:
 
 
 class Consumer:
-    """Reads all partitions from their beginning on."""
+    """Reads all partitions from their beginning on. ``committed``: with read_committed."""
 
-    def __init__(self, client: Client, history: History, name: str) -> None:
+    def __init__(self, client: Client, history: History, name: str, *, committed: bool = False) -> None:
         self._client = client
         self._history = history
-        self.read = history.polled.setdefault(name, [])
+        self._committed = committed
+        self.read = (history.committed_polled if committed else history.polled).setdefault(name, [])
         self.positions = dict.fromkeys(range(client.partitions), 0)
 
     async def run(self, until_s: float) -> None:
@@ -196,7 +213,7 @@ class Consumer:
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             await self.poll(self._client.random.randrange(self._client.partitions))
-            await asyncio.sleep(self._client.random.uniform(0.0, 0.1))
+            await asyncio.sleep(self._client.random.uniform(0.0, 0.2))
 
     async def poll(self, partition: int) -> tuple[int, int]:
         """One Fetch of one partition: how many records came, and the high watermark (-1: no answer)."""
@@ -206,7 +223,11 @@ class Consumer:
             return 0, -1
         asked = FetchPartition(partition=partition, fetch_offset=self.positions[partition], partition_max_bytes=20_000)
         request = FetchRequest(
-            max_wait_ms=100, min_bytes=1, max_bytes=50_000, topics=[FetchTopic(topic=TOPIC, partitions=[asked])]
+            max_wait_ms=100,
+            min_bytes=1,
+            max_bytes=50_000,
+            isolation_level=int(self._committed),
+            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
         )
         answer = await self._client.call(leader, request, 12)
         if answer is None or answer.error_code:
@@ -219,17 +240,33 @@ class Consumer:
             self._client.forget_leader(partition)
             await asyncio.sleep(PAUSE_S)
             return 0, -1
-        return self._take(partition, found.records), found.high_watermark
+        return self._take(partition, found), found.high_watermark
 
-    def _take(self, partition: int, records: Any) -> int:
+    def _take(self, partition: int, found: Any) -> int:
+        """How many records are new, those of aborted transactions left out as clients do it."""
         count = 0
-        view = memoryview(records or b"")
+        view = memoryview(found.records or b"")
+        begun = [] if not self._committed else sorted((each.first_offset, each.producer_id) for each in
+                                                      found.aborted_transactions or ())  # fmt: skip
+        aborted: set[int] = set()
         for position, header in iter_headers(view):
-            for record in iter_records(view[position : position + header.size], max_bytes=1 << 20):
-                if record.offset >= self.positions[partition]:
-                    self.read.append((partition, record.offset, int(bytes(record.value or b"-1"))))
-                    self.positions[partition] = record.offset + 1
-                    count += 1
+            while begun and begun[0][0] <= header.last_offset:
+                aborted.add(begun.pop(0)[1])
+            batch = view[position : position + header.size]
+            if header.is_control:
+                if _is_abort(batch):
+                    aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                count += self._take_batch(partition, batch)
+            self.positions[partition] = max(self.positions[partition], header.last_offset + 1)
+        return count
+
+    def _take_batch(self, partition: int, batch: memoryview) -> int:
+        count = 0
+        for record in iter_records(batch, max_bytes=1 << 20):
+            if record.offset >= self.positions[partition]:
+                self.read.append((partition, record.offset, int(bytes(record.value or b"-1"))))
+                count += 1
         return count
 
     async def read_to_end(self) -> None:
@@ -239,3 +276,8 @@ class Consumer:
                 count, high_watermark = await self.poll(partition)
                 if high_watermark >= 0 and not count and self.positions[partition] >= high_watermark:
                     break
+
+
+def _is_abort(batch: memoryview) -> bool:
+    marker = parse_end_transaction_marker(next(iter(iter_records(batch, max_bytes=1 << 20))))
+    return marker is not None and not marker.commit
