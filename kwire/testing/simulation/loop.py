@@ -99,12 +99,16 @@ class VirtualLoop(base_events.BaseEventLoop):
         life = LIFE.get() if context is None else context.get(LIFE)
         if life is None:
             return super().call_soon(callback, *args, context=context)
+        if life.dead:  # what is left of it is being collected, perhaps after the end of the loop
+            return events.Handle(callback, args, self, context)
         return super().call_soon(_guarded, life, callback, args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         life = LIFE.get() if context is None else context.get(LIFE)
         if life is None:
             return super().call_at(when, callback, *args, context=context)
+        if life.dead:
+            return events.TimerHandle(when, callback, args, self, context)
         return super().call_at(when, _guarded, life, callback, args, context=context)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:  # type: ignore[override]

@@ -1,0 +1,285 @@
+"""A cluster of three brokers: the failure stories that introductions to Kafka tell, and some seeds of the campaign."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from kwire.base.errors import ErrorCode
+from kwire.cluster.keys import PartitionState
+from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.codec.records import Record, build_batch, iter_headers, iter_records
+from kwire.testing.simulation import Simulation
+from kwire.testing.simulation.cluster import PORT, SimulatedBroker, SimulatedCluster
+from kwire.testing.simulation.store import HOST
+from kwire.testing.simulation.workload import TOPIC, Client, create_topic
+from scripts import cluster_campaign
+
+WAIT_S: Final = 30.0
+REFUSED: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+class Story:
+    """One partition on three brokers, who writes to it and who reads it."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.client = Client(cluster, "client", 1)
+        self.reader = Client(cluster, "reader", 1)
+
+    @property
+    def state(self) -> PartitionState:
+        """The partition as the newest image of a living broker has it."""
+        images = [each.broker.metadata.image for each in self.cluster.brokers.values() if each.broker is not None]
+        states = [image.partition(TOPIC, 0) for image in images]
+        return max((each for each in states if each is not None), key=lambda each: each.partition_epoch)
+
+    def leader(self) -> SimulatedBroker:
+        return self.cluster.brokers[self.state.leader]
+
+    def followers(self) -> list[SimulatedBroker]:
+        return [self.cluster.brokers[each] for each in self.state.replicas if each != self.state.leader]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not holds():
+                await asyncio.sleep(0.02)
+
+    async def until_isr(self, *brokers: SimulatedBroker) -> None:
+        """Wait until exactly these are in sync."""
+        await self.until(lambda: set(self.state.isr) == {each.node_id for each in brokers})
+
+    async def send(self, value: int, broker: SimulatedBroker | None = None, acks: int = -1) -> ErrorCode | None:
+        """Write to the leader, or to a broker that may think it is one; None: no answer."""
+        records = [Record(offset=0, timestamp=1, key=None, value=b"%d" % value)]
+        data = PartitionProduceData(index=0, records=memoryview(bytearray(build_batch(records))))
+        topic = TopicProduceData(name=TOPIC, partition_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=500, topic_data=[topic])
+        answer = await self.client.call(((broker or self.leader()).host, PORT), request, 11)
+        return None if answer is None else ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    async def write(self, *values: int) -> None:
+        """Write with acks=all; all must be acknowledged."""
+        for value in values:
+            assert await self.send(value) == ErrorCode.NONE
+
+    async def read(self) -> list[int]:
+        """Everything that a consumer sees."""
+        asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100_000)
+        topics = [FetchTopic(topic=TOPIC, partitions=[asked])]
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=100_000, topics=topics)
+        found = (await self.reader.call((self.leader().host, PORT), request, 12)).responses[0].partitions[0]
+        assert found.error_code == ErrorCode.NONE
+        view = memoryview(found.records or b"")
+        return [
+            int(bytes(record.value or b""))
+            for position, header in iter_headers(view)
+            for record in iter_records(view[position : position + header.size], max_bytes=1 << 20)
+        ]
+
+    def end_of(self, broker: SimulatedBroker) -> int:
+        assert broker.broker is not None
+        partition = broker.broker.replicas.get(TOPIC, 0)
+        return -1 if partition is None else partition.log_end_offset
+
+    def cut(self, broker: SimulatedBroker, *, store: bool = False) -> None:
+        """No other broker (nor the store) reaches this one; clients do."""
+        for other in self.cluster.brokers.values():
+            if other is not broker:
+                self.cluster.simulation.network.cut(broker.host, other.host)
+        if store:
+            self.cluster.simulation.network.cut(broker.host, HOST)
+
+
+@asynccontextmanager
+async def a_story(simulation: Simulation, **configs: str) -> AsyncIterator[Story]:
+    cluster = SimulatedCluster(simulation)
+    await cluster.start()
+    await create_topic(cluster, 1, {name.replace("_", "."): value for name, value in configs.items()})
+    story = Story(cluster)
+    await story.until_isr(*cluster.brokers.values())
+    await story.until(lambda: all(story.end_of(each) == 0 for each in cluster.brokers.values()))
+    yield story
+    await cluster.stop()
+
+
+def tell(story: Callable[[Simulation], Coroutine[Any, Any, None]], seed: int = 1) -> None:
+    cluster_campaign.silence()
+    simulation = Simulation(seed)
+    simulation.run(story(simulation))
+
+
+def test_one_replica_fails_and_comes_back() -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation) as story:
+            await story.write(1, 2)
+            leader, (one, other) = story.leader(), story.followers()
+            one.kill()
+            await story.write(3, 4)
+            await story.until_isr(leader, other)
+            assert await story.read() == [1, 2, 3, 4]
+            await one.start()
+            await story.until_isr(leader, one, other)
+            assert story.end_of(one) == 4
+
+    tell(told)
+
+
+def test_a_second_replica_fails_and_nothing_is_taken_until_one_is_back() -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation) as story:
+            await story.write(1)
+            leader, (one, other) = story.leader(), story.followers()
+            one.kill()
+            await story.until_isr(leader, other)
+            other.kill()
+            await story.until_isr(leader)
+            assert await story.send(2) in REFUSED
+            assert await story.read() == [1]
+            await one.start()
+            await story.until_isr(leader, one)
+            await story.write(3)
+            assert await story.read() == [1, 3]
+
+    tell(told)
+
+
+def test_the_leader_dies_and_an_in_sync_replica_leads() -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation) as story:
+            await story.write(1, 2, 3)
+            before, former, (one, other) = story.state, story.leader(), story.followers()
+            former.kill()
+            await story.until(lambda: story.state.leader in (one.node_id, other.node_id))
+            assert story.state.leader_epoch == before.leader_epoch + 1
+            await story.write(4)
+            assert await story.read() == [1, 2, 3, 4]
+            await former.start()
+            await story.until_isr(former, one, other)
+            assert story.end_of(former) == 4
+
+    tell(told)
+
+
+def test_all_stop_and_the_partition_waits_for_who_has_everything() -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation) as story:
+            await story.write(1)
+            leader, (early, late) = story.leader(), story.followers()
+            early.kill()
+            await story.write(2)
+            await story.until_isr(leader, late)
+            await late.stop()
+            await leader.stop()
+            await early.start()
+            await asyncio.sleep(5)
+            assert story.state.leader == -1  # it lacks 2
+            await leader.start()
+            await story.until(lambda: story.state.leader == leader.node_id)
+            assert await story.read() == [1, 2]
+            await late.start()
+            await story.until_isr(leader, early, late)
+
+    tell(told)
+
+
+def test_all_are_killed_and_the_last_leader_leads_when_nobody_can_have_more() -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation) as story:
+            await story.write(1)
+            leader, (early, late) = story.leader(), story.followers()
+            early.kill()
+            await story.write(2)
+            await story.until_isr(leader, late)
+            late.kill()
+            await story.until_isr(leader)
+            leader.kill()
+            await early.start()
+            await leader.start()
+            await asyncio.sleep(5)
+            assert story.state.leader == -1  # a kill may have cost it something, the other had everything, too
+            await late.start()
+            await story.until(lambda: story.state.leader == leader.node_id)
+            assert await story.read() == [1, 2]
+            await story.until_isr(leader, early, late)
+
+    tell(told)
+
+
+def test_an_unclean_election_loses_what_only_the_others_had() -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation, unclean_leader_election_enable="true") as story:
+            await story.write(1)
+            leader, (early, late) = story.leader(), story.followers()
+            early.kill()
+            await story.write(2)
+            await story.until_isr(leader, late)
+            late.kill()
+            leader.kill()
+            await early.start()
+            await story.until(lambda: story.state.leader == early.node_id)
+            await leader.start()
+            await late.start()
+            await story.until_isr(early, leader, late)
+            assert await story.read() == [1]
+            await story.write(3)
+            assert await story.read() == [1, 3]
+            await story.until(lambda: {story.end_of(each) for each in story.cluster.brokers.values()} == {2})
+
+    tell(told)
+
+
+def test_a_returning_leader_cuts_what_nobody_else_has() -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation) as story:
+            await story.write(1)
+            former, (one, other) = story.leader(), story.followers()
+            story.cut(former, store=True)
+            assert await story.send(100, former, acks=1) == ErrorCode.NONE
+            assert await story.send(101, former, acks=1) == ErrorCode.NONE
+            assert story.end_of(former) == 3
+            await story.until(lambda: story.state.leader in (one.node_id, other.node_id))
+            await story.write(2)
+            story.cluster.heal()
+            await story.until_isr(former, one, other)
+            assert story.end_of(former) == 2
+            await one.stop()
+            await other.stop()
+            await story.until(lambda: story.state.leader == former.node_id)
+            assert await story.read() == [1, 2]
+
+    tell(told)
+
+
+def test_a_record_is_read_only_when_it_is_committed() -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation) as story:
+            await story.write(1)
+            leader, followers = story.leader(), story.followers()
+            story.cut(leader)
+            sending = asyncio.ensure_future(story.send(2))
+            await story.until(lambda: story.end_of(leader) == 2)
+            assert await story.read() == [1]
+            story.cluster.heal()
+            assert await sending == ErrorCode.NONE
+            assert await story.read() == [1, 2]
+            await story.until_isr(leader, *followers)
+
+    tell(told)
+
+
+@pytest.mark.parametrize("first", [1, 6])
+def test_clusters_with_faults_keep_what_they_promise(first: int) -> None:
+    cluster_campaign.silence()
+    for seed in range(first, first + 5):
+        assert cluster_campaign.run(seed).wrong == [], seed
+
+
+def test_a_seed_replays_bit_for_bit() -> None:
+    cluster_campaign.silence()
+    assert cluster_campaign.run(3).digest == cluster_campaign.run(3).digest != cluster_campaign.run(4).digest
