@@ -47,7 +47,7 @@ class Story:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WAIT_S):
-            while not holds():
+            while not holds():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     async def until_isr(self, *brokers: SimulatedBroker) -> None:
