@@ -20,7 +20,7 @@ from kwire.base.config.resources import ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
-from kwire.cluster import elections, keys
+from kwire.cluster import elections, keys, reassignment
 from kwire.cluster.elections import led_by
 from kwire.cluster.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
 from kwire.cluster.keys import ConfigResource, PartitionState
@@ -435,10 +435,24 @@ class Controller:
         allow_replication_factor_change: bool = True,
         timeout_ms: int | None = None,
     ) -> list[KafkaError | None]:
-        """Move partitions to other brokers, or cancel it; the outcomes in order. On one broker nothing can move."""
+        """Begin to move partitions to other brokers, or cancel it; the outcomes in order."""
 
         def decide(image: ClusterImage, plan: _Plan) -> list[KafkaError | None]:
-            return [check_reassignment(image, each, allow_replication_factor_change) for each in wanted]
+            outcomes = [check_reassignment(image, each, allow_replication_factor_change) for each in wanted]
+            changed: dict[str, dict[int, PartitionState]] = {}
+            for each, error in zip(wanted, outcomes, strict=True):
+                state = image.partition(each.topic, each.partition)
+                if error is None and state is not None:
+                    new = (
+                        reassignment.cancel(state)
+                        if each.replicas is None
+                        else reassignment.begin(state, each.replicas)
+                    )
+                    new = self._settled(image, each.topic, new)
+                    if new is not state:
+                        changed.setdefault(each.topic, {})[each.partition] = new
+            write_states(image, plan.write, changed)
+            return outcomes
 
         return await self._in_time(self._decide(decide), timeout_ms)
 
@@ -452,19 +466,24 @@ class Controller:
         return count
 
     def _plan_leaders(self, names: Sequence[str], image: ClusterImage, plan: _Plan) -> int:
-        leaving = frozenset(broker.id for broker in image.brokers.values() if broker.leaving)
         changed: dict[str, dict[int, PartitionState]] = {}
         for name in names:
             topic = image.topics.get(name)
             if topic is None:
                 continue
-            min_isr, unclean = self.election_rules(image, name)
             for index, state in enumerate(topic.partitions):
-                new = elections.after(state, image.brokers, min_isr, unclean=unclean, leaving=leaving)
+                new = self._settled(image, name, state)
                 if new is not state:
                     changed.setdefault(name, {})[index] = new
         write_states(image, plan.write, changed)
         return sum(map(len, changed.values()))
+
+    def _settled(self, image: ClusterImage, topic: str, state: PartitionState) -> PartitionState:
+        """A partition in line with the brokers that are there, its move at an end if that can be."""
+        leaving = frozenset(broker.id for broker in image.brokers.values() if broker.leaving)
+        min_isr, unclean = self.election_rules(image, topic)
+        new = elections.after(reassignment.complete(state), image.brokers, min_isr, unclean=unclean, leaving=leaving)
+        return new if new is state else new._replace(partition_epoch=state.partition_epoch + 1)
 
     def election_rules(self, image: ClusterImage, topic: str) -> tuple[int, bool]:
         """`min.insync.replicas` and `unclean.leader.election.enable` of a topic."""

@@ -1,8 +1,8 @@
 """What a broker does by itself when others come and go: claim the free office, and as controller give leaders.
 
-The image wakes it: no controller, a broker that came or went, partitions created while one went, topic properties that
-elections read. The work is `Controller.settle_leaders`, which finds out for itself what is to be done, so a wake-up too
-many does no harm and a failure is simply tried again.
+The image wakes it: no controller, a broker that came or went, partitions created while one went or on the move, topic
+properties that elections read. The work is `Controller.settle_leaders`, which finds out for itself what is to be done,
+so a wake-up too many does no harm and a failure is simply tried again.
 
 What lives elsewhere: the rules (`elections`), the decision in the store (`controller`), registration (`membership`).
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kwire.base.errors import KafkaError
 from kwire.base.logging import get_logger
 from kwire.cluster.image import ConfigResource
+from kwire.cluster.reassignment import is_moving
 
 if TYPE_CHECKING:
     from kwire.cluster.controller import Controller
@@ -56,7 +57,7 @@ class Failover:
             living = image.brokers
             for name in delta.changed:
                 for state in image.topics[name].partitions:
-                    if state.leader not in living or any(each not in living for each in state.isr):
+                    if state.leader not in living or any(each not in living for each in state.isr) or is_moving(state):
                         self._topics[name] = None
                         break
             for resource, name in delta.configs:

@@ -103,21 +103,20 @@ class Reassignment(NamedTuple):
 
 
 def check_reassignment(image: ClusterImage, wanted: Reassignment, other_factor: bool) -> KafkaError | None:
-    """Why replicas cannot be as they are wanted, None if they are."""
+    """Why replicas cannot be as they are wanted; None if they can."""
     state = image.partition(wanted.topic, wanted.partition)
     if state is None:
         text = f"There is no partition {wanted.topic}-{wanted.partition}."
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     if wanted.replicas is None:
-        return KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        return None if state.adding or state.removing else KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     try:
         check_replicas(wanted.replicas, image.brokers)
     except KafkaError as error:
         return error
-    if not other_factor and len(wanted.replicas) != len(state.replicas):
-        return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is {len(state.replicas)}.")
-    if tuple(wanted.replicas) != state.replicas:
-        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Replicas cannot move between brokers yet.")
+    factor = len(state.replicas) - len(state.adding)
+    if not other_factor and len(wanted.replicas) != factor:
+        return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is {factor}.")
     return None
 
 

@@ -87,5 +87,10 @@ def refuse(
 
 
 API = Api(
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS, served=(0, 1), handle=handle, operations=operations, error_response=refuse
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    served=(0, 1),
+    handle=handle,
+    operations=operations,
+    error_response=refuse,
+    by_controller=True,
 )
