@@ -9,15 +9,16 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
 
 from compat_tests.brokers import KwireBroker, free_port, wait_until
-from compat_tests.zookeeper import ZooKeeper
+from compat_tests.zookeeper import Proxy, ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 
@@ -31,14 +32,14 @@ SETTINGS = {
 
 
 class Cluster:
-    """Three brokers of one cluster, by hand."""
+    """Three brokers of one cluster, by hand. ``connect``: one `zookeeper.connect` for all, or one for each."""
 
-    def __init__(self, home: Path, connect: str, timeout_ms: int) -> None:
+    def __init__(self, home: Path, connect: str | dict[int, str], timeout_ms: int) -> None:
         self.brokers = {}
         for node_id in (1, 2, 3):
             own = {
                 "node.id": str(node_id),
-                "zookeeper.connect": connect,
+                "zookeeper.connect": connect if isinstance(connect, str) else connect[node_id],
                 "zookeeper.session.timeout.ms": str(timeout_ms),
                 **SETTINGS,
             }
@@ -53,17 +54,18 @@ class Cluster:
     def bootstrap(self) -> str:
         return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers.values())
 
-    def partition(self, topic: str) -> tuple[int, list[int]]:
-        """The leader and the in-sync replicas, as any broker has them."""
-        told = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, timeout=20).topics[topic]
+    def partition(self, topic: str, ask: Iterable[int] = (1, 2, 3)) -> tuple[int, list[int]]:
+        """The leader and the in-sync replicas, as these brokers have them."""
+        servers = ",".join(self.brokers[node_id].bootstrap for node_id in ask)
+        told = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=20).topics[topic]
         partition = told.partitions[0]
         return partition.leader, sorted(partition.isrs)
 
     def await_partition(
-        self, topic: str, what: str, condition: Callable[[int, list[int]], bool]
+        self, topic: str, what: str, condition: Callable[[int, list[int]], bool], ask: Iterable[int] = (1, 2, 3)
     ) -> tuple[int, list[int]]:
-        wait_until(lambda: condition(*self.partition(topic)), 60, what, interval_s=0.3)
-        return self.partition(topic)
+        wait_until(lambda: condition(*self.partition(topic, ask)), 60, what, interval_s=0.3)
+        return self.partition(topic, ask)
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     """``make_cluster(zookeeper.connect, session timeout in ms)``: three started brokers."""
     made = []
 
-    def make(connect: str, timeout_ms: int = 9000) -> Cluster:
+    def make(connect: str | dict[int, str], timeout_ms: int = 9000) -> Cluster:
         cluster = Cluster(tmp_path, connect, timeout_ms)
         made.append(cluster)
         cluster.start()
@@ -226,3 +228,52 @@ def test_without_zookeeper_for_a_while_everything_goes_on_and_nothing_changes(ma
     numbers = read_all(cluster.bootstrap, "t", len(load.acknowledged))
     assert numbers == sorted(set(numbers))
     assert set(load.acknowledged) <= set(numbers)
+
+
+@pytest.mark.parametrize("trouble", ["paused", "cut off", "expelled"])
+def test_a_leader_that_loses_its_session_under_load_comes_back_and_nothing_is_lost(
+    make_cluster, shared_zookeeper: ZooKeeper, chroot: str, trouble: str
+):
+    proxies = {node_id: Proxy(shared_zookeeper.port) for node_id in (1, 2, 3)}
+    cluster = make_cluster({node_id: proxy.address + chroot for node_id, proxy in proxies.items()}, 2000)
+    create(cluster, "t")
+    first, _ = cluster.partition("t")
+    leader, others = cluster.brokers[first], [each for each in (1, 2, 3) if each != first]
+    with Load(cluster.bootstrap, "t") as load:
+        load.await_more(100)
+        if trouble == "paused":
+            os.kill(leader.pid, signal.SIGSTOP)
+        elif trouble == "cut off":
+            proxies[first].refuse()
+        else:
+            expel(shared_zookeeper.address, chroot, first)
+        cluster.await_partition("t", "another leader", lambda leader, _: leader in others, ask=others)
+        load.await_more(100)
+        if trouble == "paused":
+            os.kill(leader.pid, signal.SIGCONT)
+        elif trouble == "cut off":
+            assert "session lost" in leader.log_text()
+            proxies[first].accept()
+        cluster.await_partition("t", "all in sync again", lambda _, isr: isr == [1, 2, 3], ask=others)
+        load.await_more(100)
+    assert not load.failed
+    numbers = read_all(cluster.bootstrap, "t", len(load.acknowledged))
+    assert numbers == sorted(set(numbers))
+    assert set(load.acknowledged) <= set(numbers)
+    assert "back in the cluster" in leader.log_text()
+    for proxy in proxies.values():
+        proxy.refuse()
+
+
+def expel(address: str, chroot: str, node_id: int) -> None:
+    """Remove a broker's session from ZooKeeper, as its end would."""
+    client = KazooClient(hosts=address)
+    client.start()
+    try:
+        for name in client.get_children(f"{chroot}/kwire/sessions"):
+            path = f"{chroot}/kwire/sessions/{name}"
+            if client.get(path)[0] == f"broker {node_id}".encode():
+                client.delete(path)
+    finally:
+        client.stop()
+        client.close()

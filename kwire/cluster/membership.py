@@ -110,6 +110,13 @@ class Membership:
         if on_loss is not None:
             self._session.on_loss(on_loss)
         self._endpoints, self._rack, self._on_loss = endpoints, rack, on_loss
+        try:
+            return await self._register(cluster_id, clean)
+        except BaseException:
+            await self.leave()  # a session left behind would be heard of when it is lost
+            raise
+
+    async def _register(self, cluster_id: str | None, clean: bool) -> str:
         for _ in range(ATTEMPTS_MAX):
             checks: dict[str, Check] = {}
             writes: dict[str, Write] = {}

@@ -109,6 +109,7 @@ class Broker:
         self.is_serving = False
         self._given_store = store
         self._store: MetadataStore
+        self._rejoining: asyncio.Task[None] | None = None
         self._on_refused: Callable[[BrokerImage], None] = lambda _broker: None
         self._adopt = adopt
         self._parts = AsyncExitStack()
@@ -364,6 +365,8 @@ class Broker:
         services.transactions = self.transactions
         await self.groups.start()
         await self.transactions.start()
+        if not self.membership.alive:  # lost while there was nobody to tell
+            self._on_session_loss()
 
     async def _allocate_producer_ids(self) -> range:
         return await self.controller.allocate_producer_ids()
@@ -400,20 +403,19 @@ class Broker:
         _log.error("the session with the metadata store is lost: nothing is served until this broker is back")
         if hasattr(self, "replicas"):
             self.replicas.fence()
-            self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(), name="rejoin")
-            self._parts.callback(self._rejoining.cancel)
+            if self._rejoining is None or self._rejoining.done():
+                self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(), name="rejoin")
+                self._parts.callback(self._rejoining.cancel)
 
     async def _rejoin(self) -> None:
-        while True:
+        while not self.membership.alive:  # the new session may be lost as well, before this broker is back
             try:
                 await self.membership.rejoin()
             except (StoreError, KafkaError) as error:
                 _log.warning("cannot come back yet", error=str(error))
                 await asyncio.sleep(REJOIN_S)
-                continue
-            self.replicas.unfence()
-            _log.info("back in the cluster", broker_epoch=self.membership.broker_epoch)
-            return
+        self.replicas.unfence()
+        _log.info("back in the cluster", broker_epoch=self.membership.broker_epoch)
 
     # -- stop -------------------------------------------------------------------------------------------------------
 
