@@ -118,10 +118,14 @@ class NetServer:
             self._log.warning("closing connections that do not take their answers", count=len(self.connections))
             self._drained.set_result(None)
 
+    def close_connections(self) -> None:
+        """Close all connections at once; new ones are taken."""
+        for connection in list(self.connections):
+            connection.close()
+
     def close(self) -> None:
         """Close everything at once."""
         if self._sweep is not None:
             self._sweep.cancel()
         self.stop_accepting()
-        for connection in list(self.connections):
-            connection.close()
+        self.close_connections()

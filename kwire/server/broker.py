@@ -58,6 +58,8 @@ DRAIN_S: Final = 5.0
 
 HAND_OVER_S: Final = 10.0
 REJOIN_S: Final = 0.5
+SEND_AWAY_S: Final = 1.0
+"""How long clients may stay with a broker that is out of the cluster."""
 
 _log = get_logger("kwire.server")
 
@@ -408,14 +410,25 @@ class Broker:
                 self._parts.callback(self._rejoining.cancel)
 
     async def _rejoin(self) -> None:
-        while not self.membership.alive:  # the new session may be lost as well, before this broker is back
-            try:
-                await self.membership.rejoin()
-            except (StoreError, KafkaError) as error:
-                _log.warning("cannot come back yet", error=str(error))
-                await asyncio.sleep(REJOIN_S)
+        away = asyncio.get_running_loop().create_task(self._send_clients_away(), name="send clients away")
+        try:
+            while not self.membership.alive:  # the new session may be lost as well, before this broker is back
+                try:
+                    await self.membership.rejoin()
+                except (StoreError, KafkaError) as error:
+                    _log.warning("cannot come back yet", error=str(error))
+                    await asyncio.sleep(REJOIN_S)
+        finally:
+            away.cancel()
         self.replicas.unfence()
         _log.info("back in the cluster", broker_epoch=self.membership.broker_epoch)
+
+    async def _send_clients_away(self) -> None:
+        """What this broker knows of the cluster gets old, and a client that is connected to nobody else would ask it
+        again and again who leads. One whose connection ends asks another broker."""
+        while True:
+            await asyncio.sleep(SEND_AWAY_S)
+            self.net.close_connections()
 
     # -- stop -------------------------------------------------------------------------------------------------------
 
