@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import fail
 from kwire.base.metrics import TopicMetrics
 from kwire.cluster.followers import Follower
 from kwire.cluster.keys import PartitionState
@@ -292,7 +293,7 @@ class Partition:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._failure is not None:
-            future.set_exception(KafkaError(self._failure))
+            fail(future, KafkaError(self._failure))
         else:
             self._tickets += 1
             heapq.heappush(self._waiters, (offset, self._tickets, future))
@@ -489,8 +490,7 @@ class Partition:
         self._unflushed = {}
         waiters, self._waiters = self._waiters, []
         for _, _, future in sorted(waiters):
-            if not future.done():
-                future.set_exception(KafkaError(code))
+            fail(future, KafkaError(code))
         self._announce()
 
     def _now_ms(self) -> int:

@@ -20,7 +20,7 @@ from kwire.coordinator.assignors.model import Partitions
 from kwire.coordinator.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicMember, GroupState
 from kwire.coordinator.classic_rebalance import Rebalancer
 from kwire.coordinator.consumer_group import NOTHING, ConsumerGroup
-from kwire.coordinator.consumer_member import ClassicFacts, ConsumerMember
+from kwire.coordinator.consumer_member import ClassicFacts, ConsumerMember, MemberState
 from kwire.coordinator.consumer_topics import Topics
 from kwire.coordinator.group import Groups, GroupSettings
 from kwire.coordinator.group_records import NO_TIMESTAMP
@@ -61,6 +61,7 @@ class Migration:
                 converted, target = _as_consumer(classic, member, topics)
                 group.put(converted)
                 group.target[member.member_id] = target
+            _keep_what_is_held(classic, group, topics)
         except CodecError as error:
             raise _cannot(f"upgrade: the metadata of its members cannot be read: {error}") from None
         if classic.state is GroupState.STABLE and _is_complete(group, topics):
@@ -185,6 +186,27 @@ def _as_consumer(classic: ClassicGroup, member: ClassicMember, topics: Topics) -
         assigned={topic_id: dict.fromkeys(partitions, generation) for topic_id, partitions in owned.items()},
     )
     return converted, owned
+
+
+def _keep_what_is_held(classic: ClassicGroup, group: ConsumerGroup, topics: Topics) -> None:
+    """Take partitions for given up only once that is sure: who owned more when it joined the generation (cooperative
+    rebalancing) than it was assigned in it says so by joining again, which may be still to come, as may its SyncGroup
+    answer. Apache Kafka takes them for free at once, so that they may have two owners. Raises CodecError."""
+    name = classic.protocol_name or ""
+    told = {one.member_id: parse_subscription(one.protocols.get(name, b"")) for one in classic.members.values()}
+    newest_first = sorted(told.items(), key=lambda pair: pair[1].generation_id, reverse=True)
+    for member_id, subscription in newest_first:
+        held: dict[bytes, dict[int, int]] = {}
+        for topic in subscription.owned_partitions:
+            topic_id = topics.id(topic.topic)
+            if topic_id is None:
+                continue
+            count = topics.partition_counts([topic_id])[topic_id]
+            free = [one for one in topic.partitions if 0 <= one < count and group.owner(topic_id, one) is None]
+            if free:
+                held[topic_id] = dict.fromkeys(free, classic.generation)
+        if held:
+            group.put(group.members[member_id]._replace(state=MemberState.UNREVOKED_PARTITIONS, revoking=held))
 
 
 def _as_classic(member: ConsumerMember) -> ClassicMember:

@@ -227,7 +227,8 @@ class ConsumerProtocol:
     def _answer(
         self, request: ConsumerGroupHeartbeatRequest, old: ConsumerMember, member: ConsumerMember
     ) -> ConsumerGroupHeartbeatResponse:
-        """The assignment is told to who joins, to who tells everything about itself, and where it has changed."""
+        """The assignment is told to who joins, to who tells everything about itself, and where it has changed; also to
+        who is still in its last epoch, and has not heard of the change (there Apache Kafka says nothing, for ever)."""
         tells_all = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -241,7 +242,8 @@ class ConsumerProtocol:
             ),
         )
         changed = old.assigned is not member.assigned and _partitions(old.assigned) != _partitions(member.assigned)
-        if request.member_epoch == 0 or tells_all or changed:
+        lost_answer = request.member_epoch != old.epoch
+        if request.member_epoch == 0 or tells_all or changed or lost_answer:
             topics = [
                 TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
                 for topic_id, partitions in member.assigned.items()

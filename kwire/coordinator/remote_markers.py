@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import fail
 from kwire.cluster.peers import PeerUnavailable
 from kwire.codec.messages.write_txn_markers_request import (
     WritableTxnMarker,
@@ -88,8 +89,7 @@ class RemoteMarkers:
         finally:
             for each in sent:
                 for commit in each.commits.values():
-                    if not commit.done():
-                        commit.set_exception(KafkaError(failure))
+                    fail(commit, KafkaError(failure))
 
 
 def _writable(sent: _Sent) -> WritableTxnMarker:
@@ -115,6 +115,6 @@ def _settle(sent: list[_Sent], response: WriteTxnMarkersResponse) -> None:
                 if commit is None or commit.done():
                     continue
                 if partition.error_code:
-                    commit.set_exception(KafkaError(ErrorCode(partition.error_code)))
+                    fail(commit, KafkaError(ErrorCode(partition.error_code)))
                 else:
                     commit.set_result(None)

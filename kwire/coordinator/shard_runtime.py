@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import fail
 from kwire.base.logging import get_logger
 from kwire.codec.errors import CodecError
 from kwire.codec.records import ABORT, COMMIT, RecordBatchBuilder, build_control_batch
@@ -343,5 +344,4 @@ def _resolve(waiter: asyncio.Future[Any], answer: Any) -> None:
 
 def _refuse(answers: list[tuple[Waiter, Any]], error: ErrorCode) -> None:
     for waiter, _ in answers:
-        if not waiter.done():
-            waiter.set_exception(KafkaError(error))
+        fail(waiter, KafkaError(error))

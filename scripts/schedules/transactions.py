@@ -473,9 +473,9 @@ class Schedule:
         if self.old_epoch:
             self._grow_old()
         names = [*OUT, (OFFSETS_TOPIC, 0), (TRANSACTIONS_TOPIC, 0), (TRANSACTIONS_TOPIC, 0)]
-        tasks = [asyncio.ensure_future(client.live()) for client in self.clients]
-        tasks += [asyncio.ensure_future(self.reader.live()), asyncio.ensure_future(self._compare())]
-        storm = asyncio.ensure_future(world.storm(names, world.random.choice((5, 20, 40))))
+        tasks = [world.spawn(client.live()) for client in self.clients]
+        tasks += [world.spawn(self.reader.live()), world.spawn(self._compare())]
+        storm = world.spawn(world.storm(names, world.random.choice((5, 20, 40))))
         await asyncio.wait([storm, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for client in self.clients:
             client.over = True

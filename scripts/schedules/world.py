@@ -193,6 +193,8 @@ class World:
         self._follower_ends: dict[Name, int] = {}
         self.metadata.set_topics({**logs, **names})
         self._background: list[asyncio.Task[Any]] = []
+        self.replayed: dict[str, tuple[int, int, Any]] = {}
+        """What `replay` has read: truncations so far, next offset, the machine that read it."""
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -367,6 +369,12 @@ class World:
             self.note(f"#{call} -> {answer}")
         return answer
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task of the schedule; where several fail, the first to be looked at is enough."""
+        task = self.loop.create_task(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
     def note(self, what: str) -> None:
         """For people who look into one seed."""
         if self.verbose:
@@ -374,7 +382,7 @@ class World:
 
     def _again(self, api: Api, make: Make, version: int) -> None:
         self.counts["sent twice"] += 1
-        self._background.append(self.loop.create_task(self._quietly(api, make, version)))
+        self._background.append(self.spawn(self._quietly(api, make, version)))
 
     async def _quietly(self, api: Api, make: Make, version: int) -> None:
         try:

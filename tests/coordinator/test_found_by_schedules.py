@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kwire.codec.messages.consumer_protocol_subscription import TopicPartition as OwnedPartition
+from kwire.codec.messages.heartbeat_request import HeartbeatRequest
+from kwire.codec.messages.heartbeat_response import HeartbeatResponse
 from kwire.codec.protocol import encode
 from kwire.coordinator.assignors import GroupSpec, MemberSpec
 from kwire.coordinator.assignors.uniform import assign_uniform
 from kwire.coordinator.consumer_group import ConsumerGroup
 from kwire.coordinator.group_records import NO_TIMESTAMP
+from kwire.coordinator.shard_runtime import Phase
+from kwire.handlers import heartbeat
 from tests.coordinator.bench import Bench
 from tests.coordinator.consumer_bench import ConsumerBench, settings
 from tests.coordinator.fakes import FakePartition
 from tests.coordinator.test_group_coordinator import Config, Service
 
 SUBSCRIPTION = b"\0\0" + encode(ConsumerProtocolSubscription(topics=["t"]), 0)
+
+
+def owning(*partitions: int, generation: int) -> bytes:
+    """The subscription of a cooperative member."""
+    owned = [OwnedPartition(topic="t", partitions=list(partitions))]
+    message = ConsumerProtocolSubscription(topics=["t"], owned_partitions=owned, generation_id=generation)
+    return b"\0\2" + encode(message, 2)
 
 
 def assigned(*partitions: int) -> bytes:
@@ -81,6 +94,30 @@ def test_partitions_that_a_topic_does_not_have_are_assigned_to_nobody() -> None:
         assert found == [0, 1, 2]
 
 
+def test_who_missed_an_answer_is_told_what_it_owns() -> None:
+    bench = ConsumerBench(settings())
+    epoch = bench.enter("a").member_epoch
+    bench.set_topics(t=6)
+    missed = bench.beat("a", epoch)
+    assert missed.member_epoch > epoch and missed.assignment is not None
+    again = bench.beat("a", epoch, owned={bench.cluster.id("t"): {0, 1}})
+    assert again.member_epoch == missed.member_epoch
+    assert again.assignment == missed.assignment
+
+
+async def test_a_heartbeat_while_the_groups_are_loaded_is_answered_whoever_sends_it() -> None:
+    """The schedule that took it for a sign of life was wrong."""
+    partition = FakePartition()
+    service = Service(partition)
+    await service.groups.start()
+    service.groups._runtimes[0].phase = Phase.LOADING
+    context = cast(Any, SimpleNamespace(services=SimpleNamespace(groups=service.groups)))
+    answer = heartbeat.handle(HeartbeatRequest(group_id="g", member_id="nobody", generation_id=7), context)
+    assert isinstance(answer, HeartbeatResponse) and answer.error_code == 0
+    service.groups._runtimes[0].phase = Phase.ACTIVE
+    await service.groups.close()
+
+
 # --- migrations -----------------------------------------------------------------------------------------------------
 
 
@@ -118,3 +155,34 @@ def test_what_a_member_holds_is_known_though_its_next_assignment_was_refused() -
     bench.refuse = None
     given = bench.enter("m").assignment.topic_partitions
     assert not {0, 1} & {index for one in given for index in one.partitions}
+
+
+def cooperative_member_that_is_to_give_up(bench: ConsumerBench) -> Any:
+    """It has owned 0 to 2, and is left 1 in its new generation; whether it knows that is not known."""
+    [joined] = bench.stable_group(protocols={"cooperative-sticky": SUBSCRIPTION})
+    again = bench.join(joined.member_id, protocols={"cooperative-sticky": owning(0, 1, 2, generation=1)}).answer
+    bench.sync(again, {joined.member_id: assigned(1, 3)})
+    return again
+
+
+def test_an_upgrade_gives_nobody_what_a_cooperative_member_has_yet_to_give_up() -> None:
+    bench = ConsumerBench(settings())
+    member = cooperative_member_that_is_to_give_up(bench)
+    given = bench.enter("m").assignment.topic_partitions
+    assert not given, "the partitions that are not held are kept"
+    assert bench.heartbeat(member.member_id, member.generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
+    metadata = owning(1, 3, generation=member.generation_id)
+    bench.join(member.member_id, protocols={"cooperative-sticky": metadata})
+    [told] = bench.beat("m", bench.consumers.members["m"].epoch).assignment.topic_partitions
+    assert told.partitions == [0, 2]
+
+
+def test_what_others_own_by_now_is_nobody_elses_to_give_up() -> None:
+    bench = ConsumerBench(settings())
+    late, owner = bench.stable_group(2, protocols={"cooperative-sticky": owning(0, 1, generation=1)})
+    members = bench.classic.members
+    members[late.member_id].assignment = members[late.member_id].held = assigned(3)
+    members[owner.member_id].assignment = members[owner.member_id].held = assigned(0, 1)
+    bench.enter("m")
+    assert bench.consumers.members[late.member_id].revoking == {}
+    assert bench.consumers.owner(bench.cluster.id("t"), 0) == owner.member_id

@@ -16,6 +16,10 @@ FOUND_SOMETHING = [
     738,  # an upgrade by a static member took an incomplete assignment for a complete one
     5000214,  # nobody waited for the SyncGroup of a member of a downgraded group
     5001936,  # nor for that of a member of an upgraded one
+    3003932,  # none: a heartbeat while the groups are loaded is answered, whoever sends it
+    3004868,  # an upgrade gave away what a member had not given up, whose SyncGroup answer was an error
+    3005332,  # the same for one whose SyncGroup answer was lost
+    12001188,  # a member whose heartbeat's answer was lost was never told what it owns
     1000034,  # an assignment that could not be written was forgotten with the one before it
 ]
 
