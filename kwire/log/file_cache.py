@@ -98,8 +98,8 @@ class LogFile:
         if self.fd < 0:
             flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
             self.fd = self._cache.open(self.path, flags)
-            self._doomed = False
             self._cache.opened(self)
+        self._doomed = False  # it was to be closed, and is wanted again
         return self.fd
 
     def retain(self) -> None:

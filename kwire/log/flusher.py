@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os.path
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from kwire.base.doors import Files
 from kwire.log.checkpoints import PARTITION_METADATA_FILE
@@ -18,6 +19,10 @@ from kwire.log.environment import LogEnvironment, StorageError, SyncFailed
 if TYPE_CHECKING:
     from kwire.log.partition_log import PartitionLog
     from kwire.log.segment import Segment
+
+
+SYNCED_AT_ONCE: Final = 64
+"""Segments whose files are held open for one call: far below the descriptor budget."""
 
 
 class Flusher:
@@ -73,18 +78,20 @@ class Flusher:
 
     async def _sync(self, end_offset: int) -> None:
         segments = self._unsynced(end_offset)
-        for segment in segments:
-            segment.file.retain()
         try:
-            descriptors, paths = self._prepare(segments)
-            await self._env.doors.executor.run(sync_files, self._env.doors.files, descriptors, paths)
+            await self._sync_segments(segments)
+            if not segments:  # what is beside them: epochs, names
+                await self._env.doors.executor.run(sync_files, self._env.doors.files, *self._prepare([]))
         except OSError as error:
             self._env.on_failure(self._log.directory, error)
             raise StorageError(self._log.directory, error) from error
-        finally:
-            for segment in segments:
-                segment.file.release()
         self._advance(end_offset, segments)
+
+    async def _sync_segments(self, segments: list[Segment]) -> None:
+        """Sync segments and what lies beside them, off the loop, so many at a time that descriptors suffice. OSError."""
+        for part in _parts(segments):
+            with _kept_open(part):
+                await self._env.doors.executor.run(sync_files, self._env.doors.files, *self._prepare(part))
 
     async def finish(self) -> None:
         """Sync everything, indexes too, of a log to which nothing is appended any more, so that its `close` has nothing
@@ -93,8 +100,7 @@ class Flusher:
             await asyncio.wait([self._under_way])
         end_offset = self._log.log_end_offset
         segments = self._complete_all(end_offset)
-        if segments:
-            await self._env.doors.executor.run(sync_files, self._env.doors.files, *self._prepare(segments))
+        await self._sync_segments(segments)
         self._advance(end_offset, segments)
         for segment in segments:
             segment.indexes_unsynced = False
@@ -103,8 +109,9 @@ class Flusher:
         """Sync everything here and now. OSError."""
         end_offset = self._log.log_end_offset
         segments = self._complete_all(end_offset)
-        if segments:
-            sync_files(self._env.doors.files, *self._prepare(segments))
+        for part in _parts(segments):
+            with _kept_open(part):
+                sync_files(self._env.doors.files, *self._prepare(part))
         self._advance(end_offset, segments)
 
     def _complete_all(self, end_offset: int) -> list[Segment]:
@@ -158,6 +165,23 @@ class Flusher:
         if not self._is_named:
             existing.append(os.path.dirname(log.directory))
         return [segment.file.descriptor() for segment in segments], existing
+
+
+def _parts(segments: list[Segment]) -> Iterator[list[Segment]]:
+    for start in range(0, len(segments), SYNCED_AT_ONCE):
+        yield segments[start : start + SYNCED_AT_ONCE]
+
+
+@contextmanager
+def _kept_open(segments: list[Segment]) -> Iterator[None]:
+    """Whoever opens other files meanwhile must not have these closed: their numbers are about to be synced."""
+    for segment in segments:
+        segment.file.retain()
+    try:
+        yield
+    finally:
+        for segment in segments:
+            segment.file.release()
 
 
 def sync_files(files: Files, descriptors: list[int], paths: list[str]) -> None:

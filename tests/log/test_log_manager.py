@@ -88,6 +88,28 @@ async def test_after_a_kill_the_tail_is_scanned_and_kept(tmp_path: Path) -> None
     await logs.close()
 
 
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_more_segments_than_may_be_open_are_synced_at_a_stop(tmp_path: Path, blocking: bool) -> None:
+    logs = await started(tmp_path)
+    for partition in range(3):
+        log = logs.create("t", partition, TOPIC_ID)
+        for _ in range(100):
+            append(log, 2)
+        assert len(log.segments) >= 10
+    logs.env.cache.close_all()
+    logs.unlock()
+    again = manager(tmp_path, settings=ManagerSettings(file_budget=2))
+    again.lock("cluster", 1)
+    await again.load_all()  # after a kill: all of it is to be synced
+    if blocking:
+        for log in again:
+            log.close()
+    await again.close()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert all(log.recovery_point == 200 for log in again)
+    await logs.close()
+
+
 async def test_a_directory_is_one_processs_and_one_clusters(tmp_path: Path) -> None:
     first, second = manager(tmp_path), manager(tmp_path)
     first.lock("cluster", 1)
