@@ -23,7 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from kwire.base.errors import ErrorCode
-from kwire.coordinator import consumer_protocol, consumer_reconcile, transaction_markers, transaction_shard
+from kwire.coordinator import (
+    consumer_migration,
+    consumer_protocol,
+    consumer_reconcile,
+    transaction_markers,
+    transaction_shard,
+)
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_rebalance import Rebalancer
 from kwire.coordinator.consumer_advance import Advance
@@ -76,6 +82,11 @@ def _short_retention(first: int, count: int) -> tuple[Counter[str], list[str]]:
 def _later_groups(first: int, count: int) -> tuple[Counter[str], list[str]]:
     """Where something rare comes soon."""
     return _groups(first + 185, count)
+
+
+def _upgrades(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    """Of a group in which somebody does not know yet what to give up."""
+    return _groups(first + 1_502_434, count)
 
 
 def _later_transactions(first: int, count: int) -> tuple[Counter[str], list[str]]:
@@ -247,6 +258,12 @@ MUTANTS: dict[str, Mutant] = {
             _method(ClassicGroup, "check_offset_commit", _nothing),
         ),
         _groups,
+        SEEDS,
+    ),
+    "upgrade-gives-away-what-is-held": Mutant(
+        "one owner at a time in an upgrade",
+        _method(consumer_migration, "_keep_what_is_held", _nothing),
+        _upgrades,
         SEEDS,
     ),
     "migration-loses-a-member": Mutant("everybody migrates", _loses_a_member, _groups, SEEDS),

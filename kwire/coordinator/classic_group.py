@@ -132,6 +132,11 @@ class ClassicGroup(Group):
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
+    def is_unled(self) -> bool:
+        """It was downgraded from the consumer protocol, and has not rebalanced since."""
+        return bool(self.members) and self.state_ms == group_records.NO_TIMESTAMP
+
+    @property
     def all_joined(self) -> bool:
         """Nobody is left to wait for: every member's JoinGroup is here and no id that was given out is open."""
         return len(self.joining) == len(self.members) and not self.pending

@@ -111,8 +111,8 @@ class Migration:
         """Write the group down as a classic one without some members; ``joining``: the static member that has come
         in the place of the one that is gone. The classic group rebalances, unless its assignment is still good;
         then ``unsynced`` have yet to ask for it."""
-        # Without a time, whoever loads the group knows that its rebalance has yet to begin.
-        classic = ClassicGroup(group.group_id, NO_TIMESTAMP if rebalance else now.wall_ms)
+        # Without a time, whoever loads the group knows that it has not rebalanced since.
+        classic = ClassicGroup(group.group_id, NO_TIMESTAMP)
         classic.generation = group.epoch
         classic.protocol_type = CONSUMER_PROTOCOL_TYPE
         remaining = [member for member_id, member in group.members.items() if member_id not in gone]
@@ -142,6 +142,12 @@ class Migration:
                 self._rebalancer.await_syncs(real, now)
 
         out.applied = applied
+
+    def topics_changed(self, classic: ClassicGroup, out: Result[Any], now: Instant) -> None:
+        """A group that has gone on with its assignment since its downgrade has a leader that nobody told so, and that
+        looks at no topics. Apache Kafka leaves it alone until somebody joins."""
+        if self._groups.holds(classic) and classic.state is GroupState.STABLE and classic.is_unled:
+            self._rebalancer.prepare(classic, out, now)
 
 
 def _cannot(message: str) -> KafkaError:

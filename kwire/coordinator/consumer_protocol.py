@@ -94,8 +94,14 @@ class ConsumerProtocol:
             self.new_topics_revision = image.revision
         names = list(changed)
         for group in self._groups:
-            if isinstance(group, ConsumerGroup) and any(group.is_subscribed_to(name) for name in names):
+            unled = isinstance(group, ClassicGroup) and group.is_unled
+            looks = unled or isinstance(group, ConsumerGroup)
+            if not looks or not any(group.is_subscribed_to(name) for name in names):
+                continue
+            if isinstance(group, ConsumerGroup):
                 group.checked_epoch = None
+            elif isinstance(group, ClassicGroup):  # as soon as anybody is heard of
+                self._timers.schedule(("unled", group.group_id), 0, partial(self._migration.topics_changed, group))
 
     @property
     def cluster(self) -> Topics:

@@ -249,8 +249,7 @@ class GroupShard:
                 continue
             for member in group.members.values():
                 self._rebalancer.heard_of(group, member.member_id, member.session_timeout_ms, now)
-            downgraded = bool(group.members) and group.state_ms == group_records.NO_TIMESTAMP
-            if downgraded or len(group.members) > self._settings.group_max_size:
+            if group.is_unled or len(group.members) > self._settings.group_max_size:
                 self._rebalancer.prepare(group, out, now)
         return out
 

@@ -41,6 +41,7 @@ class Positions:
         self.count = 0
         self.possible: dict[Key, dict[int, int]] = {}  # value -> when its fate was known
         self.acknowledged: dict[Key, int] = {}
+        self.forgotten: dict[str, int] = {}
 
     def begin(self, key: Key) -> int:
         """A value that nobody had."""
@@ -52,6 +53,8 @@ class Positions:
         """A commit was answered (None: nobody knows)."""
         values = self.possible[key]
         self.count += 1
+        if value <= self.forgotten.get(key[0], -1):
+            error = None  # its topic was deleted before the answer came
         if error is NONE:
             if not may_come_again:
                 values[value] = self.count
@@ -63,6 +66,7 @@ class Positions:
 
     def forget(self, topic: str) -> None:
         """Its topic was deleted: positions may be gone, or come late."""
+        self.forgotten[topic] = self.count
         for key in [key for key in self.acknowledged if key[0] == topic]:
             del self.acknowledged[key]
 

@@ -186,3 +186,23 @@ def test_what_others_own_by_now_is_nobody_elses_to_give_up() -> None:
     bench.enter("m")
     assert bench.consumers.members[late.member_id].revoking == {}
     assert bench.consumers.owner(bench.cluster.id("t"), 0) == owner.member_id
+
+
+def test_a_downgraded_group_that_has_not_rebalanced_notices_that_its_topics_change() -> None:
+    bench = ConsumerBench(settings())
+    bench.enter("m", instance_id="i")
+    first = bench.join(instance="j", protocols={"range": SUBSCRIPTION}).answer
+    owned = {bench.cluster.id("t"): {0, 1}}
+    bench.beat("m", 1, instance_id="i", owned=owned)
+    bench.beat("m", bench.consumers.members["m"].epoch, instance_id="i", owned=owned)
+    first = bench.join(first.member_id, instance="j", protocols={"range": SUBSCRIPTION}).answer
+    bench.sync(first, instance="j")
+    back = bench.join(instance="i", protocols={"range": SUBSCRIPTION}).answer
+    bench.sync(back, instance="i")
+    assert bench.state == "Stable" and bench.classic.generation == back.generation_id
+    bench.set_topics(u=2)
+    bench.tick()
+    assert bench.state == "Stable"
+    bench.set_topics(t=6)
+    bench.tick()
+    assert bench.state == "PreparingRebalance"

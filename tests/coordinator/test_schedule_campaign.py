@@ -20,6 +20,8 @@ FOUND_SOMETHING = [
     3004868,  # an upgrade gave away what a member had not given up, whose SyncGroup answer was an error
     3005332,  # the same for one whose SyncGroup answer was lost
     12001188,  # a member whose heartbeat's answer was lost was never told what it owns
+    12007114,  # none: the topic of a position was deleted before the commit was answered
+    12016934,  # nobody looked at the topics of a downgraded group that had not rebalanced
     1000034,  # an assignment that could not be written was forgotten with the one before it
 ]
 
