@@ -168,6 +168,7 @@ class ZooKeeperStore:
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._news = asyncio.Event()
         self._sessions_changed = True
+        self._cut_off = False
         self._reading = asyncio.Lock()
         self._writing = asyncio.Lock()
         self._beat: asyncio.TimerHandle | None = None
@@ -570,6 +571,7 @@ class ZooKeeperStore:
         if session is not None:
             self._given_up[session_id] = None
             session.lost()
+            self._on_sessions_changed()  # its keys have to go, where ZooKeeper has not ended it
             _logger.warning("session lost", owner=session.owner, reason=reason)
 
     def _lose_all(self, reason: str) -> None:
@@ -579,9 +581,13 @@ class ZooKeeperStore:
     # What happens
 
     def _on_connected(self) -> None:
+        if self._cut_off:
+            self._cut_off = False
+            _logger.info("ZooKeeper is reached again")
         self._on_sessions_changed()
 
     def _on_suspended(self) -> None:
+        self._cut_off = True
         _logger.warning("ZooKeeper cannot be reached: nothing can be decided until it can")
 
     def _on_expired(self) -> None:

@@ -153,7 +153,7 @@ class Connection:
         connect_s = timeout_s / max(2, len(settings.hosts.split(",")))
 
         class Handler(kazoo.handlers.threading.SequentialThreadingHandler):  # type: ignore[misc]
-            """A host that does not answer must not use up the whole session's time."""
+            """A host that takes no connection must not use up the whole session's time."""
 
             def create_connection(self, *arguments: Any, **options: Any) -> Any:
                 return super().create_connection(*arguments, **{**options, "timeout": connect_s})
@@ -171,6 +171,8 @@ class Connection:
             logger=self._log,
             **(settings.tls or {}),
         )
+        invoke = client._connection._invoke  # only for the first words of a connection
+        client._connection._invoke = lambda timeout, *more, **named: invoke(min(timeout, connect_s), *more, **named)
         self._tell_of_connections(client._connection)
         return client
 
