@@ -100,6 +100,7 @@ class Load:
                 "linger.ms": 0,
                 "delivery.timeout.ms": 120000,
                 "retry.backoff.ms": 50,
+                "socket.timeout.ms": 10000,
             }
         )
         self._stop = threading.Event()

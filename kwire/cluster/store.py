@@ -23,9 +23,10 @@ The whole theory, because everything in this room rests on it:
 * ``Entry.created`` is the revision at which a key came into being, so an ephemeral registration gets a number that
   no earlier registration had: the broker epoch.
 
-Implementations: `kwire.cluster.embedded` (SQLite) and `kwire.cluster.memory` (simulation). Both pass
-``tests/cluster/test_store_conformance.py``. What lives elsewhere: what the keys mean (`keys`), and the state that
-brokers make of them (`image`).
+Implementations: `kwire.cluster.embedded` (SQLite, one broker), `shared_store` (SQLite, brokers of one host),
+`zookeeper` (several hosts) and `memory` (simulation). All pass ``tests/cluster/test_store_conformance.py``.
+
+What lives elsewhere: what the keys mean (`keys`), and the state that brokers make of them (`image`).
 """
 
 from __future__ import annotations
