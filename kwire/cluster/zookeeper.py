@@ -36,13 +36,14 @@ the other one finds its session ended, is fenced, and comes back.
 **Unknown outcomes.** When the connection is lost during a commit, or no answer comes, the commit may happen or not,
 even later (kazoo may send it again on its next connection); then it still has to find commit N the newest one.
 
-What lives elsewhere: the connection and its threads (`zookeeper_client`), entries and mirror (`zookeeper_log`).
+What lives elsewhere: the connection and its threads (`zookeeper_client`), entries and mirror (`zookeeper_log`), what is
+given to those who ask for a session or the feed (`zookeeper_session`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from kwire.base.doors import Executor
@@ -73,6 +74,7 @@ from kwire.cluster.zookeeper_log import (
     unpack_entry,
     unpack_value,
 )
+from kwire.cluster.zookeeper_session import ZooKeeperSession, ZooKeeperSubscription
 
 T = TypeVar("T")
 
@@ -103,48 +105,6 @@ class _SessionGone(Exception):
 
 class _SessionThere(Exception):
     """The node of a session that should be over is there."""
-
-
-class ZooKeeperSession:
-    """This process's session: a node in ``sessions``."""
-
-    def __init__(self, store: ZooKeeperStore, session_id: int, owner: str) -> None:
-        self.id = session_id
-        self.owner = owner
-        self._store = store
-        self._callbacks: list[Callable[[], None]] = []
-        self._alive = True
-
-    @property
-    def alive(self) -> bool:
-        return self._alive and self._store.proven
-
-    def on_loss(self, callback: Callable[[], None]) -> None:
-        self._callbacks.append(callback)
-
-    def lost(self) -> None:
-        """It is over, or has to be taken for that."""
-        if self._alive:
-            self._alive = False
-            for callback in self._callbacks:
-                callback()
-
-    async def close(self) -> None:
-        if self._alive:
-            self._alive = False
-            await self._store.end_session(self)
-
-
-class ZooKeeperSubscription:
-    """A listener's place in the feed."""
-
-    def __init__(self, subscriptions: dict[ZooKeeperSubscription, None], listener: Listener) -> None:
-        self._subscriptions = subscriptions
-        self.listener = listener
-        subscriptions[self] = None
-
-    def close(self) -> None:
-        self._subscriptions.pop(self, None)
 
 
 class ZooKeeperStore:
