@@ -88,7 +88,8 @@ class Flusher:
         self._advance(end_offset, segments)
 
     async def _sync_segments(self, segments: list[Segment]) -> None:
-        """Sync segments and what lies beside them, off the loop, so many at a time that descriptors suffice. OSError."""
+        """Sync segments and what lies beside them, off the loop, so many at a time that descriptors suffice.
+        OSError."""
         for part in _parts(segments):
             with _kept_open(part):
                 await self._env.doors.executor.run(sync_files, self._env.doors.files, *self._prepare(part))
