@@ -68,6 +68,17 @@ class SimulatedBroker:
         if self.life is not None and not self.life.dead:
             self.broker = broker
 
+    async def try_to_start(self) -> bool:
+        """The same; False if the process has given up and ended."""
+        from kwire.server.errors import StartError
+
+        try:
+            await self.start()
+        except StartError:
+            self.kill()
+            return False
+        return True
+
     def within(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Run something in the process. It never ends if the process dies meanwhile: give it a time limit."""
         context = copy_context()

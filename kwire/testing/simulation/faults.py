@@ -70,8 +70,10 @@ class Faults:
         return self._random.choice((0.03, 0.3, 1.2)) * self._random.uniform(0.5, 1.5)
 
     async def _restart(self, broker: SimulatedBroker) -> None:
+        """Start the process again, and once more if it gives up (it does not reach the store)."""
         await asyncio.sleep(self._while_s())
-        await broker.start()
+        while not await broker.try_to_start():
+            await asyncio.sleep(LOOK_S)
 
     async def _kill(self, broker: SimulatedBroker) -> None:
         if not self._may_end(broker, power=False):
@@ -185,7 +187,7 @@ class Faults:
             if broker.running and broker.life is not None and broker.life.paused:
                 broker.resume()
             if not broker.running:
-                await broker.start()
+                await self._restart(broker)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SETTLE_S
         while loop.time() < deadline:
