@@ -67,12 +67,12 @@ class Faults:
         self.counts[name] = self.counts.get(name, 0) + 1
 
     def _while_s(self) -> float:
-        return self._random.choice((0.03, 0.3, 1.2)) * self._random.uniform(0.5, 1.5)
+        return self._random.choice((0.03, 0.3, 1.2, 2.0)) * self._random.uniform(0.5, 1.5)
 
     async def _restart(self, broker: SimulatedBroker) -> None:
         """Start the process again, and once more if it gives up (it does not reach the store)."""
         await asyncio.sleep(self._while_s())
-        while not await broker.try_to_start():
+        while not await broker.try_to_start():  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
 
     async def _kill(self, broker: SimulatedBroker) -> None:

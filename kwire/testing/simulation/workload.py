@@ -31,6 +31,8 @@ CALL_S: Final = 1.0
 GIVE_UP_S: Final = 6.0
 PRODUCE_MS: Final = 800
 PAUSE_S: Final = 0.05
+REFRESH: Final = 0.1
+"""How often a client asks for the leader though it knows one, of any broker, however little that may know."""
 _DUPLICATE: Final = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
@@ -96,7 +98,7 @@ class Client:
 
     async def leader(self, partition: int) -> tuple[str, int] | None:
         """Where a partition's leader is said to be."""
-        if partition not in self._leaders:
+        if partition not in self._leaders or self.random.random() < REFRESH:
             asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
             answer = await self.call_any(asked, 12)
             brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}

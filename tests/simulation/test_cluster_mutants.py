@@ -1,0 +1,17 @@
+"""Brokers that break a rule of replication on purpose are caught by the simulated cluster. Here only those that are
+noticed soon; `scripts/cluster_mutants.py` has all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts import cluster_campaign
+from scripts.cluster_mutants import MUTANTS, is_caught
+
+SOON = ("ack-before-replication", "isr-without-compare-and-set", "elected-outside-isr")
+
+
+@pytest.mark.parametrize("name", SOON)
+def test_a_mutant_does_not_survive(name: str) -> None:
+    cluster_campaign.silence()
+    assert is_caught(name) is not None, MUTANTS[name].breaks
