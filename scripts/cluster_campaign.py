@@ -50,10 +50,11 @@ async def scenario(simulation: Simulation, outcome: Outcome) -> None:
     """One world from its beginning to its end."""
     random = simulation.random("scenario")
     flushed = random.random() < 0.25
-    cluster = SimulatedCluster(simulation, deaths_are_seen=random.random() < 0.5)
+    properties = {"log.flush.interval.messages": "1"} if flushed else {}
+    cluster = SimulatedCluster(simulation, properties=properties, deaths_are_seen=random.random() < 0.5)
     history = History()
     await cluster.start()
-    await create_topic(cluster, PARTITIONS, {"flush.messages": "1"} if flushed else {})
+    await create_topic(cluster, PARTITIONS, {})
     loop = asyncio.get_running_loop()
     end_s = loop.time() + FAULTS_S
     values = itertools.count(1)

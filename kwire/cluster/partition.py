@@ -151,6 +151,9 @@ class Partition:
         try:
             self._epoch_start = self.log.log_end_offset
             self.log.begin_leader_epoch(self.leader_epoch)
+            flushed = self.log.flush_if_due()
+            if flushed is not None:  # what came while this broker followed
+                self._hold_back(self.log.recovery_point, flushed)
         except (OSError, KafkaError):
             self.fail()
             return False

@@ -232,6 +232,9 @@ class Fetcher:
         timeout_s = self._owner.config.replica_socket_timeout_ms / 1000
         self._anew = False
         while self._followed:
+            if not await self._synced():
+                await self._sleep(self._owner.config.replica_fetch_backoff_ms / 1000)
+                continue
             request, resting_s = self._request(session_id, session_epoch)
             if request is None:
                 await self._sleep(resting_s)
@@ -244,6 +247,14 @@ class Fetcher:
                 session_id = response.session_id
             session_epoch = session_epoch + 1 if session_id else 0
             await self._take(response)
+
+    async def _synced(self) -> bool:
+        """What a leader is told to be here is what others rely on: with `flush.messages` it is synced before. False:
+        a disk refuses, for now."""
+        due = [flushed for key in self._dirty if (flushed := self._followed[key].partition.log.flush_if_due())]
+        if due:
+            await asyncio.wait(due)
+        return not any(flushed.exception() for flushed in due)
 
     def _request(self, session_id: int, session_epoch: int) -> tuple[FetchRequest | None, float]:
         """What is new since the last request; None, and how long to rest, if no partition may be fetched now."""

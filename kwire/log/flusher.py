@@ -38,6 +38,7 @@ class Flusher:
         self.last_flush_ms = env.doors.clock.time_ms()
         self._under_way: asyncio.Future[None] | None = None
         self._target = recovery_point
+        self._reach = recovery_point  # what the sync under way can vouch for
         self._sealed: dict[Segment, None] = dict.fromkeys(completed)  # their indexes were completed and are not synced
         self._is_named = False  # whether the directory's own name, and whose it is, are on stable storage
 
@@ -76,7 +77,14 @@ class Flusher:
         await asyncio.wait([before])
         await self._sync(end_offset)
 
+    def cut(self, offset: int) -> None:
+        """The log ends there now. A sync that is under way says nothing of what comes in the place of what went."""
+        self.recovery_point = min(self.recovery_point, offset)
+        self._target = min(self._target, offset)
+        self._reach = min(self._reach, offset)
+
     async def _sync(self, end_offset: int) -> None:
+        self._reach = end_offset
         segments = self._unsynced(end_offset)
         try:
             await self._sync_segments(segments)
@@ -85,7 +93,7 @@ class Flusher:
         except OSError as error:
             self._env.on_failure(self._log.directory, error)
             raise StorageError(self._log.directory, error) from error
-        self._advance(end_offset, segments)
+        self._advance(min(end_offset, self._reach), segments)
 
     async def _sync_segments(self, segments: list[Segment]) -> None:
         """Sync segments and what lies beside them, off the loop, so many at a time that descriptors suffice.

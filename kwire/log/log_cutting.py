@@ -140,7 +140,7 @@ class LogCutting:
         self.cut_to = min(self.cut_to, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
-        self.flusher.recovery_point = min(self.flusher.recovery_point, offset)
+        self.flusher.cut(offset)
         self.flusher.kept_point = min(self.flusher.kept_point, offset)
         self.epochs.truncate_from_end(offset)
         self._latest_epoch = self.epochs.latest_epoch

@@ -511,6 +511,12 @@ class PartitionLog(LogCutting):
 
     # Stopping
 
+    def flush_if_due(self) -> asyncio.Future[None] | None:
+        """The sync that `flush.messages` asks for; None if nothing is due. A leader's appends ask for it themselves."""
+        if self.log_end_offset - self.flusher.recovery_point < self._flush_messages:
+            return None
+        return self.flusher.flush()
+
     def flush(self) -> asyncio.Future[None] | None:
         """Sync everything appended so far, off the loop; None if that is so already."""
         return self.flusher.flush()

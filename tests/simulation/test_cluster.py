@@ -273,6 +273,39 @@ def test_a_record_is_read_only_when_it_is_committed() -> None:
     tell(told)
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_all_lose_power_at_once_and_nothing_that_was_flushed_is_lost(seed: int) -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation, flush_messages="1") as story:
+            await story.write(1, 2, 3)
+            brokers = list(story.cluster.brokers.values())
+            for broker in brokers:
+                broker.lose_power()
+            for broker in brokers:
+                await broker.start()
+            await story.until_isr(*brokers)
+            assert await story.read() == [1, 2, 3]
+
+    tell(told, seed)
+
+
+def test_a_follower_tells_its_end_only_when_it_is_flushed() -> None:
+    async def told(simulation: Simulation) -> None:
+        async with a_story(simulation, flush_messages="1") as story:
+            leader, followers = story.leader(), story.followers()
+            await story.write(1, 2, 3)
+            leader.lose_power()
+            for broker in followers:
+                broker.lose_power()
+                await broker.start()
+                await story.until(lambda broker=broker: story.end_of(broker) == 3)  # type: ignore[misc]
+            await leader.start()
+            await story.until_isr(leader, *followers)
+            assert await story.read() == [1, 2, 3]
+
+    tell(told)
+
+
 @pytest.mark.parametrize("first", [1, 6])
 def test_clusters_with_faults_keep_what_they_promise(first: int) -> None:
     cluster_campaign.silence()
