@@ -48,6 +48,9 @@ class FakeLog:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failure))
         return FetchedData(b"x" * (upto - offset), upto - offset)
 
+    def flush_if_due(self):
+        return None
+
     def begin_leader_epoch(self, epoch):
         self.epochs.append(epoch)
 
