@@ -66,10 +66,8 @@ async def scenario(simulation: Simulation, outcome: Outcome) -> None:
         Consumer(clients["c1"], history, "c1", committed=True),
     ]
     faults = Faults(cluster, simulation.random("faults"), any_power_loss=flushed, clients=list(clients))
-    await asyncio.gather(
-        *(each.run(end_s + 1) for each in (producer, *transactional, *readers)),
-        faults.run(end_s),
-    )
+    everybody: list[Producer | TransactionalProducer | Consumer] = [producer, *transactional, *readers]
+    await asyncio.gather(*(each.run(end_s + 1) for each in everybody), faults.run(end_s))
     stuck = await faults.mend()
     if stuck:
         outcome.wrong.append(stuck)
