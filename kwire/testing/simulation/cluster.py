@@ -107,13 +107,19 @@ class SimulatedBroker:
                 self._cluster.store.memory.end_session(session.id)
         self.broker = None
 
-    async def stop(self) -> None:
-        """SIGTERM."""
+    async def stop(self) -> bool:
+        """SIGTERM; False if something else ended the process meanwhile."""
         assert self.broker is not None
         assert self.life is not None
-        await self.within(self.broker.stop())
-        self._cluster.simulation.loop.kill(self.life)
+        life = self.life
+        stopping = self.within(self.broker.stop())
+        while not stopping.done():
+            if life.dead:
+                return False
+            await asyncio.sleep(0.01)
+        self._cluster.simulation.loop.kill(life)
         self.broker = None
+        return True
 
     def pause(self) -> None:
         """SIGSTOP."""

@@ -117,8 +117,8 @@ class Faults:
 
     async def _stop(self, broker: SimulatedBroker) -> None:
         self._count("stop")
-        await broker.stop()
-        await self._restart(broker)
+        if await broker.stop():
+            await self._restart(broker)
 
     async def _pause(self, broker: SimulatedBroker) -> None:
         self._count("pause")
