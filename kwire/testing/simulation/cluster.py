@@ -113,10 +113,10 @@ class SimulatedBroker:
         assert self.life is not None
         life = self.life
         stopping = self.within(self.broker.stop())
-        while not stopping.done():
-            if life.dead:
-                return False
+        while not stopping.done() and not life.dead:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+        if life.dead:
+            return False
         self._cluster.simulation.loop.kill(life)
         self.broker = None
         return True
