@@ -199,11 +199,13 @@ class ClassicMember(Member):
         self.rejoins = True
         self.watched: Any = None
         self.skips = True
+        self.owes: Any = None  # the coordinator that waits for its SyncGroup, which it does not send
         self.session_ms = self.world.random.choice((8_000, 15_000))
 
     def forget(self) -> None:
         super().forget()
         self.rejoins = True
+        self.owes = None
 
     async def step(self) -> None:
         if not self.is_in or self.rejoins:
@@ -239,6 +241,7 @@ class ClassicMember(Member):
                 await self._sync(answer)
             else:  # it never asks for its part, and goes on with heartbeats
                 self.skips = False
+                self.owes = self.world.shard(OFFSETS_TOPIC)
                 self.owned = set()
 
     def _is_waited_for(self) -> bool:
@@ -260,6 +263,7 @@ class ClassicMember(Member):
         return SUBSCRIPTION_VERSION.to_bytes(2, "big") + encode(message, SUBSCRIPTION_VERSION)
 
     async def _sync(self, joined: Any) -> None:
+        self.owes = None
         leads = joined.leader == joined.member_id
         assignments = self._assign(joined) if leads and not joined.skip_assignment else {}
         self.watched, self.rejoins = None, True
@@ -329,6 +333,9 @@ class ClassicMember(Member):
     async def _beat(self) -> None:
         if self.watched is not None and self.watched != self._topics():
             self.rejoins = True
+            return
+        if self.owes is not None and self.world.shard(OFFSETS_TOPIC) not in (None, self.owes):
+            self.rejoins = True  # one that has read its log waits for nobody, as in Kafka
             return
         request = HeartbeatRequest(
             group_id="g", generation_id=self.epoch, member_id=self.member_id, group_instance_id=self.instance
