@@ -172,6 +172,18 @@ class ClassicGroup(Group):
         if generation != self.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
+    def is_to_join_again(self, member_id: str) -> bool:
+        """Whether a cooperative member has yet to give up what it owned when it joined the generation: nobody has those
+        partitions before it joins again. Apache Kafka does not look at that when the member is replaced."""
+        member = self.members[member_id]
+        if not self.uses_consumer_protocol:
+            return False
+        try:
+            owned = _partitions(member.protocols.get(self.protocol_name or "", b""), of_subscription=True)
+            return bool(owned) and not owned <= _partitions(member.held, of_subscription=False)
+        except CodecError:
+            return False
+
     def choose_protocol(self) -> str:
         """The protocol that all members speak and most prefer; a tie breaks as it does in Kafka."""
         everybody = len(self.members)
@@ -364,3 +376,21 @@ def subscription_topics(metadata: bytes) -> list[str]:
         raise CodecError(f"consumer metadata of version {version}")
     known = min(version, ConsumerProtocolSubscription.VALID_VERSIONS[1])
     return decode(ConsumerProtocolSubscription, known, metadata, 2)[0].topics
+
+
+def _partitions(data: bytes, *, of_subscription: bool) -> set[tuple[str, int]]:
+    """What a consumer says it owns, or what its assignment gives it. Raises CodecError for what is neither."""
+    from kwire.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+    from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+    from kwire.codec.protocol import decode
+
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if len(data) < 2 or version < 0:
+        return set()
+    if of_subscription:
+        known = min(version, ConsumerProtocolSubscription.VALID_VERSIONS[1])
+        owned = decode(ConsumerProtocolSubscription, known, data, 2)[0].owned_partitions
+        return {(topic.topic, index) for topic in owned for index in topic.partitions}
+    known = min(version, ConsumerProtocolAssignment.VALID_VERSIONS[1])
+    given = decode(ConsumerProtocolAssignment, known, data, 2)[0].assigned_partitions
+    return {(topic.topic, index) for topic in given for index in topic.partitions}

@@ -153,7 +153,11 @@ class JoinGroup:
         predecessor_id = group.static_ids.get(instance_id)
         if predecessor_id is None:
             self._admit(group, member_id, arrival, now)
-        elif group.state is GroupState.STABLE and self._keeps_protocol(group, predecessor_id, arrival):
+        elif (
+            group.state is GroupState.STABLE
+            and self._keeps_protocol(group, predecessor_id, arrival)
+            and not group.is_to_join_again(predecessor_id)
+        ):
             self._replace_quietly(group, predecessor_id, member_id, arrival)
         else:
             self._replace(group, predecessor_id, member_id, arrival, now)

@@ -206,3 +206,17 @@ def test_a_downgraded_group_that_has_not_rebalanced_notices_that_its_topics_chan
     bench.set_topics(t=6)
     bench.tick()
     assert bench.state == "PreparingRebalance"
+
+
+def test_a_static_member_that_restarts_before_it_gave_up_its_partitions_rebalances_the_group() -> None:
+    bench = ConsumerBench(settings())
+    member = bench.join(instance="i", protocols={"cooperative-sticky": SUBSCRIPTION}).answer
+    bench.sync(member, {member.member_id: assigned(0, 1)}, instance="i")
+    held = {"cooperative-sticky": owning(0, 1, generation=1)}
+    member = bench.join(member.member_id, instance="i", protocols=held).answer
+    bench.sync(member, {member.member_id: assigned(0)}, instance="i")
+    back = bench.join(instance="i", protocols={"cooperative-sticky": SUBSCRIPTION}).answer
+    assert back.generation_id == member.generation_id + 1
+    bench.sync(back, {back.member_id: assigned(0)}, instance="i")
+    again = bench.join(instance="i", protocols={"cooperative-sticky": SUBSCRIPTION}).answer
+    assert again.generation_id == back.generation_id, "nothing is left to be given up"

@@ -23,6 +23,7 @@ FOUND_SOMETHING = [
     12007114,  # none: the topic of a position was deleted before the commit was answered
     12016934,  # nobody looked at the topics of a downgraded group that had not rebalanced
     12036828,  # none: whoever loads a group does not wait for a SyncGroup
+    12058284,  # a static member restarted before it gave up its partitions, which nobody got
     1000034,  # an assignment that could not be written was forgotten with the one before it
 ]
 
