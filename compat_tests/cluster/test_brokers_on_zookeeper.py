@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
@@ -164,7 +164,15 @@ def read_all(bootstrap: str, topic: str, at_least: int) -> list[int]:
 
 def create(cluster: Cluster, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
+    deadline_s = time.monotonic() + 30
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
+            break
+        except KafkaException as error:  # the ready line of the last broker may come before the others know of it
+            if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.2)
     cluster.await_partition(topic, "three replicas in sync", lambda leader, isr: leader > 0 and isr == [1, 2, 3])
 
 
