@@ -29,6 +29,15 @@ def led_by(state: PartitionState, leader: int) -> PartitionState:
     return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
 
 
+def numbered(old: PartitionState, new: PartitionState) -> PartitionState:
+    """``new`` as the one change that leads there from ``old``, however many steps it was made in: the next partition
+    epoch, and the next leader epoch if there was an election. The same object if nothing changed."""
+    if new is old:
+        return old
+    elected = new.leader_epoch > old.leader_epoch
+    return new._replace(leader_epoch=old.leader_epoch + elected, partition_epoch=old.partition_epoch + 1)
+
+
 def with_isr(state: PartitionState, isr: tuple[int, ...], min_isr: int) -> PartitionState:
     """A partition whose leader changed the ISR."""
     elr = _elr(state, isr, min_isr, _NONE)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from kwire.base.logging import get_logger
 from kwire.cluster import keys
-from kwire.cluster.controller import write_states
 from kwire.cluster.elections import with_isr
-from kwire.cluster.store import Check, Conflict, StoreError, StoreUnavailable, Write
+from kwire.cluster.plan import ChangedStates, Plan
+from kwire.cluster.store import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from kwire.cluster.image import ClusterImage, MetadataCache
@@ -80,45 +80,27 @@ class IsrWriter:
     async def _write(self, batch: dict[Partition, tuple[int, ...]]) -> None:
         """Write what still holds. What the image has by then tells each partition what became of it."""
         while True:
-            image = self._metadata.image
-            checks: dict[str, Check] = {}
-            changed = self._plan(image, batch, checks)
+            plan = Plan(self._metadata)
+            changed = self._changes(plan, batch)
             if not changed:
                 return
-            writes: dict[str, Write] = {}
+            plan.check(keys.broker_key(self._broker_id))
+            plan.write_states(changed)
+            if await plan.commit(self._store):
+                return
 
-            def write(
-                key: str, value: bytes | None, checks: dict[str, Check] = checks, writes: dict[str, Write] = writes
-            ) -> None:
-                checks[key] = Check(key, self._metadata.version(key))
-                writes[key] = Write(key, value)
-
-            write_states(image, write, changed)
-            try:
-                revision = await self._store.commit(list(checks.values()), list(writes.values()))
-            except Conflict as conflict:
-                revision, _ = await self._store.read(conflict.key)
-                await self._metadata.wait_for(revision)
-                continue
-            await self._metadata.wait_for(revision)
-            return
-
-    def _plan(
-        self, image: ClusterImage, batch: dict[Partition, tuple[int, ...]], checks: dict[str, Check]
-    ) -> dict[str, dict[int, PartitionState]]:
-        mine = keys.broker_key(self._broker_id)
-        checks[mine] = Check(mine, self._metadata.version(mine))
-        changed: dict[str, dict[int, PartitionState]] = {}
+    def _changes(self, plan: Plan, batch: dict[Partition, tuple[int, ...]]) -> ChangedStates:
+        """The changes that still hold; those that come in are checked to be who they were."""
+        changed: ChangedStates = {}
         for partition, isr in batch.items():
-            state = image.partition(partition.topic, partition.index)
-            if state is None or not self._still_holds(image, partition, state, isr):
+            state = plan.image.partition(partition.topic, partition.index)
+            if state is None or not self._still_holds(plan.image, partition, state, isr):
                 partition.isr_refused()
                 continue
             for member in isr:
                 if member not in state.isr:
-                    key = keys.broker_key(member)
-                    checks[key] = Check(key, self._metadata.version(key))
-            min_isr, _ = self._rules(image, partition.topic)
+                    plan.check(keys.broker_key(member))
+            min_isr, _ = self._rules(plan.image, partition.topic)
             changed.setdefault(partition.topic, {})[partition.index] = with_isr(state, isr, min_isr)
             _logger.info("ISR changes", topic=partition.topic, partition=partition.index, old=state.isr, new=isr)
         return changed

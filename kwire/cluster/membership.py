@@ -19,19 +19,10 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
 from kwire.cluster import elections, keys
-from kwire.cluster.controller import write_states
 from kwire.cluster.image import ClusterImage, Endpoint, MetadataCache
 from kwire.cluster.keys import PartitionState
-from kwire.cluster.store import (
-    Check,
-    Conflict,
-    MetadataStore,
-    Session,
-    SessionLost,
-    StoreError,
-    StoreUnavailable,
-    Write,
-)
+from kwire.cluster.plan import ChangedStates, Plan
+from kwire.cluster.store import Check, MetadataStore, Session, SessionLost, StoreError, StoreUnavailable, Write
 
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
@@ -118,22 +109,14 @@ class Membership:
 
     async def _register(self, cluster_id: str | None, clean: bool) -> str:
         for _ in range(ATTEMPTS_MAX):
-            checks: dict[str, Check] = {}
-            writes: dict[str, Write] = {}
-            image = self._metadata.image
+            plan = Plan(self._metadata)
             self.founded = False
-            found_or_made = self._plan_cluster(image, cluster_id, checks, writes)
-            self._plan_registration(image, checks, writes)
-            takes_office = self._plan_office(image, checks, writes)
-            self._plan_elections(image, clean, takes_office, checks, writes)
-            try:
-                revision = await self._store.commit(list(checks.values()), list(writes.values()))
-            except Conflict as conflict:
-                revision, _ = await self._store.read(conflict.key)
-                await self._metadata.wait_for(revision)
-                continue
-            await self._metadata.wait_for(revision)
-            return found_or_made
+            found_or_made = self._plan_cluster(plan, cluster_id)
+            self._plan_registration(plan)
+            takes_office = self._plan_office(plan)
+            self._plan_elections(plan, clean, takes_office)
+            if await plan.commit(self._store):
+                return found_or_made
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
 
     async def rejoin(self) -> None:
@@ -150,15 +133,8 @@ class Membership:
             except StoreError as error:
                 _logger.warning("the registration stays until the next start", error=str(error))
 
-    def _write(
-        self, checks: dict[str, Check], writes: dict[str, Write], key: str, value: bytes | None, session: int | None
-    ) -> None:
-        checks[key] = Check(key, self._metadata.version(key))
-        writes[key] = Write(key, value, session)
-
-    def _plan_cluster(
-        self, image: ClusterImage, cluster_id: str | None, checks: dict[str, Check], writes: dict[str, Write]
-    ) -> str:
+    def _plan_cluster(self, plan: Plan, cluster_id: str | None) -> str:
+        image = plan.image
         if image.cluster_id:
             if cluster_id not in (None, image.cluster_id):
                 raise KafkaError(
@@ -167,17 +143,17 @@ class Membership:
                 )
             return image.cluster_id
         cluster_id = cluster_id or uuid_to_text(random_uuid(self._random))
-        self._write(checks, writes, keys.CLUSTER, keys.pack(id=cluster_id), None)
+        plan.write(keys.CLUSTER, keys.pack(id=cluster_id))
         self.founded = True
-        self._write(checks, writes, keys.FEATURES, keys.pack(levels=self._features), None)
+        plan.write(keys.FEATURES, keys.pack(levels=self._features))
         return cluster_id
 
-    def _plan_registration(self, image: ClusterImage, checks: dict[str, Check], writes: dict[str, Write]) -> None:
-        if self._broker_id in image.brokers:
+    def _plan_registration(self, plan: Plan) -> None:
+        if self._broker_id in plan.image.brokers:
             raise KafkaError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"Another broker with id {self._broker_id} is registered."
             )
-        self._write(checks, writes, keys.broker_key(self._broker_id), self._registration(), self._session_id)
+        plan.write(keys.broker_key(self._broker_id), self._registration(), self._session_id)
 
     async def _wait_for_an_earlier_life(self) -> None:
         """A broker that died may still be registered until its lease is over."""
@@ -187,22 +163,20 @@ class Membership:
         endpoints = [list(endpoint) for endpoint in self._endpoints]
         return keys.pack(endpoints=endpoints, rack=self._rack, features=self._features, **more)
 
-    def _plan_office(self, image: ClusterImage, checks: dict[str, Check], writes: dict[str, Write]) -> bool:
+    def _plan_office(self, plan: Plan) -> bool:
         """Whether the office is free and this broker asks for it."""
-        if image.controller_id != -1:
+        if plan.image.controller_id != -1:
             return False
-        epoch = image.controller_epoch + 1
-        value = keys.pack(broker=self._broker_id, epoch=epoch)
-        self._write(checks, writes, keys.CONTROLLER, value, self._session_id)
-        self._write(checks, writes, keys.CONTROLLER_EPOCH, keys.pack(epoch=epoch), None)
+        epoch = plan.image.controller_epoch + 1
+        plan.write(keys.CONTROLLER, keys.pack(broker=self._broker_id, epoch=epoch), self._session_id)
+        plan.write(keys.CONTROLLER_EPOCH, keys.pack(epoch=epoch))
         return True
 
-    def _plan_elections(
-        self, image: ClusterImage, clean: bool, takes_office: bool, checks: dict[str, Check], writes: dict[str, Write]
-    ) -> None:
+    def _plan_elections(self, plan: Plan, clean: bool, takes_office: bool) -> None:
         """What this broker led before is over; with the office, what can be led now has a leader."""
+        image = plan.image
         living = {*image.brokers, self._broker_id}
-        changed: dict[str, dict[int, PartitionState]] = {}
+        changed: ChangedStates = {}
         for topic in image.topics.values():
             rules = self._rules(image, topic.name)
             for index, state in enumerate(topic.partitions):
@@ -210,15 +184,8 @@ class Membership:
                 if takes_office:
                     new = elections.after(new, living, rules[0], unclean=rules[1])
                 if new is not state:
-                    new = new._replace(partition_epoch=state.partition_epoch + 1)
-                    if new.leader_epoch > state.leader_epoch:
-                        new = new._replace(leader_epoch=state.leader_epoch + 1)
-                    changed.setdefault(topic.name, {})[index] = new
-
-        def write(key: str, value: bytes | None) -> None:
-            self._write(checks, writes, key, value, None)
-
-        write_states(image, write, changed)
+                    changed.setdefault(topic.name, {})[index] = elections.numbered(state, new)
+        plan.write_states(changed)
 
     def _reborn(
         self, state: PartitionState, living: set[int], rules: tuple[int, bool], clean: bool, offline: bool
@@ -238,18 +205,14 @@ class Membership:
         """Become the controller if there is none; whether that came true."""
         if not self.alive:
             return False
-        checks: dict[str, Check] = {}
-        writes: dict[str, Write] = {}
-        mine = keys.broker_key(self._broker_id)
-        checks[mine] = Check(mine, self._metadata.version(mine))
-        if not self._plan_office(self._metadata.image, checks, writes):
+        plan = Plan(self._metadata)
+        plan.check(keys.broker_key(self._broker_id))
+        if not self._plan_office(plan):
             return False
         try:
-            revision = await self._store.commit(list(checks.values()), list(writes.values()))
-        except (Conflict, SessionLost, StoreUnavailable):
+            return await plan.commit(self._store)
+        except (SessionLost, StoreUnavailable):
             return False
-        await self._metadata.wait_for(revision)
-        return True
 
     async def announce_leaving(self) -> None:
         """Tell the controller that this broker is about to stop, so that others lead (controlled shutdown)."""

@@ -2,8 +2,8 @@
 
 While a move is under way, the replicas are those of the target and those that still have to stay; ``adding`` and
 ``removing`` tell them apart. It ends when all that come are in sync and somebody in sync stays: then those that go are
-no replicas any more, and delete their logs. What lives elsewhere: writing it down (`controller`), noticing that a move
-can end (`failover`), who leads then (`elections`).
+no replicas any more, and delete their logs. What lives elsewhere: writing it down with its epochs (`leaders`), noticing
+that a move can end (`failover`), who leads then (`elections`).
 """
 
 from __future__ import annotations
@@ -51,5 +51,4 @@ def _moved(
         isr=tuple(each for each in state.isr if each in replicas),
         elr=tuple(each for each in state.elr if each in replicas),
         offline=tuple(each for each in state.offline if each in replicas),
-        partition_epoch=state.partition_epoch + 1,
     )

@@ -8,8 +8,9 @@ import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster import keys
-from kwire.cluster.controller import PREFERRED, UNCLEAN, ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
+from kwire.cluster.controller import ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
 from kwire.cluster.image import BrokerImage, ConfigResource
+from kwire.cluster.leaders import PREFERRED, UNCLEAN
 from kwire.cluster.membership import Membership
 from kwire.cluster.memory import MemoryStore
 from kwire.cluster.store import Write
