@@ -43,6 +43,15 @@ class StorageError(KafkaError):
         self.transient = is_transient(error)
 
 
+def loop_runs() -> bool:
+    """Whether there is a loop that could take up work; scripts and the helper processes have none."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _report_nothing(directory: str, error: OSError) -> None:
     """Nobody asked to hear of failed disks."""
 

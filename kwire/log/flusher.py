@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kwire.base.doors import Files
 from kwire.log.checkpoints import PARTITION_METADATA_FILE
-from kwire.log.environment import LogEnvironment, StorageError, SyncFailed
+from kwire.log.environment import LogEnvironment, StorageError, SyncFailed, loop_runs
 
 if TYPE_CHECKING:
     from kwire.log.partition_log import PartitionLog
@@ -45,7 +45,7 @@ class Flusher:
     def sealed(self, segment: Segment, end_offset: int) -> None:
         """A segment was completed: sync it in the background. Without a running loop `close` will."""
         self._sealed[segment] = None
-        if _loop_runs():
+        if loop_runs():
             self._start(end_offset)
 
     def flush(self) -> asyncio.Future[None] | None:
@@ -214,14 +214,6 @@ def _sync(files: Files, fd: int) -> None:
         files.fsync(fd)
     except OSError as error:
         raise SyncFailed(error.errno, error.strerror or str(error)) from error
-
-
-def _loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _look_at(future: asyncio.Future[None]) -> None:

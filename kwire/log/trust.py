@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from kwire.log.append_info import AbortedTransaction
 from kwire.log.batch_scan import ScannedBatch, scan
 from kwire.log.damage import Damage, judge
-from kwire.log.environment import LogEnvironment, logger
+from kwire.log.environment import LogEnvironment, logger, loop_runs
 from kwire.log.producer_snapshot import CorruptSnapshot
 from kwire.log.producer_state import ProducerStateManager
 
@@ -232,7 +232,7 @@ class Verifier:
     def require(self, segment: Segment, on_verified: Callable[[], None] | None) -> bool:
         """Whether a segment is verified now. With ``on_verified``, that is called later if it takes its time; without,
         it is done here and now. OSError."""
-        if on_verified is not None and segment.unverified > AT_ONCE_BYTES and _loop_runs():
+        if on_verified is not None and segment.unverified > AT_ONCE_BYTES and loop_runs():
             waiting = self._running.get(segment)
             if waiting is None:
                 self._running[segment] = [on_verified]
@@ -267,11 +267,3 @@ class Verifier:
             del self._tasks[segment]
             for call in self._running.pop(segment, []):
                 call()
-
-
-def _loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
