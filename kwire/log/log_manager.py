@@ -31,7 +31,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectory, LogDirectoryError
 from kwire.log.manager_settings import ManagerSettings
 from kwire.log.offset_checkpoints import CHECKPOINTED, NOTHING_TO_SAY, OffsetCheckpoints
-from kwire.log.partition_log import PartitionLog, storage_error
+from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery_helpers import (
     PARTITION_BYTES_MIN,
     Recovered,
@@ -347,7 +347,7 @@ class LogManager:
         if found is None:
             return None
         if not found.parent.online:
-            raise storage_error(found.path, found.parent.failed or OSError("the directory has failed"))
+            raise StorageError(found.path, found.parent.failed or OSError("the directory has failed"))
         self._open(found, lambda _size: None)
         del self._unopened[key]
         return self._logs.get(key)
@@ -370,7 +370,7 @@ class LogManager:
             self.write_checkpoints(directory, sync=True)
         except OSError as error:
             self.guard.report(directory.path, error)
-            raise storage_error(directory.path, error) from error
+            raise StorageError(directory.path, error) from error
 
     def _by_load(self) -> list[LogDirectory]:
         """The usable directories, the one with the fewest logs first, whatever their size (as in Kafka)."""
@@ -453,7 +453,7 @@ class LogManager:
             self.guard.report(path, error)
             if not self._files.exists(path):
                 return  # it was removed by other hands
-            raise storage_error(path, error) from error
+            raise StorageError(path, error) from error
         if suffix == names.DELETE_DIRECTORY_SUFFIX:
             self.env.remover.remove_directory(leaving, self._config_of(key[0]).file_delete_delay_ms)
 

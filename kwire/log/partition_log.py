@@ -118,7 +118,7 @@ class PartitionLog(LogCutting):
                 recovered.apply(opened)
         except OSError as error:
             env.on_failure(directory, error)
-            raise storage_error(directory, error) from error
+            raise StorageError(directory, error) from error
         for complaint in opened.complaints:
             logger.warning("log repaired", partition=names.directory_name(topic, partition), what=complaint)
         log = cls(env, topic, partition, topic_id, config, opened)
@@ -540,9 +540,6 @@ class PartitionLog(LogCutting):
         self.closed = True
         for segment in self.segments:
             segment.file.close()
-
-
-storage_error = StorageError
 
 
 def _writable(records: Records) -> bytearray | memoryview:
