@@ -13,7 +13,7 @@ from kwire.base.file_range import FileRange
 from kwire.codec.records.header import BatchHeader
 from kwire.log import names
 from kwire.log.append_info import NO_DATA, AbortedTransaction, FetchedData
-from kwire.log.batch_scan import BatchPosition, CorruptLog, find_batch, scan
+from kwire.log.batch_scan import BatchPosition, CorruptLog, ScannedBatch, find_batch, scan
 from kwire.log.damage import Damage
 from kwire.log.file_cache import FileCache, LogFile
 from kwire.log.indexes import CorruptIndex, OffsetIndex, TimeIndex, TransactionIndex
@@ -209,13 +209,10 @@ class Segment:
     def _scan_max_timestamp(self) -> None:
         """A segment that was cut may have a later timestamp behind its last time index entry."""
         start = self.index.lookup(max(self._offset_of_max_timestamp - self.base_offset, 0))
-        fd, path = self.file.descriptor(), self.file.path
-        for damage in [*self.bad, Damage(self.size, self.size, "")]:
-            for batch in scan(self._files, fd, path, start, damage.position, check_crc=False):
-                if batch.header.max_timestamp > self.max_timestamp:
-                    self._max_timestamp = batch.header.max_timestamp
-                    self._offset_of_max_timestamp = batch.header.last_offset
-            start = max(start, damage.end)
+        for batch in self.good_batches(start, self.size):
+            if batch.header.max_timestamp > self.max_timestamp:
+                self._max_timestamp = batch.header.max_timestamp
+                self._offset_of_max_timestamp = batch.header.last_offset
 
     def largest_timestamp_ms(self) -> int:
         """What retention by time goes by: the records' highest timestamp, or the file's time if they have none."""
@@ -284,6 +281,14 @@ class Segment:
                     return found
             position = damage.end
         return find_batch(self._files, self.file.descriptor(), self.file.path, offset, position, self.size)
+
+    def good_batches(self, start: int, end: int) -> Iterator[ScannedBatch]:
+        """Every batch between two positions; stretches known to be damaged are passed over, checksums not looked at.
+        OSError, CorruptLog."""
+        fd, path = self.file.descriptor(), self.file.path
+        for damage in [*self.bad, Damage(end, end, "")]:
+            yield from scan(self._files, fd, path, start, damage.position, check_crc=False)
+            start = max(start, damage.end)
 
     def _refuse_damage(self, offset: int, found: BatchPosition | None) -> None:
         """Raise CorruptLog where the batch of an offset was in a damaged stretch, instead of passing over it."""

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from kwire.codec.records import iter_records
 from kwire.log.append_info import TimestampAndOffset
-from kwire.log.batch_scan import ScannedBatch, scan
-from kwire.log.damage import Damage
+from kwire.log.batch_scan import ScannedBatch
 from kwire.log.validator import MAX_DECOMPRESSED_BYTES
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int, upto: int) -> Tim
 def _find_in_segment(log: PartitionLog, segment: Segment, timestamp_ms: int) -> TimestampAndOffset | None:
     start_offset = log.log_start_offset
     known = segment.base_offset + segment.time_index.lookup(timestamp_ms)
-    for batch in _batches(log, segment, max(known, start_offset)):
+    for batch in _batches(segment, max(known, start_offset)):
         if batch.header.max_timestamp < timestamp_ms or batch.header.last_offset < start_offset:
             continue
         for record in iter_records(batch.data, max_bytes=MAX_DECOMPRESSED_BYTES):
@@ -51,7 +50,7 @@ def max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     segment = max(reversed(log.segments), key=lambda segment: segment.max_timestamp)
     if segment.max_timestamp < 0:
         return None
-    for batch in _batches(log, segment, segment.offset_of_max_timestamp):
+    for batch in _batches(segment, segment.offset_of_max_timestamp):
         for record in iter_records(batch.data, max_bytes=MAX_DECOMPRESSED_BYTES):
             if record.timestamp == batch.header.max_timestamp:
                 return TimestampAndOffset(record.timestamp, record.offset, batch.header.partition_leader_epoch)
@@ -61,7 +60,7 @@ def max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     return None
 
 
-def _batches(log: PartitionLog, segment: Segment, offset: int) -> Iterator[ScannedBatch]:
+def _batches(segment: Segment, offset: int) -> Iterator[ScannedBatch]:
     """The batches of a segment from the one that ends at or beyond an offset."""
     found = segment.find(offset)
     if found is None:
@@ -69,10 +68,6 @@ def _batches(log: PartitionLog, segment: Segment, offset: int) -> Iterator[Scann
     file = segment.file
     file.retain()
     try:
-        start = found.position
-        for damage in [*segment.bad, Damage(segment.size, segment.size, "")]:
-            if start < damage.end or damage.end == segment.size:
-                yield from scan(log.files, file.descriptor(), file.path, start, damage.position, check_crc=False)
-                start = max(start, damage.end)
+        yield from segment.good_batches(found.position, segment.size)
     finally:
         file.release()

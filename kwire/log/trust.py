@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from kwire.log.append_info import AbortedTransaction
-from kwire.log.batch_scan import ScannedBatch, scan
+from kwire.log.batch_scan import ScannedBatch
 from kwire.log.damage import Damage, judge
 from kwire.log.environment import LogEnvironment, logger, loop_runs
 from kwire.log.producer_snapshot import CorruptSnapshot
@@ -184,7 +184,7 @@ def _check_transactions(
         return
     due: list[AbortedTransaction] = []
     told = 0
-    for batch in _good_batches(env, segment, end):
+    for batch in segment.good_batches(0, end):
         due += _aborted_by(producers, batch)
         if batch.position - told >= SLICE_BYTES:
             told = batch.position
@@ -195,13 +195,6 @@ def _check_transactions(
     if list(segment.aborted()) != due + later:
         logger.warning("transaction index does not fit its segment and is built anew", path=segment.txn_index.path)
         segment.replace_transactions(due + later)
-
-
-def _good_batches(env: LogEnvironment, segment: Segment, end: int) -> Iterator[ScannedBatch]:
-    position, file = 0, segment.file
-    for damage in [*segment.bad, Damage(end, end, "")]:
-        yield from scan(env.doors.files, file.descriptor(), file.path, position, damage.position, check_crc=False)
-        position = damage.end
 
 
 def _aborted_by(producers: ProducerStateManager, batch: ScannedBatch) -> Iterator[AbortedTransaction]:
