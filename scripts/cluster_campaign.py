@@ -31,6 +31,7 @@ from kwire.testing.simulation.faults import Faults
 from kwire.testing.simulation.transactional import TransactionalProducer
 from kwire.testing.simulation.workload import Client, Consumer, History, Producer, create_topic
 from kwire.testing.simulation.world import Simulation
+from scripts.campaign import silence
 
 PARTITIONS = 2
 FAULTS_S = 5.0
@@ -135,13 +136,6 @@ def main() -> int:
                 print(f"{number} seeds, {number / (time.monotonic() - started) * 60:.0f} a minute", flush=True)
     print(json.dumps({"seeds": len(seeds), "seconds": round(time.monotonic() - started), "wrong": wrong, **total}))
     return 1 if wrong else 0
-
-
-def silence() -> None:
-    """No log."""
-    from kwire.base.logging import configure
-
-    configure(level="FATAL")
 
 
 if __name__ == "__main__":

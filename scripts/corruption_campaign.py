@@ -17,16 +17,14 @@ Ends with status 1 and the seeds at fault.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import signal
 import sys
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -47,6 +45,7 @@ from kwire.log.manager_settings import ManagerSettings
 from kwire.log.partition_log import PartitionLog
 from kwire.testing.simulation.disk import Inode
 from kwire.testing.simulation.power import PowerDisk
+from scripts import campaign
 
 DATA = "/data"
 TOPIC_ID = b"corruption-topic"
@@ -436,40 +435,10 @@ def _took_too_long(_signal: int, _frame: object) -> None:
     raise TimeoutError(f"a case took more than {CASE_CPU_S_MAX} s of CPU")
 
 
-def run_seeds(
-    first: int, count: int, kind: type[Case] = Case, *, failures_max: int = 10
-) -> tuple[Counter[str], list[str]]:
+def run_seeds(first: int, count: int, kind: type[Case] = Case) -> campaign.Found:
     """Many cases."""
-    counts: Counter[str] = Counter()
-    failures: list[str] = []
-    for seed in range(first, first + count):
-        happened, failure = run_seed(seed, kind)
-        counts += happened
-        counts["cases"] += 1
-        if failure is not None:
-            failures.append(failure)
-            if len(failures) >= failures_max:
-                break
-    return counts, failures
-
-
-def run_campaign(name: str, run: Callable[[int, int], tuple[Counter[str], list[str]]]) -> int:
-    """The command line around a campaign; its exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=2000, help="how many corruptions")
-    parser.add_argument("--seed", type=int, default=1, help="the first seed")
-    arguments = parser.parse_args()
-    from kwire.base.logging import configure
-
-    configure(level="FATAL")
-    started = time.monotonic()
-    counts, failures = run(arguments.seed, arguments.count)
-    seconds = round(time.monotonic() - started, 1)
-    print(json.dumps({"campaign": name, "seed": arguments.seed, "seconds": seconds, **dict(sorted(counts.items()))}))
-    for failure in failures:
-        print(failure)
-    return 1 if failures else 0
+    return campaign.run_all(range(first, first + count), partial(run_seed, kind=kind), "cases")
 
 
 if __name__ == "__main__":
-    sys.exit(run_campaign("corruption", run_seeds))
+    sys.exit(campaign.main("corruption", __doc__, run_seeds, count=2000))

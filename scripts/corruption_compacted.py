@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ from kwire.log.append_info import Origin
 from kwire.log.cleaner_helper import CleanerHelper
 from kwire.log.log_manager import LogManager
 from kwire.log.partition_log import PartitionLog
-from scripts.corruption_campaign import CONFIG, Case, Truth, Violation, Written, _dropped, run_campaign
+from scripts import campaign
+from scripts.corruption_campaign import CONFIG, Case, Truth, Violation, Written, _dropped
 from scripts.corruption_campaign import run_seeds as run_cases
 
 
@@ -86,10 +86,10 @@ class CompactedCase(Case):
             raise Violation(f"{log}: aborted {have}, they were {truth.aborted}")
 
 
-def run_seeds(first: int, count: int) -> tuple[Counter[str], list[str]]:
+def run_seeds(first: int, count: int) -> campaign.Found:
     """Many cases."""
     return run_cases(first, count, CompactedCase)
 
 
 if __name__ == "__main__":
-    sys.exit(run_campaign("corruption of compacted logs", run_seeds))
+    sys.exit(campaign.main("corruption of compacted logs", __doc__, run_seeds, count=2000))

@@ -19,16 +19,12 @@ Ends with status 1 and the seeds at fault.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import multiprocessing
 import sys
-import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -50,6 +46,7 @@ from kwire.testing.simulation.loop import VirtualLoop, run
 from kwire.testing.simulation.power import PowerDisk, PowerLost
 from kwire.testing.simulation.trace import Trace
 from kwire.testing.simulation.world import SimulatedExecutor
+from scripts import campaign
 
 DATA = "/data"
 TOPIC_ID = b"power-loss-topic"
@@ -419,54 +416,10 @@ def run_seed(seed: int, kind: type[World] = World) -> tuple[Counter[str], str | 
     return world.counts, None
 
 
-def run_seeds(
-    first: int, count: int, kind: type[World] = World, *, failures_max: int = 10
-) -> tuple[Counter[str], list[str]]:
+def run_seeds(first: int, count: int, kind: type[World] = World) -> campaign.Found:
     """Many worlds, one after the other."""
-    counts: Counter[str] = Counter()
-    failures: list[str] = []
-    for seed in range(first, first + count):
-        happened, failure = run_seed(seed, kind)
-        counts += happened
-        counts["seeds"] += 1
-        if failure is not None:
-            failures.append(failure)
-            if len(failures) >= failures_max:
-                break
-    return counts, failures
-
-
-def run_campaign(name: str, run: Callable[[int, int], tuple[Counter[str], list[str]]]) -> int:
-    """The command line around a campaign; its exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=10_000, help="how many seeds")
-    parser.add_argument("--seed", type=int, default=1, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=1)
-    arguments = parser.parse_args()
-    started = time.monotonic()
-    _silence()
-    share = -(-arguments.count // arguments.jobs)
-    parts = [
-        (first, min(share, arguments.seed + arguments.count - first))
-        for first in range(arguments.seed, arguments.seed + arguments.count, share)
-    ]
-    with multiprocessing.get_context("spawn").Pool(arguments.jobs, _silence) as pool:
-        results = pool.starmap(run, parts)
-    counts = sum((part for part, _ in results), Counter[str]())
-    failures = [failure for _, part in results for failure in part]
-    seconds = round(time.monotonic() - started, 1)
-    print(json.dumps({"campaign": name, "seed": arguments.seed, "seconds": seconds, **dict(sorted(counts.items()))}))
-    for failure in failures:
-        print(failure)
-    return 1 if failures else 0
-
-
-def _silence() -> None:
-    """What recovery repairs is its daily work here."""
-    from kwire.base.logging import configure
-
-    configure(level="FATAL")
+    return campaign.run_all(range(first, first + count), partial(run_seed, kind=kind), "seeds")
 
 
 if __name__ == "__main__":
-    sys.exit(run_campaign("power loss", run_seeds))
+    sys.exit(campaign.main("power loss", __doc__, run_seeds, count=10_000))

@@ -38,8 +38,8 @@ from kwire.log.append_info import Origin
 from kwire.log.cleaner import CleanerSettings
 from kwire.log.log_config import INT64_MAX, LogConfig
 from kwire.log.partition_log import PartitionLog
-from scripts.power_loss_campaign import SETTINGS, Model, Violation, World, Written, _read_all, run_campaign
-from scripts.power_loss_campaign import run_seeds as run_worlds
+from scripts import campaign, power_loss_campaign
+from scripts.power_loss_campaign import SETTINGS, Model, Violation, World, Written, _read_all
 
 IN_TRANSACTIONS = 9
 """The producer whose batches are transactional."""
@@ -170,14 +170,13 @@ def _counting(model: Model) -> set[int]:
 
 def run_seed(seed: int) -> tuple[Counter[str], str | None]:
     """One world; what happened in it, counted, and what went wrong."""
-    counts, failures = run_seeds(seed, 1)
-    return counts, failures[0] if failures else None
+    return power_loss_campaign.run_seed(seed, CompactedWorld)
 
 
-def run_seeds(first: int, count: int) -> tuple[Counter[str], list[str]]:
+def run_seeds(first: int, count: int) -> campaign.Found:
     """Many worlds, one after the other."""
-    return run_worlds(first, count, CompactedWorld)
+    return power_loss_campaign.run_seeds(first, count, CompactedWorld)
 
 
 if __name__ == "__main__":
-    sys.exit(run_campaign("power loss of compacted logs", run_seeds))
+    sys.exit(campaign.main("power loss of compacted logs", __doc__, run_seeds, count=10_000))

@@ -26,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from scripts import campaign
 from scripts.schedules import groups, transactions
 from scripts.schedules.world import Violation
 
@@ -46,22 +47,12 @@ def run_seed(seed: int, *, verbose: bool = False) -> tuple[Counter[str], str | N
     return counts, None
 
 
-def run_seeds(first: int, count: int, step: int = 1, *, failures_max: int = 10) -> tuple[Counter[str], list[str]]:
+def run_seeds(first: int, count: int, step: int = 1, *, failures_max: int = 10) -> campaign.Found:
     """Many schedules, one after the other."""
-    counts: Counter[str] = Counter()
-    failures: list[str] = []
-    for seed in range(first, first + count * step, step):
-        happened, failure = run_seed(seed)
-        counts += happened
-        counts["schedules"] += 1
-        if failure is not None:
-            failures.append(failure)
-            if len(failures) >= failures_max:
-                break
-    return counts, failures
+    return campaign.run_all(range(first, first + count * step, step), run_seed, "schedules", failures_max)
 
 
-def _part(part: tuple[int, int, int]) -> tuple[Counter[str], list[str]]:
+def _part(part: tuple[int, int, int]) -> campaign.Found:
     return run_seeds(*part)
 
 
@@ -102,10 +93,8 @@ def main() -> int:
 
 
 def silence() -> None:
-    """What coordinators complain about is their daily work here."""
-    from kwire.base.logging import configure
-
-    configure(level="FATAL")
+    """No log, and little collecting."""
+    campaign.silence()
     gc.set_threshold(50_000)  # a schedule leaves little behind that is not freed without it
 
 
