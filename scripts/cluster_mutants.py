@@ -9,9 +9,7 @@ As `scripts/mutants.py`, which does the same for the log: a patch of the running
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -32,7 +30,7 @@ from kwire.cluster.replica_manager import ReplicaManager
 from kwire.handlers.fetch import _Fetch
 from kwire.log.producer_state import ProducerStateManager
 from scripts import cluster_campaign
-from scripts.mutant import Mutant
+from scripts.mutant import Mutant, main
 
 SEEDS = 500
 
@@ -173,29 +171,5 @@ MUTANTS: dict[str, Mutant] = {
 }
 
 
-def is_caught(name: str, first: int = 1) -> str | None:
-    """The first finding with a mutant at work; None if it survives."""
-    mutant = MUTANTS[name]
-    with mutant.apply():
-        failures = mutant.campaign(first, mutant.seeds)[1]
-    return failures[0] if failures else None
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(MUTANTS), metavar="NAME", help=", ".join(MUTANTS))
-    parser.add_argument("--seed", type=int, default=1, help="the first one")
-    arguments = parser.parse_args()
-    cluster_campaign.silence()
-    survivors = 0
-    for name in arguments.names:
-        started = time.monotonic()
-        finding = is_caught(name, arguments.seed)
-        survivors += finding is None
-        how = "SURVIVES" if finding is None else f"caught: {' '.join(finding.split())[:150]}"
-        print(f"{name} (breaks {MUTANTS[name].breaks}), {time.monotonic() - started:.1f} s: {how}", flush=True)
-    return 1 if survivors else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, MUTANTS, first=1))

@@ -9,11 +9,8 @@ Ends with status 1 if a mutant survives.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,20 +29,15 @@ from kwire.log.producer_state import ProducerStateManager
 from kwire.log.recovery import LogRecovery
 from kwire.log.segment import Segment
 from scripts import ack_order, corruption_campaign, power_loss_campaign, power_loss_compacted
-from scripts.mutant import Mutant
+from scripts.mutant import Mutant, main, together
 from scripts.transaction_mutants import TRANSACTION_MUTANTS
 
 
 def _no_crc() -> Any:
-    @contextmanager
-    def both() -> Iterator[None]:
-        with (
-            patch.object(batch_scan, "crc_is_valid", lambda *_: True),
-            patch.object(damage, "crc_is_valid", lambda *_: True),
-        ):
-            yield
-
-    return both()
+    return together(
+        patch.object(batch_scan, "crc_is_valid", lambda *_: True),
+        patch.object(damage, "crc_is_valid", lambda *_: True),
+    )
 
 
 def _no_snapshot() -> Any:
@@ -164,33 +156,5 @@ LOG_MUTANTS: dict[str, Mutant] = {
 MUTANTS = {**LOG_MUTANTS, **TRANSACTION_MUTANTS}
 
 
-def is_caught(name: str) -> str | None:
-    """The first finding of the campaign with a mutant at work; None if it survives."""
-    mutant = MUTANTS[name]
-    with mutant.apply():
-        for first in range(0, mutant.seeds, 10):
-            _, failures = mutant.campaign(first, 10)
-            if failures:
-                return failures[0]
-    return None
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(MUTANTS), metavar="NAME", help=", ".join(MUTANTS))
-    arguments = parser.parse_args()
-    from kwire.base.logging import configure
-
-    configure(level="FATAL")
-    survivors = 0
-    for name in arguments.names:
-        started = time.monotonic()
-        finding = is_caught(name)
-        survivors += finding is None
-        how = "SURVIVES" if finding is None else f"caught: {finding.splitlines()[0][:160]}"
-        print(f"{name} (breaks {MUTANTS[name].breaks}), {time.monotonic() - started:.1f} s: {how}", flush=True)
-    return 1 if survivors else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, MUTANTS))

@@ -9,12 +9,8 @@ As `scripts/mutants.py`, which does the same for the log: a patch of the running
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -46,50 +42,38 @@ from kwire.handlers import produce
 from kwire.log.producer_state import ProducerStateManager
 from kwire.log.segment import Segment
 from scripts import schedule_campaign
-from scripts.mutants import Mutant
+from scripts.campaign import Found, run_all
+from scripts.mutant import Mutant, main, together
 from scripts.schedules import groups
 
 SEEDS = 400
-Campaign = Callable[[int, int], tuple[Any, list[str]]]
 
 
-def _every_other(first: int, count: int, parity: int) -> tuple[Counter[str], list[str]]:
-    for seed in range(first * 2 + parity, (first + count) * 2 + parity, 2):
-        failure = schedule_campaign.run_seed(seed)[1]
-        if failure is not None:
-            return Counter(), [failure]
-    return Counter(), []
+def _groups(first: int, count: int) -> Found:
+    return schedule_campaign.run_seeds(2 * first, count, 2, failures_max=1)
 
 
-def _groups(first: int, count: int) -> tuple[Counter[str], list[str]]:
-    return _every_other(first, count, 0)
+def _transactions(first: int, count: int) -> Found:
+    return schedule_campaign.run_seeds(2 * first + 1, count, 2, failures_max=1)
 
 
-def _transactions(first: int, count: int) -> tuple[Counter[str], list[str]]:
-    return _every_other(first, count, 1)
-
-
-def _short_retention(first: int, count: int) -> tuple[Counter[str], list[str]]:
+def _short_retention(first: int, count: int) -> Found:
     """Only those groups whose positions do not live long."""
     seeds = [seed for seed in range(0, 1000, 2) if groups.Schedule(seed).short_retention]
-    for seed in seeds[first : first + count]:
-        failure = schedule_campaign.run_seed(seed)[1]
-        if failure is not None:
-            return Counter(), [failure]
-    return Counter(), []
+    return run_all(seeds[first : first + count], schedule_campaign.run_seed, "schedules", failures_max=1)
 
 
-def _later_groups(first: int, count: int) -> tuple[Counter[str], list[str]]:
+def _later_groups(first: int, count: int) -> Found:
     """Where something rare comes soon."""
     return _groups(first + 185, count)
 
 
-def _upgrades(first: int, count: int) -> tuple[Counter[str], list[str]]:
+def _upgrades(first: int, count: int) -> Found:
     """Of a group in which somebody does not know yet what to give up."""
     return _groups(first + 1_502_434, count)
 
 
-def _later_transactions(first: int, count: int) -> tuple[Counter[str], list[str]]:
+def _later_transactions(first: int, count: int) -> Found:
     """Where something rare comes soon."""
     return _transactions(first + 330, count)
 
@@ -102,15 +86,8 @@ def _method(owner: Any, name: str, instead: Any) -> Callable[[], Any]:
     return lambda: patch.object(owner, name, instead)
 
 
-def _together(*patches: Callable[[], Any]) -> Callable[[], Any]:
-    @contextmanager
-    def all_of_them() -> Iterator[None]:
-        with ExitStack() as stack:
-            for each in patches:
-                stack.enter_context(each())
-            yield
-
-    return all_of_them
+def _together(*mutants: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: together(*(each() for each in mutants))
 
 
 # --- groups ---------------------------------------------------------------------------------------------------------
@@ -320,33 +297,5 @@ MUTANTS: dict[str, Mutant] = {
 }
 
 
-def is_caught(name: str) -> str | None:
-    """The first finding of the schedules with a mutant at work; None if it survives."""
-    mutant = MUTANTS[name]
-    with mutant.apply():
-        for first in range(0, mutant.seeds, 10):
-            failures = mutant.campaign(first, 10)[1]
-            if failures:
-                return failures[0]
-    return None
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(MUTANTS), metavar="NAME", help=", ".join(MUTANTS))
-    arguments = parser.parse_args()
-    schedule_campaign.silence()
-    survivors = 0
-    for name in arguments.names:
-        started = time.monotonic()
-        finding = is_caught(name)
-        survivors += finding is None
-        how = (
-            "SURVIVES" if finding is None else f"caught: {finding.splitlines()[-1 if 'Trace' in finding else 0][:150]}"
-        )
-        print(f"{name} (breaks {MUTANTS[name].breaks}), {time.monotonic() - started:.1f} s: {how}", flush=True)
-    return 1 if survivors else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, MUTANTS, silence=schedule_campaign.silence))

@@ -30,7 +30,7 @@ from kwire.handlers import fetch, txn_offset_commit
 from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_state import ProducerStateManager
 from kwire.log.segment import Segment
-from scripts.mutant import Mutant
+from scripts.mutant import Mutant, together
 
 LONGEST_S: Final = 5.0
 """A test on a broker that takes longer has failed."""
@@ -42,11 +42,7 @@ def schedules(first: int, count: int) -> tuple[Any, list[str]]:
     """Producers on real coordinators and logs; one after the other until something is found."""
     from scripts import schedule_campaign
 
-    for number in range(first, first + count):
-        _, failure = schedule_campaign.run_seed(2 * number + 1)  # odd ones are those of transactions
-        if failure is not None:
-            return None, [failure]
-    return None, []
+    return schedule_campaign.run_seeds(2 * first + 1, count, 2, failures_max=1)  # odd ones are those of transactions
 
 
 def operations(first: int, count: int) -> tuple[Any, list[str]]:
@@ -225,7 +221,7 @@ def _completed_before_its_markers() -> Any:
         await asyncio.sleep(0.1)
         await persist(self, runtime, ending)
 
-    return _both(
+    return together(
         patch.object(TransactionCoordinator, "_try_to_end", lambda *_: False),
         patch.object(TransactionCoordinator, "_persist", early),
     )
@@ -240,22 +236,7 @@ def _one_marker_is_missing() -> Any:
     def settled(self: _Ending, partition: Any, error: ErrorCode) -> None:
         self.left.clear()
 
-    return _both(patch.object(MarkerWriter, "write", fewer), patch.object(_Ending, "_settle", settled))
-
-
-class _both:
-    """Two patches as one."""
-
-    def __init__(self, *patches: Any) -> None:
-        self._patches = patches
-
-    def __enter__(self) -> None:
-        for each in self._patches:
-            each.start()
-
-    def __exit__(self, *_: object) -> None:
-        for each in self._patches:
-            each.stop()
+    return together(patch.object(MarkerWriter, "write", fewer), patch.object(_Ending, "_settle", settled))
 
 
 # --- positions in transactions ----------------------------------------------------------------------------------------
@@ -298,7 +279,7 @@ def _only_the_first_aborted_is_told() -> Any:
 
 
 def _nothing_is_verified() -> Any:
-    return _both(
+    return together(
         patch.object(ProducerStateManager, "start_verification", lambda *_, **__: None),
         patch.object(ProducerStateManager, "_check_verified", lambda *_: None),
     )
@@ -310,7 +291,7 @@ def _late_answers_count() -> Any:
 
 
 def _zombies_may_write() -> Any:
-    return _both(
+    return together(
         patch.object(ProducerStateManager, "_check_epoch", lambda *_: None),
         patch.object(ProducerStateManager, "check_not_fenced", lambda *_: None),
     )
