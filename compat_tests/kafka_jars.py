@@ -17,7 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -26,54 +26,13 @@ SCALA_VERSION = "2.13"
 _COMPLETE = ".complete"
 LOG4J_VERSION = "2.25.4"  # the one that Kafka's own distribution of this version carries
 
-_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kwire.compat</groupId>
-  <artifactId>kafka-jars</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka_{SCALA_VERSION}</artifactId>
-      <version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-tools</artifactId>
-      <version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId>
-      <artifactId>log4j-core</artifactId>
-      <version>{LOG4J_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId>
-      <artifactId>log4j-slf4j-impl</artifactId>
-      <version>{LOG4J_VERSION}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
-
-_STREAMS_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kwire.compat</groupId>
-  <artifactId>streams-jars</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-streams</artifactId>
-      <version>{KAFKA_VERSION}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+_KAFKA = (
+    ("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+)
+_STREAMS = ("org.apache.kafka", "kafka-streams", KAFKA_VERSION)
 _STREAMS_ARTIFACTS = "kafka-streams,rocksdbjni"  # the rest is with Kafka's own jars
 
 # Tools and brokers say only what went wrong, on standard error. `kafka.log.level` lets a test ask for more.
@@ -106,7 +65,7 @@ def java_available() -> bool:
 def why_no_java() -> str | None:
     """None when everything Java-side can run, otherwise what is missing, by name."""
     missing = [tool for tool in ("java", "javac") if shutil.which(tool) is None]
-    if shutil.which("mvn") is None and not _fetched().exists():
+    if shutil.which("mvn") is None and not (_jars_dir() / _COMPLETE).exists():
         missing.append("mvn (Maven)")
     if not missing:
         return None
@@ -115,11 +74,7 @@ def why_no_java() -> str | None:
 
 def kafka_jars_dir() -> Path:
     """The folder with Apache Kafka's jars, fetched on first use. Raises `JarsUnavailable`."""
-    if not _fetched().exists():
-        with locked("kafka-jars"):
-            if not _fetched().exists():
-                _fetch_kafka()
-    return _jars_dir()
+    return maven_jars(_jars_dir().name, f"Apache Kafka {KAFKA_VERSION}", _KAFKA, files={"log4j2.properties": _LOG4J})
 
 
 def kafka_classpath() -> str:
@@ -129,12 +84,8 @@ def kafka_classpath() -> str:
 
 def streams_classpath() -> str:
     """The same with Kafka Streams and its RocksDB, which are fetched on first use (70 MB). Raises `JarsUnavailable`."""
-    folder = cache_root() / f"kafka-streams-{KAFKA_VERSION}"
-    if not (folder / _COMPLETE).exists():
-        with locked("streams-jars"):
-            if not (folder / _COMPLETE).exists():
-                only = f"-DincludeArtifactIds={_STREAMS_ARTIFACTS}"
-                fetch_with_maven(folder, f"Kafka Streams {KAFKA_VERSION}", _STREAMS_POM, only)
+    only = f"-DincludeArtifactIds={_STREAMS_ARTIFACTS}"
+    folder = maven_jars(f"kafka-streams-{KAFKA_VERSION}", f"Kafka Streams {KAFKA_VERSION}", [_STREAMS], only)
     return f"{kafka_classpath()}:{folder}/*"
 
 
@@ -197,30 +148,58 @@ def _jars_dir() -> Path:
     return cache_root() / f"kafka-{KAFKA_VERSION}"
 
 
-def _fetched() -> Path:
-    return _jars_dir() / _COMPLETE
+def maven_jars(
+    name: str, what: str, wanted: Iterable[tuple[str, ...]], *options: str, files: Mapping[str, str] | None = None
+) -> Path:
+    """The folder ``name`` of the cache with jars and all that they depend on, fetched on first use.
+
+    ``wanted``: (group, artifact, version) each, and a classifier where there is one; ``options`` are those of Maven's
+    `copy-dependencies`. ``files`` (name -> text) lie beside the jars. The file `.complete` is written last. Raises
+    `JarsUnavailable`.
+    """
+    folder = cache_root() / name
+    if not (folder / _COMPLETE).exists():
+        with locked(name):
+            if not (folder / _COMPLETE).exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                for file, text in {**(files or {}), "pom.xml": _pom(name, wanted)}.items():
+                    (folder / file).write_text(text)
+                _fetch(folder, what, options)
+                (folder / _COMPLETE).write_text("")
+    return folder
 
 
-def _fetch_kafka() -> None:
-    folder = _jars_dir()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "log4j2.properties").write_text(_LOG4J)
-    fetch_with_maven(folder, f"Apache Kafka {KAFKA_VERSION}", _POM)
+def _pom(name: str, wanted: Iterable[tuple[str, ...]]) -> str:
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kwire.compat</groupId>
+  <artifactId>{name}</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    {"".join(_dependency(*each) for each in wanted)}
+  </dependencies>
+</project>
+"""
 
 
-def fetch_with_maven(folder: Path, what: str, pom_text: str, *options: str) -> None:
-    """Copy all that a pom depends on into a folder; the file `.complete` in it is written last. Raises
-    `JarsUnavailable`."""
+def _dependency(group: str, artifact: str, version: str, classifier: str = "") -> str:
+    kind = f"<classifier>{classifier}</classifier>" if classifier else ""
+    place = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    return f"<dependency>{place}{kind}</dependency>"
+
+
+def _fetch(folder: Path, what: str, options: Iterable[str]) -> None:
+    """Copy all that the pom in a folder depends on beside it."""
     if shutil.which("mvn") is None:
         raise JarsUnavailable("needs mvn (Maven) on PATH, not found")
-    folder.mkdir(parents=True, exist_ok=True)
-    pom = folder / "pom.xml"
-    pom.write_text(pom_text)
     print(f"fetching {what} through Maven into {folder} (once) ...", file=sys.__stderr__, flush=True)
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-    command = ["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    command = ["mvn", "-q", "-B", "-f", f"{folder}/pom.xml", goal]
+    command += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime", *options]
     for attempt in (1, 2, 3):
-        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             break
         print(f"attempt {attempt} of 3 failed: {_first_error(done.stdout)}", file=sys.__stderr__, flush=True)
@@ -228,7 +207,6 @@ def fetch_with_maven(folder: Path, what: str, pom_text: str, *options: str) -> N
         raise JarsUnavailable(f"Maven could not fetch {what}: {_first_error(done.stdout)}")
     if not list(folder.glob("*.jar")):
         raise JarsUnavailable(f"Maven ended well, but its jars are not in {folder}")
-    (folder / _COMPLETE).write_text("")
 
 
 def _first_error(output: str) -> str:

@@ -17,44 +17,21 @@ from functools import cache
 from pathlib import Path
 
 from compat_tests.brokers import free_port, wait_until
-from compat_tests.kafka_jars import _COMPLETE, cache_root, fetch_with_maven, locked
+from compat_tests.kafka_jars import maven_jars
 
 ZOOKEEPER_VERSION = "3.9.4"
-# The two that the server needs and its pom leaves to whoever packs it.
-_EXTRA = (("io.dropwizard.metrics", "metrics-core", "4.1.12.1"), ("org.xerial.snappy", "snappy-java", "1.1.10.5"))
-
-
-def _dependency(group: str, artifact: str, version: str) -> str:
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-    )
-
-
-_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kwire.compat</groupId>
-  <artifactId>zookeeper-jars</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    {_dependency("org.apache.zookeeper", "zookeeper", ZOOKEEPER_VERSION)}
-    {"".join(_dependency(*each) for each in _EXTRA)}
-  </dependencies>
-</project>
-"""
+_WANTED = (
+    ("org.apache.zookeeper", "zookeeper", ZOOKEEPER_VERSION),
+    # The two that the server needs and its pom leaves to whoever packs it.
+    ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+    ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+)
 
 
 @cache
 def zookeeper_jars() -> Path:
     """The folder with ZooKeeper's jars, fetched on first use. Raises `JarsUnavailable`."""
-    folder = cache_root() / f"zookeeper-{ZOOKEEPER_VERSION}"
-    if not (folder / _COMPLETE).exists():
-        with locked("zookeeper-jars"):
-            if not (folder / _COMPLETE).exists():
-                fetch_with_maven(folder, f"ZooKeeper {ZOOKEEPER_VERSION}", _POM)
-    return folder
+    return maven_jars(f"zookeeper-{ZOOKEEPER_VERSION}", f"ZooKeeper {ZOOKEEPER_VERSION}", _WANTED)
 
 
 class ZooKeeper:

@@ -15,36 +15,18 @@ import pytest
 
 from compat_tests.brokers import Broker, free_port, wait_until
 from compat_tests.conftest import Names
-from compat_tests.kafka_jars import KAFKA_VERSION, cache_root, fetch_with_maven, java_command, kafka_classpath, locked
+from compat_tests.kafka_jars import KAFKA_VERSION, java_command, kafka_classpath, maven_jars
 
 pytestmark = pytest.mark.java
 LINES = 300
 
-_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kwire.compat</groupId>
-  <artifactId>connect-jars</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>connect-file</artifactId>
-      <version>{KAFKA_VERSION}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+_CONNECTORS = ("org.apache.kafka", "connect-file", KAFKA_VERSION)
 
 
 def file_connectors() -> Path:
     """A folder with the connectors of files; the worker itself comes with Kafka's tools."""
-    folder = cache_root() / f"connect-file-{KAFKA_VERSION}"
-    with locked("connect-file"):
-        if not (folder / ".complete").exists():
-            fetch_with_maven(folder, f"Connect's file connectors {KAFKA_VERSION}", _POM, "-DexcludeTransitive=true")
-    return folder
+    what = f"Connect's file connectors {KAFKA_VERSION}"
+    return maven_jars(f"connect-file-{KAFKA_VERSION}", what, [_CONNECTORS], "-DexcludeTransitive=true")
 
 
 class Worker:

@@ -11,7 +11,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-from compat_tests.kafka_jars import cache_root, compile_java, fetch_with_maven, locked
+from compat_tests.kafka_jars import compile_java, locked, maven_jars
 
 # The newest Spark of which all artefacts resolve from Maven Central. kafka-clients is 3.9.0 there.
 SPARK_VERSION = "4.0.0"
@@ -19,14 +19,14 @@ SCALATEST_VERSION = "3.2.19"
 
 _TESTS = [f"{name}_2.13" for name in ("spark-sql-kafka-0-10", "spark-sql", "spark-core", "spark-catalyst")]
 _TESTS += [f"{name}_2.13" for name in ("spark-common-utils", "spark-tags", "spark-token-provider-kafka-0-10")]
-_DEPENDENCIES = [
-    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_VERSION, ""),
-    ("org.apache.spark", "spark-sql_2.13", SPARK_VERSION, ""),
+_DEPENDENCIES: list[tuple[str, ...]] = [
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_VERSION),
+    ("org.apache.spark", "spark-sql_2.13", SPARK_VERSION),
     *(("org.apache.spark", name, SPARK_VERSION, "tests") for name in _TESTS),
-    ("org.scalatest", "scalatest_2.13", SCALATEST_VERSION, ""),
-    ("org.scalatestplus", "scalacheck-1-18_2.13", f"{SCALATEST_VERSION}.0", ""),
-    ("org.scalatestplus", "mockito-5-12_2.13", f"{SCALATEST_VERSION}.0", ""),
-    ("junit", "junit", "4.13.2", ""),
+    ("org.scalatest", "scalatest_2.13", SCALATEST_VERSION),
+    ("org.scalatestplus", "scalacheck-1-18_2.13", f"{SCALATEST_VERSION}.0"),
+    ("org.scalatestplus", "mockito-5-12_2.13", f"{SCALATEST_VERSION}.0"),
+    ("junit", "junit", "4.13.2"),
 ]
 _SUITES = f"spark-sql-kafka-0-10_2.13-{SPARK_VERSION}-tests.jar"
 _REPLACED = "kafka010/KafkaTestUtils"
@@ -55,30 +55,5 @@ def suites() -> Path:
 
 
 def _jars() -> Path:
-    folder = cache_root() / f"spark-suites-{SPARK_VERSION}"
-    with locked("spark-jars"):
-        if not (folder / ".complete").exists():
-            fetch_with_maven(folder, f"Spark {SPARK_VERSION}'s connector and its tests (350 MB)", _pom())
-    return folder
-
-
-def _pom() -> str:
-    wanted = "\n".join(_dependency(*each) for each in _DEPENDENCIES)
-    return f"""<?xml version="1.0" encoding="UTF-8"?>
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kwire.compat</groupId>
-  <artifactId>spark-suites</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-{wanted}
-  </dependencies>
-</project>
-"""
-
-
-def _dependency(group: str, artifact: str, version: str, classifier: str) -> str:
-    kind = f"<classifier>{classifier}</classifier>" if classifier else ""
-    place = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-    return f"    <dependency>{place}{kind}</dependency>"
+    what = f"Spark {SPARK_VERSION}'s connector and its tests (350 MB)"
+    return maven_jars(f"spark-suites-{SPARK_VERSION}", what, _DEPENDENCIES)
