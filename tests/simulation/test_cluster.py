@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import pytest
@@ -96,214 +95,204 @@ class Story:
             self.cluster.simulation.network.cut(broker.host, HOST)
 
 
-@asynccontextmanager
-async def a_story(simulation: Simulation, **configs: str) -> AsyncIterator[Story]:
-    cluster = SimulatedCluster(simulation)
-    await cluster.start()
-    await create_topic(cluster, 1, {name.replace("_", "."): value for name, value in configs.items()})
-    story = Story(cluster)
-    await story.until_isr(*cluster.brokers.values())
-    await story.until(lambda: all(story.end_of(each) == 0 for each in cluster.brokers.values()))
-    yield story
-    await cluster.stop()
+def tell(told: Callable[[Story], Coroutine[Any, Any, None]], seed: int = 1, **configs: str) -> None:
+    """A story, on a cluster that is in sync and empty; ``flush_messages="1"`` sets the topic's `flush.messages`."""
 
+    async def run(simulation: Simulation) -> None:
+        cluster = SimulatedCluster(simulation)
+        await cluster.start()
+        await create_topic(cluster, 1, {name.replace("_", "."): value for name, value in configs.items()})
+        story = Story(cluster)
+        await story.until_isr(*cluster.brokers.values())
+        await story.until(lambda: all(story.end_of(each) == 0 for each in cluster.brokers.values()))
+        await told(story)
+        await cluster.stop()
 
-def tell(story: Callable[[Simulation], Coroutine[Any, Any, None]], seed: int = 1) -> None:
     cluster_campaign.silence()
     simulation = Simulation(seed)
-    simulation.run(story(simulation))
+    simulation.run(run(simulation))
 
 
 def test_one_replica_fails_and_comes_back() -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation) as story:
-            await story.write(1, 2)
-            leader, (one, other) = story.leader(), story.followers()
-            one.kill()
-            await story.write(3, 4)
-            await story.until_isr(leader, other)
-            assert await story.read() == [1, 2, 3, 4]
-            await one.start()
-            await story.until_isr(leader, one, other)
-            assert story.end_of(one) == 4
+    async def told(story: Story) -> None:
+        await story.write(1, 2)
+        leader, (one, other) = story.leader(), story.followers()
+        one.kill()
+        await story.write(3, 4)
+        await story.until_isr(leader, other)
+        assert await story.read() == [1, 2, 3, 4]
+        await one.start()
+        await story.until_isr(leader, one, other)
+        assert story.end_of(one) == 4
 
     tell(told)
 
 
 def test_a_second_replica_fails_and_nothing_is_taken_until_one_is_back() -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation) as story:
-            await story.write(1)
-            leader, (one, other) = story.leader(), story.followers()
-            one.kill()
-            await story.until_isr(leader, other)
-            other.kill()
-            await story.until_isr(leader)
-            assert await story.send(2) in REFUSED
-            assert await story.read() == [1]
-            await one.start()
-            await story.until_isr(leader, one)
-            await story.write(3)
-            assert await story.read() == [1, 3]
+    async def told(story: Story) -> None:
+        await story.write(1)
+        leader, (one, other) = story.leader(), story.followers()
+        one.kill()
+        await story.until_isr(leader, other)
+        other.kill()
+        await story.until_isr(leader)
+        assert await story.send(2) in REFUSED
+        assert await story.read() == [1]
+        await one.start()
+        await story.until_isr(leader, one)
+        await story.write(3)
+        assert await story.read() == [1, 3]
 
     tell(told)
 
 
 def test_the_leader_dies_and_an_in_sync_replica_leads() -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation) as story:
-            await story.write(1, 2, 3)
-            before, former, (one, other) = story.state, story.leader(), story.followers()
-            former.kill()
-            await story.until(lambda: story.state.leader in (one.node_id, other.node_id))
-            assert story.state.leader_epoch == before.leader_epoch + 1
-            await story.write(4)
-            assert await story.read() == [1, 2, 3, 4]
-            await former.start()
-            await story.until_isr(former, one, other)
-            assert story.end_of(former) == 4
+    async def told(story: Story) -> None:
+        await story.write(1, 2, 3)
+        before, former, (one, other) = story.state, story.leader(), story.followers()
+        former.kill()
+        await story.until(lambda: story.state.leader in (one.node_id, other.node_id))
+        assert story.state.leader_epoch == before.leader_epoch + 1
+        await story.write(4)
+        assert await story.read() == [1, 2, 3, 4]
+        await former.start()
+        await story.until_isr(former, one, other)
+        assert story.end_of(former) == 4
 
     tell(told)
 
 
 def test_all_stop_and_the_partition_waits_for_who_has_everything() -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation) as story:
-            await story.write(1)
-            leader, (early, late) = story.leader(), story.followers()
-            early.kill()
-            await story.write(2)
-            await story.until_isr(leader, late)
-            await late.stop()
-            await leader.stop()
-            await early.start()
-            await asyncio.sleep(5)
-            assert story.state.leader == -1  # it lacks 2
-            await leader.start()
-            await story.until(lambda: story.state.leader == leader.node_id)
-            assert await story.read() == [1, 2]
-            await late.start()
-            await story.until_isr(leader, early, late)
+    async def told(story: Story) -> None:
+        await story.write(1)
+        leader, (early, late) = story.leader(), story.followers()
+        early.kill()
+        await story.write(2)
+        await story.until_isr(leader, late)
+        await late.stop()
+        await leader.stop()
+        await early.start()
+        await asyncio.sleep(5)
+        assert story.state.leader == -1  # it lacks 2
+        await leader.start()
+        await story.until(lambda: story.state.leader == leader.node_id)
+        assert await story.read() == [1, 2]
+        await late.start()
+        await story.until_isr(leader, early, late)
 
     tell(told)
 
 
 def test_all_are_killed_and_the_last_leader_leads_when_nobody_can_have_more() -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation) as story:
-            await story.write(1)
-            leader, (early, late) = story.leader(), story.followers()
-            early.kill()
-            await story.write(2)
-            await story.until_isr(leader, late)
-            late.kill()
-            await story.until_isr(leader)
-            leader.kill()
-            await early.start()
-            await leader.start()
-            await asyncio.sleep(5)
-            assert story.state.leader == -1  # a kill may have cost it something, the other had everything, too
-            await late.start()
-            await story.until(lambda: story.state.leader == leader.node_id)
-            assert await story.read() == [1, 2]
-            await story.until_isr(leader, early, late)
+    async def told(story: Story) -> None:
+        await story.write(1)
+        leader, (early, late) = story.leader(), story.followers()
+        early.kill()
+        await story.write(2)
+        await story.until_isr(leader, late)
+        late.kill()
+        await story.until_isr(leader)
+        leader.kill()
+        await early.start()
+        await leader.start()
+        await asyncio.sleep(5)
+        assert story.state.leader == -1  # a kill may have cost it something, the other had everything, too
+        await late.start()
+        await story.until(lambda: story.state.leader == leader.node_id)
+        assert await story.read() == [1, 2]
+        await story.until_isr(leader, early, late)
 
     tell(told)
 
 
 def test_an_unclean_election_loses_what_only_the_others_had() -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation, unclean_leader_election_enable="true") as story:
-            await story.write(1)
-            leader, (early, late) = story.leader(), story.followers()
-            early.kill()
-            await story.write(2)
-            await story.until_isr(leader, late)
-            late.kill()
-            leader.kill()
-            await early.start()
-            await story.until(lambda: story.state.leader == early.node_id)
-            await leader.start()
-            await late.start()
-            await story.until_isr(early, leader, late)
-            assert await story.read() == [1]
-            await story.write(3)
-            assert await story.read() == [1, 3]
-            await story.until(lambda: {story.end_of(each) for each in story.cluster.brokers.values()} == {2})
+    async def told(story: Story) -> None:
+        await story.write(1)
+        leader, (early, late) = story.leader(), story.followers()
+        early.kill()
+        await story.write(2)
+        await story.until_isr(leader, late)
+        late.kill()
+        leader.kill()
+        await early.start()
+        await story.until(lambda: story.state.leader == early.node_id)
+        await leader.start()
+        await late.start()
+        await story.until_isr(early, leader, late)
+        assert await story.read() == [1]
+        await story.write(3)
+        assert await story.read() == [1, 3]
+        await story.until(lambda: {story.end_of(each) for each in story.cluster.brokers.values()} == {2})
 
-    tell(told)
+    tell(told, unclean_leader_election_enable="true")
 
 
 def test_a_returning_leader_cuts_what_nobody_else_has() -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation) as story:
-            await story.write(1)
-            former, (one, other) = story.leader(), story.followers()
-            story.cut(former, store=True)
-            assert await story.send(100, former, acks=1) == ErrorCode.NONE
-            assert await story.send(101, former, acks=1) == ErrorCode.NONE
-            assert story.end_of(former) == 3
-            await story.until(lambda: story.state.leader in (one.node_id, other.node_id))
-            await story.write(2)
-            story.cluster.heal()
-            await story.until_isr(former, one, other)
-            assert story.end_of(former) == 2
-            await one.stop()
-            await other.stop()
-            await story.until(lambda: story.state.leader == former.node_id)
-            assert await story.read() == [1, 2]
+    async def told(story: Story) -> None:
+        await story.write(1)
+        former, (one, other) = story.leader(), story.followers()
+        story.cut(former, store=True)
+        assert await story.send(100, former, acks=1) == ErrorCode.NONE
+        assert await story.send(101, former, acks=1) == ErrorCode.NONE
+        assert story.end_of(former) == 3
+        await story.until(lambda: story.state.leader in (one.node_id, other.node_id))
+        await story.write(2)
+        story.cluster.heal()
+        await story.until_isr(former, one, other)
+        assert story.end_of(former) == 2
+        await one.stop()
+        await other.stop()
+        await story.until(lambda: story.state.leader == former.node_id)
+        assert await story.read() == [1, 2]
 
     tell(told)
 
 
 def test_a_record_is_read_only_when_it_is_committed() -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation) as story:
-            await story.write(1)
-            leader, followers = story.leader(), story.followers()
-            story.cut(leader)
-            sending = asyncio.ensure_future(story.send(2))
-            await story.until(lambda: story.end_of(leader) == 2)
-            assert await story.read() == [1]
-            story.cluster.heal()
-            assert await sending == ErrorCode.NONE
-            assert await story.read() == [1, 2]
-            await story.until_isr(leader, *followers)
+    async def told(story: Story) -> None:
+        await story.write(1)
+        leader, followers = story.leader(), story.followers()
+        story.cut(leader)
+        sending = asyncio.ensure_future(story.send(2))
+        await story.until(lambda: story.end_of(leader) == 2)
+        assert await story.read() == [1]
+        story.cluster.heal()
+        assert await sending == ErrorCode.NONE
+        assert await story.read() == [1, 2]
+        await story.until_isr(leader, *followers)
 
     tell(told)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_all_lose_power_at_once_and_nothing_that_was_flushed_is_lost(seed: int) -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation, flush_messages="1") as story:
-            await story.write(1, 2, 3)
-            brokers = list(story.cluster.brokers.values())
-            for broker in brokers:
-                broker.lose_power()
-            for broker in brokers:
-                await broker.start()
-            await story.until_isr(*brokers)
-            assert await story.read() == [1, 2, 3]
+    async def told(story: Story) -> None:
+        await story.write(1, 2, 3)
+        brokers = list(story.cluster.brokers.values())
+        for broker in brokers:
+            broker.lose_power()
+        for broker in brokers:
+            await broker.start()
+        await story.until_isr(*brokers)
+        assert await story.read() == [1, 2, 3]
 
-    tell(told, seed)
+    tell(told, seed, flush_messages="1")
 
 
 def test_a_follower_tells_its_end_only_when_it_is_flushed() -> None:
-    async def told(simulation: Simulation) -> None:
-        async with a_story(simulation, flush_messages="1") as story:
-            leader, followers = story.leader(), story.followers()
-            await story.write(1, 2, 3)
-            leader.lose_power()
-            for broker in followers:
-                broker.lose_power()
-                await broker.start()
-                await story.until(lambda broker=broker: story.end_of(broker) == 3)  # type: ignore[misc]
-            await leader.start()
-            await story.until_isr(leader, *followers)
-            assert await story.read() == [1, 2, 3]
+    async def told(story: Story) -> None:
+        leader, followers = story.leader(), story.followers()
+        await story.write(1, 2, 3)
+        leader.lose_power()
+        for broker in followers:
+            broker.lose_power()
+            await broker.start()
+            await story.until(lambda broker=broker: story.end_of(broker) == 3)  # type: ignore[misc]
+        await leader.start()
+        await story.until_isr(leader, *followers)
+        assert await story.read() == [1, 2, 3]
 
-    tell(told)
+    tell(told, flush_messages="1")
 
 
 @pytest.mark.parametrize("first", [1, 6])
