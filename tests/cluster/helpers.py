@@ -109,14 +109,16 @@ class Node(SimpleNamespace):
         return self.metadata.image
 
 
-async def node(store: MemoryStore | None = None, broker_id: int = 1, *, join: bool = True, **properties: Any) -> Node:
+async def node(
+    store: MemoryStore | None = None, broker_id: int = 1, *, join: bool = True, lease_ms: int = 9000, **properties: Any
+) -> Node:
     """A broker that has joined; ``num_partitions="3"`` sets `num.partitions`."""
     doors = Doors(random=random.Random(7))
     store = store or MemoryStore()
     config = KafkaConfig({name.replace("_", "."): value for name, value in properties.items()})
     metadata = MetadataCache(store)
     await metadata.start()
-    membership = Membership(doors, store, metadata, broker_id)
+    membership = Membership(doors, store, metadata, broker_id, lease_ms=lease_ms)
     controller = Controller(doors, config, store, metadata, broker_id)
     made = Node(
         store=store, metadata=metadata, controller=controller, membership=membership, config=config, doors=doors

@@ -340,7 +340,7 @@ async def test_a_second_life_gets_a_higher_broker_epoch_and_new_leader_epochs():
 async def test_two_live_brokers_cannot_have_one_id():
     made = await node()
     with pytest.raises(KafkaError) as caught:
-        await node(made.store, 1)
+        await node(made.store, 1, lease_ms=50)  # it waits two leases for an earlier life to end
     assert caught.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
