@@ -14,6 +14,7 @@ from kwire.cluster.keys import PartitionState
 from kwire.cluster.replica_manager import ReplicaManager
 from kwire.log.environment import StorageError
 from tests.cluster.helpers import ENDPOINTS, FakeLogs, node
+from tests.waiting import until
 
 STATE = PartitionState(replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=9)
 
@@ -117,9 +118,7 @@ async def test_a_log_that_found_no_room_is_opened_later(monkeypatch):
     await asyncio.sleep(0.03)
     assert replicas.get("u", 0) is None
     logs.refuse = None
-    async with asyncio.timeout(5):
-        while replicas.get("u", 0) is None:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await until(lambda: replicas.get("u", 0) is not None)
     replicas.partition("u", 0).require_leader()
     await replicas.close()
 

@@ -14,7 +14,8 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.coordinator.transaction_markers import Marker, MarkerWriter
 from kwire.handlers import add_offsets_to_txn, txn_offset_commit
-from tests.handlers.test_transactions import NEW, OLD, Client, client_of_a_broker, committed_offset, offsets, until
+from tests.handlers.test_transactions import NEW, OLD, Client, client_of_a_broker, committed_offset, offsets
+from tests.waiting import until
 
 NONE = ErrorCode.NONE
 
@@ -56,7 +57,7 @@ async def end_in_between(client: Client, delayed: Delayed, who: Any, asked: asyn
     """What is asked gets its permission when the transaction is already over."""
     await delayed.asked.wait()
     assert (await client.end(who, commit=False, version=version)).error_code == NONE
-    await until(lambda: client.state().state.text == "CompleteAbort")
+    await until(lambda: client.state().state.text == "CompleteAbort", 10)
     delayed.go()
     return await asked
 
@@ -113,7 +114,7 @@ async def test_a_marker_that_was_lost_with_its_leader_is_written_again(client: C
 
     with patch.object(MarkerWriter, "write", losing):
         assert (await client.end(who, commit=commit)).error_code == NONE
-        await until(lambda: client.state().state.text.startswith("Complete"))
+        await until(lambda: client.state().state.text.startswith("Complete"), 10)
     assert written == [[("t", 0), ("t", 1)], [("t", 0)]]
     assert await client.values() == ([b"v"] if commit else [])
     assert await nothing_is_open(client)
@@ -137,4 +138,4 @@ async def test_a_transaction_is_complete_only_when_all_its_markers_are_committed
             assert client.state().state.text == "PrepareCommit"
         assert (await client.add(who, 0)) == [ErrorCode.CONCURRENT_TRANSACTIONS]
         waiting.set_result(None)
-        await until(lambda: client.state().state.text == "CompleteCommit")
+        await until(lambda: client.state().state.text == "CompleteCommit", 10)

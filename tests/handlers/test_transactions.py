@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ from kwire.handlers import (
 from kwire.handlers.context import RequestContext
 from kwire.server.broker import Broker
 from kwire.server.dump import dump
+from tests.waiting import until
 
 NONE = ErrorCode.NONE
 OLD, NEW = 11, 12
@@ -169,13 +170,6 @@ class Client:
         found = self.broker.services.transactions.describe(name)
         assert found is not None
         return found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what a task does."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
@@ -504,7 +498,7 @@ async def test_markers_that_have_to_wait_are_counted(client: Client) -> None:
         await client.end(who, commit=True)
         await asyncio.sleep(0)  # the task that goes on writing markers
         assert client.broker.metrics.snapshot()[channel + "UnknownDestinationQueueSize"] == 2
-    await until(lambda: client.state().state.text == "CompleteCommit")
+    await until(lambda: client.state().state.text == "CompleteCommit", 10)
     assert client.broker.metrics.snapshot()[channel + "UnknownDestinationQueueSize"] == 0
     assert await client.values() == [b"v"]
 

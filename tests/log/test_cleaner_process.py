@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from kwire.log.manager_settings import ManagerSettings
 from kwire.log.partition_log import PartitionLog
 from tests.log.cleaner_tools import COMPACTED, final_values, kept_in
 from tests.log.log_tools import TOPIC_ID, content
+from tests.waiting import until
 
 CONFIG = dataclasses.replace(COMPACTED, internal_segment_bytes=20_000, file_delete_delay_ms=100)
 
@@ -54,16 +55,11 @@ class Running:
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     async def cleaned_since(self, before: int) -> None:
-        await until(lambda: self.figures.cleanings > before)
+        await until(lambda: self.figures.cleanings > before, 30)
 
     async def cleaned_to_the_end(self) -> None:
         checkpoints, directory = self.manager.cleaner.checkpoints, self.manager.directories[0]
-        await until(lambda: checkpoints.get(directory, ("t", 0)) == self.log.active.base_offset)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+        await until(lambda: checkpoints.get(directory, ("t", 0)) == self.log.active.base_offset, 30)
 
 
 async def started(path: Path, config: LogConfig = CONFIG, **settings: Any) -> Running:
@@ -130,15 +126,15 @@ async def test_the_helper_is_niced_starts_when_needed_and_ends_when_idle(
     assert helper._process is not None
     pid = helper._process.pid
     assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
-    await until(lambda: not helper.running)
-    await until(lambda: not os.path.exists(f"/proc/{pid}"))
+    await until(lambda: not helper.running, 30)
+    await until(lambda: not os.path.exists(f"/proc/{pid}"), 30)
 
 
 async def test_a_killed_helper_is_replaced_and_the_log_cleaned_all_the_same(tmp_path: Path) -> None:
     running = await started(tmp_path, io_max_bytes_per_second=1000.0)
     running.write(0, 1000)
     helper = running.manager.cleaner._threads[0]._helper
-    await until(lambda: helper._process is not None and running.manager.cleaner._under_way)
+    await until(lambda: helper._process is not None and running.manager.cleaner._under_way, 30)
     assert helper._process is not None
     os.kill(helper._process.pid, signal.SIGKILL)
     running.manager.cleaner.reconfigure(CleanerSettings(backoff_ms=10))
@@ -151,9 +147,9 @@ async def test_a_killed_helper_is_replaced_and_the_log_cleaned_all_the_same(tmp_
 async def test_deleting_a_log_ends_its_cleaning_at_once(tmp_path: Path) -> None:
     running = await started(tmp_path, io_max_bytes_per_second=1000.0)
     running.write(0, 1000)
-    await until(lambda: running.manager.cleaner._under_way)
+    await until(lambda: running.manager.cleaner._under_way, 30)
     await running.manager.delete("t", 0)
-    await until(lambda: not running.manager.cleaner._under_way)
+    await until(lambda: not running.manager.cleaner._under_way, 30)
     assert running.figures.aborted == 1 and running.manager.cleaner.uncleanable == {}
     await running.manager.close()
 
@@ -161,7 +157,7 @@ async def test_deleting_a_log_ends_its_cleaning_at_once(tmp_path: Path) -> None:
 async def test_closing_in_the_middle_of_a_cleaning_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     running = await started(tmp_path, io_max_bytes_per_second=1000.0)
     running.write(0, 1000)
-    await until(lambda: running.manager.cleaner._under_way)
+    await until(lambda: running.manager.cleaner._under_way, 30)
     before = kept_in(running.log)
     await running.manager.close()
     assert not [name for name in os.listdir(tmp_path / "t-0") if name.endswith((".cleaned", ".swap"))]
@@ -262,7 +258,7 @@ async def test_a_log_that_moves_to_another_directory_is_clean_there(tmp_path: Pa
     moved: list[PartitionLog] = []
     mover = LogMover(Doors(), manager, lambda: UNLIMITED, moved.append)
     mover.start(running.log, target)
-    await until(lambda: moved)
+    await until(lambda: moved, 30)
     assert manager.cleaner.checkpoints.get(before, ("t", 0)) is None
     assert manager.cleaner.checkpoints.get(target, ("t", 0)) == clean_to
     await manager.close()

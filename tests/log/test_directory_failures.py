@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from kwire.log.log_dirs import LogDirectory
 from kwire.log.log_manager import LogManager
 from kwire.log.manager_settings import ManagerSettings
 from tests.log.log_tools import TOPIC_ID, append, fails, read_all
+from tests.waiting import until
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)
 OTHER_ID = b"o" * 16
@@ -84,12 +84,6 @@ class Setup:
 
     def break_(self, number: int, code: int) -> None:
         self.files.broken[str(self.paths[number])] = code
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EROFS, errno.EACCES])

@@ -19,6 +19,7 @@ from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
 from kwire.log.log_manager import LogManager
 from kwire.log.manager_settings import ManagerSettings
 from tests.log.log_tools import TOPIC_ID, append, batch, fails, read_all
+from tests.waiting import until
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)
 
@@ -39,12 +40,6 @@ async def started(*paths: Path, **how: object) -> LogManager:
 
 def folders(path: Path) -> list[str]:
     return [each.name for each in path.iterdir() if each.is_dir()]
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # type: ignore[operator]  # noqa: ASYNC110 - a file is looked at
-            await asyncio.sleep(0.005)
 
 
 async def test_logs_come_back_with_their_offsets_after_a_clean_stop(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from kwire.cluster.controller import NewTopic
 from kwire.cluster.store import StoreFull
 from kwire.server.broker import Broker
 from kwire.server.errors import StartError
+from tests.waiting import until
 
 
 def broker_on(*directories: Path, **properties: Any) -> Broker:
@@ -23,12 +23,6 @@ def broker_on(*directories: Path, **properties: Any) -> Broker:
         replica_high_watermark_checkpoint_interval_ms=50,
         **properties,
     )
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 def leaders(broker: Broker, topic: str = "t") -> list[int]:

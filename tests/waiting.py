@@ -1,0 +1,13 @@
+"""Waiting for what other tasks and processes do, where nothing tells that it is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+    """Poll ``condition`` until it is true; `TimeoutError` otherwise."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.005)
