@@ -25,6 +25,7 @@ TOOLS = {
     "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "DeleteRecordsCommand": "org.apache.kafka.tools.DeleteRecordsCommand",
     "DumpLogSegments": "org.apache.kafka.tools.DumpLogSegments",
+    "FeatureCommand": "org.apache.kafka.tools.FeatureCommand",
     "GetOffsetShell": "org.apache.kafka.tools.GetOffsetShell",
     "GroupsCommand": "org.apache.kafka.tools.GroupsCommand",
     "LeaderElectionCommand": "org.apache.kafka.tools.LeaderElectionCommand",

@@ -15,6 +15,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
 from kwire.cluster import keys
+from kwire.cluster.features import FeatureUpdate, updated
 from kwire.cluster.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
 from kwire.cluster.keys import ConfigResource, PartitionState
 from kwire.cluster.leaders import LeaderDecisions
@@ -332,6 +333,27 @@ class Controller(LeaderDecisions):
         values = dict(update.change(image.config(update.resource, update.name)))
         self._validate_config(update.resource, update.name, values)
         return values
+
+    # Features
+
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Finalise other levels, all of them or none: INVALID_UPDATE_VERSION if one is not what every registered broker
+        supports, or lower without being meant so."""
+
+        def decide(image: ClusterImage, plan: Plan) -> None:
+            ranges = {broker.id: broker.features for broker in image.brokers.values()}
+            levels = updated(image.features, updates, ranges, self._broker_id)
+            if not validate_only and levels != image.features:
+                plan.write(keys.FEATURES, keys.pack(levels=levels))
+
+        before = self._metadata.image.features
+        await self._in_time(self._decide(decide), timeout_ms)
+        after = self._metadata.image.features
+        if after != before:
+            _logger.info("features are finalised", **after)
+            await self.settle_leaders()  # who is eligible may follow from them
 
     # Producer ids
 

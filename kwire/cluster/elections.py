@@ -105,6 +105,8 @@ def _elect(
 
 
 def _elr(state: PartitionState, isr: tuple[int, ...], min_isr: int, forgetful: Collection[int]) -> tuple[int, ...]:
+    if not min_isr:  # there are none (`features.ELR_VERSION`), but for what an empty ISR still needs
+        return () if isr else state.elr
     if len(isr) >= min(min_isr, len(state.replicas)):
         return ()
     former = dict.fromkeys((*state.elr, *state.isr))

@@ -12,29 +12,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.base.config.listeners import Endpoint
 from kwire.base.uuids import uuid_from_text, uuid_to_text
-from kwire.cluster import keys
+from kwire.cluster import features, keys
 from kwire.cluster.keys import SHARD_PARTITIONS, ConfigResource, PartitionState
 from kwire.cluster.store import ABSENT, Event, MetadataStore, Subscription
+
+if TYPE_CHECKING:
+    from kwire.cluster.features import Range
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that belong to the broker itself (Kafka's `Topic.isInternal`)."""
 
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
+NO_FEATURES: Final[Mapping[str, Range]] = MappingProxyType({})
 
 
 class BrokerImage(NamedTuple):
     """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch`` is the broker epoch;
-    ``leaving``: it is about to stop."""
+    ``leaving``: it is about to stop; ``features``: the levels that it supports."""
 
     id: int
     epoch: int
     endpoints: Mapping[str, Endpoint]
     rack: str | None
     leaving: bool = False
+    features: Mapping[str, Range] = NO_FEATURES
 
 
 class TopicImage(NamedTuple):
@@ -254,7 +259,7 @@ class _Builder:
         if (value := pending.get(keys.CLUSTER)) is not None:
             image.cluster_id = keys.unpack(keys.CLUSTER, value)["id"]
         if (value := pending.get(keys.FEATURES)) is not None:
-            image.features = keys.unpack(keys.FEATURES, value)["levels"]
+            image.features = features.read_levels(keys.unpack(keys.FEATURES, value)["levels"])
         if (value := pending.get(keys.PRODUCER_IDS)) is not None:
             image.next_producer_id = keys.unpack(keys.PRODUCER_IDS, value)["next"]
         if keys.CONTROLLER in pending:
@@ -274,7 +279,12 @@ class _Builder:
             fields = keys.unpack(key, value)
             endpoints = {endpoint[0]: Endpoint(*endpoint) for endpoint in fields["endpoints"]}
             image.brokers[broker_id] = BrokerImage(
-                broker_id, self.created[key], endpoints, fields["rack"], fields.get("leaving", False)
+                broker_id,
+                self.created[key],
+                endpoints,
+                fields["rack"],
+                fields.get("leaving", False),
+                features.read_ranges(fields["features"]),
             )
 
     def _build_topics(

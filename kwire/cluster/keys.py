@@ -3,9 +3,9 @@
 | key | lives | value |
 | --- | --- | --- |
 | ``cluster`` | always | the cluster id |
-| ``features`` | always | finalised feature levels by name |
-| ``brokers/<id>`` | with the broker's session | endpoints, rack, features; ``created`` is the broker epoch;
-``leaving``: it is about to stop and wants to lead nothing |
+| ``features`` | always | finalised feature levels by name (written anew, unchanged, by each registration) |
+| ``brokers/<id>`` | with the broker's session | endpoints, rack, the levels of features that it supports;
+``created`` is the broker epoch, ``leaving``: it is about to stop and wants to lead nothing |
 | ``controller`` | with the controller's session | broker id and controller epoch |
 | ``controller-epoch`` | always | the newest controller epoch |
 | ``topics/<name>`` | always | topic id |

@@ -15,6 +15,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster import elections, reassignment
 from kwire.cluster.decisions import Decisions
 from kwire.cluster.elections import led_by
+from kwire.cluster.features import ELR_VERSION
 from kwire.cluster.image import ClusterImage, MetadataCache
 from kwire.cluster.keys import PartitionState
 from kwire.cluster.plan import ChangedStates, Plan
@@ -150,9 +151,11 @@ class LeaderDecisions(Decisions):
         return settle
 
     def election_rules(self, image: ClusterImage, topic: str) -> tuple[int, bool]:
-        """`min.insync.replicas` and `unclean.leader.election.enable` of a topic."""
+        """`min.insync.replicas` and `unclean.leader.election.enable` of a topic. The former is 0 where the cluster has
+        no eligible leader replicas: no ISR is too small then."""
         values = self._config.topic_config(image.topic_config(topic))
-        return values["min.insync.replicas"], values["unclean.leader.election.enable"]
+        min_isr = values["min.insync.replicas"] if image.features.get(ELR_VERSION) else 0
+        return min_isr, values["unclean.leader.election.enable"]
 
 
 def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> PartitionState:

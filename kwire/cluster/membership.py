@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
-from kwire.cluster import elections, keys
+from kwire.cluster import elections, features, keys
 from kwire.cluster.image import ClusterImage, Endpoint, MetadataCache
 from kwire.cluster.keys import PartitionState
 from kwire.cluster.plan import ChangedStates, Plan
@@ -26,6 +26,7 @@ from kwire.cluster.store import Check, MetadataStore, Session, SessionLost, Stor
 
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
+    from kwire.cluster.features import Range
 
 ATTEMPTS_MAX: Final = 20
 
@@ -41,7 +42,7 @@ def plain_rules(_image: ClusterImage, _topic: str) -> tuple[int, bool]:
 
 
 class Membership:
-    """Joins the cluster and leaves it. ``features``: the levels that a new cluster starts with."""
+    """Joins the cluster and leaves it. ``supported``: the features that this broker supports."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Membership:
         broker_id: int,
         *,
         lease_ms: int = 9000,
-        features: Mapping[str, int] | None = None,
+        supported: Mapping[str, Range] = features.SUPPORTED,
         rules: ElectionRules = plain_rules,
     ) -> None:
         self._rules = rules
@@ -63,7 +64,7 @@ class Membership:
         self._metadata = metadata
         self._broker_id = broker_id
         self._lease_ms = lease_ms
-        self._features = dict(features or {})
+        self._supported = supported
         self._session: Session | None = None
         self._is_offline: Callable[[str, int], bool] = lambda _topic, _index: False
         self.founded = False
@@ -92,7 +93,8 @@ class Membership:
         """Register this broker; returns the cluster's id, which is made up if neither store nor caller has one.
 
         ``cluster_id``: what the data directory says. INCONSISTENT_CLUSTER_ID if the store says otherwise,
-        DUPLICATE_BROKER_REGISTRATION if another live broker has this id. ``clean``: no data was lost since this broker
+        DUPLICATE_BROKER_REGISTRATION if another live broker has this id, UNSUPPORTED_VERSION if the cluster has
+        finalised a level of a feature that this broker does not support. ``clean``: no data was lost since this broker
         was last there. ``is_offline``: partitions whose log is in a directory that has failed.
         """
         self._is_offline = is_offline
@@ -112,6 +114,7 @@ class Membership:
             plan = Plan(self._metadata)
             self.founded = False
             found_or_made = self._plan_cluster(plan, cluster_id)
+            self._plan_features(plan)
             self._plan_registration(plan)
             takes_office = self._plan_office(plan)
             self._plan_elections(plan, clean, takes_office)
@@ -145,8 +148,16 @@ class Membership:
         cluster_id = cluster_id or uuid_to_text(random_uuid(self._random))
         plan.write(keys.CLUSTER, keys.pack(id=cluster_id))
         self.founded = True
-        plan.write(keys.FEATURES, keys.pack(levels=self._features))
         return cluster_id
+
+    def _plan_features(self, plan: Plan) -> None:
+        """What is finalised must be supported here. It is written anew, so that an update that has not seen this
+        registration is refused."""
+        levels = features.of_new_cluster(self._supported) if self.founded else plan.image.features
+        problem = features.why_not(self._supported, levels)
+        if problem is not None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, problem)
+        plan.write(keys.FEATURES, keys.pack(levels=levels))
 
     def _plan_registration(self, plan: Plan) -> None:
         if self._broker_id in plan.image.brokers:
@@ -161,7 +172,7 @@ class Membership:
 
     def _registration(self, **more: bool) -> bytes:
         endpoints = [list(endpoint) for endpoint in self._endpoints]
-        return keys.pack(endpoints=endpoints, rack=self._rack, features=self._features, **more)
+        return keys.pack(endpoints=endpoints, rack=self._rack, features=dict(self._supported), **more)
 
     def _plan_office(self, plan: Plan) -> bool:
         """Whether the office is free and this broker asks for it."""

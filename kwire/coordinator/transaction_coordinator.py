@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
+from kwire.cluster.features import TRANSACTION_VERSION
 from kwire.coordinator.java import partition_for
 from kwire.coordinator.machine import Instant, Result
 from kwire.coordinator.producer_ids import ProducerIds
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-FEATURE: Final = "transaction.version"
 RETRY_S: Final = 0.1
 """Between two attempts to end a transaction."""
 
@@ -140,7 +140,7 @@ class TransactionCoordinator:
 
     def level(self) -> int:
         """The finalised `transaction.version`."""
-        return self._metadata.image.features.get(FEATURE, 0)
+        return self._metadata.image.features.get(TRANSACTION_VERSION, 0)
 
     def _take_id(self) -> int:
         producer_id = self.producer_ids.take()
@@ -424,4 +424,4 @@ class _Ending:
             self.left.clear()
 
 
-__all__ = ["FEATURE", "NONE", "TRANSACTIONS_TOPIC", "Outcome", "Producer", "TransactionCoordinator"]
+__all__ = ["NONE", "TRANSACTIONS_TOPIC", "Outcome", "Producer", "TransactionCoordinator"]

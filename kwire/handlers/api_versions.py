@@ -6,7 +6,8 @@ Behaviour:
 - a version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions
   itself, whatever the body says (KIP-511).
 - a client's name and version that do not look like one: INVALID_REQUEST with an empty list (KIP-511, from version 3).
-- a feature is supported only if this broker is whole in it; finalised are those of the cluster's image.
+- a feature is supported only if this broker is whole in it (`kwire.cluster.features`); finalised are those of the
+  cluster's image, without those at level 0.
 
 Versions: 1 throttle time; 2 none; 3 flexible, client's software (KIP-511), features (KIP-584): those whose lowest level
 is 0 are left out, because clients before version 4 cannot read them (KIP-1022); 4 all features.
@@ -29,25 +30,6 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext
 
-GROUP_VERSION: Final = "group.version"
-"""1: the consumer group protocol of KIP-848."""
-METADATA_VERSION: Final = "metadata.version"
-TRANSACTION_VERSION: Final = "transaction.version"
-LATEST_METADATA_VERSION: Final = 30
-"""The level that Kafka calls 4.3-IV0."""
-
-SUPPORTED_FEATURES: Final = {
-    GROUP_VERSION: (0, 1),
-    METADATA_VERSION: (7, LATEST_METADATA_VERSION),
-    TRANSACTION_VERSION: (0, 2),
-}
-NEW_CLUSTER_FEATURES: Final = {
-    GROUP_VERSION: 1,
-    METADATA_VERSION: LATEST_METADATA_VERSION,
-    TRANSACTION_VERSION: 2,
-}
-"""What a new cluster is finalised at."""
-
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -67,13 +49,14 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in SUPPORTED_FEATURES.items()
+            for name, (low, high) in context.services.supported_features.items()
             if low > 0 or version >= 4
         ],
         finalized_features_epoch=image.revision,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in image.features.items()
+            if level
         ],
     )
 

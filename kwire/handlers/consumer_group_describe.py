@@ -2,7 +2,8 @@
 
 Behaviour: each group has its own error: GROUP_ID_NOT_FOUND (also for a group of another type, which DescribeGroups
 describes), INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED where one of the group's topics may
-not be described, and the coordinator's. The assignment of a member is what it owns, with what it has yet to give up.
+not be described, UNSUPPORTED_VERSION while the cluster has not finalised `group.version` 1, and the coordinator's. The
+assignment of a member is what it owns, with what it has yet to give up.
 
 Versions: 1 tells which members speak the classic protocol.
 """
@@ -18,13 +19,15 @@ from kwire.codec.messages.consumer_group_describe_response import ConsumerGroupD
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, RequestContext, ResourceType
-from kwire.handlers.group_calls import each, group_operation, may, then
+from kwire.handlers.group_calls import each, group_operation, may, offers_consumer_groups, then
 
 Answer = ConsumerGroupDescribeResponse
 
 
 def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> Answer | Awaitable[Answer]:
     """Answered from memory, but for commits that are under way."""
+    if not offers_consumer_groups(context):
+        return error_response(request, context.api_version, ErrorCode.UNSUPPORTED_VERSION, None)
     operation = partial(_describe, context, request.include_authorized_operations)
     return then(each(request.group_ids, operation, _refused), _response)
 

@@ -9,6 +9,7 @@ Behaviour:
 * INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION; GROUP_ID_NOT_FOUND (not there, of another type, or
   a classic one that cannot be taken over), UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH (give up all and join again),
   UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, and the coordinator's errors; with a message.
+* UNSUPPORTED_VERSION while the cluster has not finalised `group.version` 1.
 * TOPIC_AUTHORIZATION_FAILED if one of the topics subscribed to by name may not be described.
 
 Versions: 0 the coordinator makes the ids of members; 1 members make them themselves (KIP-1082), and may subscribe by a
@@ -26,13 +27,15 @@ from kwire.codec.messages.consumer_group_heartbeat_response import ConsumerGroup
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext
-from kwire.handlers.group_calls import caller_of, group_operation, may
+from kwire.handlers.group_calls import caller_of, group_operation, may, offers_consumer_groups
 
 Answer = ConsumerGroupHeartbeatResponse
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Answer | Awaitable[Answer]:
     """Answered at once where nothing changes."""
+    if not offers_consumer_groups(context):
+        return Answer(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not context.services.authorizer.allows_all:
         for name in request.subscribed_topic_names or ():
             if not may(context, AclOperation.DESCRIBE, name):

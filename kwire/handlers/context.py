@@ -7,7 +7,7 @@ per request by the dispatcher. The `Authorizer` allows everything until access c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kwire.base.doors import Doors
     from kwire.base.metrics import MetricsRegistry
     from kwire.cluster.controller import Controller
+    from kwire.cluster.features import Range
     from kwire.cluster.image import ClusterImage
     from kwire.cluster.peers import Peers
     from kwire.cluster.replica_manager import ReplicaManager
@@ -176,6 +177,7 @@ class Services:
     authorizer: Authorizer
     broker_id: int
     cluster_id: str
+    supported_features: Mapping[str, Range]
     image_source: Callable[[], ClusterImage]
 
     def __init__(self, **parts: Any) -> None:

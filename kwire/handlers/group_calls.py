@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kwire.base.errors import KafkaError
+from kwire.cluster.features import GROUP_VERSION
 from kwire.coordinator.machine import Caller
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 
@@ -24,6 +25,11 @@ R = TypeVar("R")
 def caller_of(context: RequestContext) -> Caller:
     """The client as a coordinator remembers it."""
     return Caller(context.client_id or "", context.client_host, context.api_version)
+
+
+def offers_consumer_groups(context: RequestContext) -> bool:
+    """Whether the cluster has finalised what KIP-848's groups need."""
+    return context.services.image.features.get(GROUP_VERSION, 0) >= 1
 
 
 def group_operation(operation: AclOperation, group_id: str) -> Operation:

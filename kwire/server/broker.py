@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from kwire.base.config import KafkaConfig
 from kwire.base.doors import Doors
-from kwire.base.errors import KafkaError
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.metrics import MetricsRegistry
 from kwire.cluster.adoption import adopt_logs
 from kwire.cluster.controller import Controller
 from kwire.cluster.failover import Failover
+from kwire.cluster.features import supported
 from kwire.cluster.image import ClusterImage, ConfigResource, Delta, Endpoint, MetadataCache
 from kwire.cluster.isr_writer import IsrWriter
 from kwire.cluster.keys import broker_key
@@ -30,7 +31,6 @@ from kwire.cluster.replica_manager import ReplicaManager
 from kwire.cluster.store import StoreError
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.transaction_coordinator import TransactionCoordinator
-from kwire.handlers.api_versions import NEW_CLUSTER_FEATURES
 from kwire.handlers.context import Services
 from kwire.handlers.registry import Registry
 from kwire.log.log_config import LogConfig
@@ -245,6 +245,7 @@ class Broker:
             logs=self.logs,
             registry=registry,
             image_source=lambda: self.metadata.image,
+            supported_features=supported(self.config.kwire_test_supported_features),
         )
         advertised = {each.listener: (each.host, each.port) for each in self.config.advertised_endpoints()}
         self.dispatcher = Dispatcher(self.services, self.services.registry, advertised)
@@ -293,7 +294,7 @@ class Broker:
             lease_ms=(
                 config.zookeeper_session_timeout_ms if config.zookeeper_connect else config.broker_session_timeout_ms
             ),
-            features=NEW_CLUSTER_FEATURES,
+            supported=self.services.supported_features,
             rules=self.controller.election_rules,
         )
         self._parts.push_async_callback(self.membership.leave)
@@ -416,6 +417,9 @@ class Broker:
                 try:
                     await self.membership.rejoin()
                 except (StoreError, KafkaError) as error:
+                    if getattr(error, "code", None) == ErrorCode.UNSUPPORTED_VERSION:
+                        self.disk_trouble.end(str(error))
+                        return
                     _log.warning("cannot come back yet", error=str(error))
                     await asyncio.sleep(REJOIN_S)
         finally:

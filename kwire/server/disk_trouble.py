@@ -46,9 +46,9 @@ class DiskTrouble:
         """Called by the log manager once for each directory, also while the broker starts."""
         directories = self._broker.logs.directories
         if not any(each.online for each in directories):
-            self._end(f"all log.dirs have failed, the last one was {directory.path}: {error}")
+            self.end(f"all log.dirs have failed, the last one was {directory.path}: {error}")
         elif directory is directories[0]:
-            self._end(f"the directory of the metadata store (the first of log.dirs) has failed: {error}")
+            self.end(f"the directory of the metadata store (the first of log.dirs) has failed: {error}")
         elif self._broker.is_serving:
             self._take_in(self._broker.replicas.directory_failed(directory))
 
@@ -65,7 +65,8 @@ class DiskTrouble:
         if self._untold and (self._task is None or self._task.done()):
             self._task = asyncio.ensure_future(self._tell())
 
-    def _end(self, cause: str) -> None:
+    def end(self, cause: str) -> None:
+        """The broker cannot go on, whatever the reason."""
         if not self.over.is_set():
             self.cause = cause
             self.over.set()

@@ -22,13 +22,14 @@ from kwire.base.doors import Clock, Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
 from kwire.base.metrics import MetricsRegistry
+from kwire.cluster.features import GROUP_VERSION, TRANSACTION_VERSION
 from kwire.cluster.image import ClusterImage, Delta, TopicImage
 from kwire.cluster.keys import PartitionState
 from kwire.cluster.partition import Partition
 from kwire.codec.records import BatchHeader, iter_headers
 from kwire.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from kwire.coordinator.shard_runtime import Phase
-from kwire.coordinator.transaction_coordinator import FEATURE, TRANSACTIONS_TOPIC, TransactionCoordinator
+from kwire.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext, Services
 from kwire.log.environment import LogEnvironment
@@ -122,7 +123,7 @@ class Metadata:
     """What coordinators ask of the metadata cache."""
 
     def __init__(self, level: int) -> None:
-        self.image = ClusterImage(revision=1, features={FEATURE: level})
+        self.image = ClusterImage(revision=1, features={GROUP_VERSION: 1, TRANSACTION_VERSION: level})
         self.listeners: list[Callable[[ClusterImage, Delta], None]] = []
         self._lives: Counter[str] = Counter()
 

@@ -7,10 +7,10 @@ import struct
 import pytest
 
 from kwire.base.errors import ErrorCode
+from kwire.cluster.features import SUPPORTED
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.api_versions_response import ApiVersionsResponse
 from kwire.codec.protocol import API_FACTS, decode
-from kwire.handlers.api_versions import SUPPORTED_FEATURES
 from tests.server.conftest import Brokers
 from tests.server.kafka_api_versions import V3, V4
 
@@ -32,7 +32,7 @@ async def test_what_is_advertised_is_advertised_as_by_kafka(brokers: Brokers, ve
     assert answer.zk_migration_ready == kafka.zk_migration_ready
     supported = {feature.name: feature for feature in kafka.supported_features}
     finalized = {feature.name: feature for feature in kafka.finalized_features}
-    told = [name for name, (lowest, _) in SUPPORTED_FEATURES.items() if lowest > 0 or version >= 4]
+    told = [name for name, (lowest, _) in SUPPORTED.items() if lowest > 0 or version >= 4]
     assert [feature.name for feature in answer.supported_features] == told
     for feature in answer.supported_features:
         assert feature == supported[feature.name]

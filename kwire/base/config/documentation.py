@@ -26,6 +26,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "inter.broker.listener.name": "Listener that brokers use among themselves.",
     "kwire.metadata.dir": "Directory of the metadata store that several brokers on this host share.",
     "kwire.test.control": "Offers the control interface for tests, which can break things on purpose.",
+    "kwire.test.supported.features": "Makes an older or newer broker of this one for tests, as name=lowest-highest.",
     "kwire.validate.records": "Checks every record of a produced batch, as Kafka does, not only the batch as a whole.",
     "kwire.zookeeper.sasl.jaas.config": "How to log in to ZooKeeper, as one line of JAAS: DIGEST-MD5 or Kerberos.",
     "listener.security.protocol.map": "The security protocol of each listener name.",

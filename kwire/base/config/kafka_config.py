@@ -36,6 +36,7 @@ class KafkaConfig(BrokerProperties):
 
     kwire_metadata_dir: str | None
     kwire_test_control: bool
+    kwire_test_supported_features: tuple[str, ...]
     kwire_validate_records: bool
     kwire_zookeeper_sasl_jaas_config: str | None
     zookeeper_connect: str | None

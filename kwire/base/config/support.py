@@ -51,6 +51,7 @@ SUPPORTED = frozenset(
         "inter.broker.listener.name",
         "kwire.metadata.dir",
         "kwire.test.control",
+        "kwire.test.supported.features",
         "kwire.validate.records",
         "kwire.zookeeper.sasl.jaas.config",
         "listener.security.protocol.map",
