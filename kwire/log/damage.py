@@ -109,14 +109,13 @@ def judge(
     """Every batch of a segment up to position ``end``, or the damage in its place; None from time to time while the
     end of damage is searched for. OSError.
 
-    Offset and leader epoch lie outside the checksum: they must rise, stay below ``limit``, and fit what follows; an
-    epoch that is neither its neighbours' nor ``epoch_of`` its offset is damage too. In a log without gaps (``dense``)
-    the first batch behind damage must join the one after it. A batch is good until the next one is asked for.
+    Offset and leader epoch lie outside the checksum: offsets must rise, stay below ``limit``, and fit what follows;
+    an epoch other than ``epoch_of`` its offset is damage too. In a log without gaps (``dense``) the first batch behind
+    damage must join the one after it. A batch is good until the next one is asked for.
     """
     anchored = True
     position, expected = 0, base_offset
     held: ScannedBatch | None = None
-    epoch = -1
     while position < end:
         try:
             for batch in scan(files, fd, path, position, end, check_crc=True):
@@ -124,8 +123,11 @@ def judge(
                 if held is not None:
                     joins = anchored or not dense or held.header.next_offset == header.base_offset
                     anchored = True
-                    if joins and _fits(held, header.base_offset, epoch, header.partition_leader_epoch, epoch_of):
-                        expected, epoch = held.header.next_offset, held.header.partition_leader_epoch
+                    # Offsets that lie before what was due, or within a batch that is where it was due, are wrong.
+                    due = held.header.base_offset == expected and dense
+                    upto = limit if header.base_offset < expected or due else header.base_offset
+                    if joins and _fits(held, upto, epoch_of):
+                        expected = held.header.next_offset
                         yield held
                     else:
                         yield _misplaced(held)
@@ -137,7 +139,7 @@ def judge(
         except CorruptLog as error:
             if held is not None:
                 expected = held.header.next_offset
-                yield held if _fits(held, limit, epoch, epoch, epoch_of) else _misplaced(held)
+                yield held if _fits(held, limit, epoch_of) else _misplaced(held)
                 held = None
             following = yield from next_batch_steps(files, fd, error.position + 1, end, expected, limit)
             position = end if following is None else following
@@ -145,17 +147,13 @@ def judge(
             yield Damage(error.position, position, str(error))
     if held is not None:
         joins = anchored or not dense or held.header.next_offset == limit
-        yield held if joins and _fits(held, limit, epoch, epoch, epoch_of) else _misplaced(held)
+        yield held if joins and _fits(held, limit, epoch_of) else _misplaced(held)
 
 
-def _fits(
-    batch: ScannedBatch, following: int, epoch_before: int, epoch_after: int, epoch_of: Callable[[int], int]
-) -> bool:
+def _fits(batch: ScannedBatch, following: int, epoch_of: Callable[[int], int]) -> bool:
     header = batch.header
-    if header.next_offset > following:
-        return False
     known = epoch_of(header.last_offset)  # -1 where the log's memory of epochs does not reach
-    return known < 0 or header.partition_leader_epoch in (known, epoch_before, epoch_after)
+    return header.next_offset <= following and (known < 0 or header.partition_leader_epoch == known)
 
 
 def _misplaced(batch: ScannedBatch) -> Damage:

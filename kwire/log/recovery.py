@@ -6,7 +6,8 @@ The passes, in order, each relying on the ones before:
 2. swaps         cleaned segments whose replacement was under way are put in place
 3. segments      the `.log` files with their sizes; an index without its segment goes
 4. epochs        the leader epoch file, rebuilt from the batches if it does not read
-5. indexes       a segment without its indexes gets them built anew (clean) or waits for pass 6
+5. indexes       a segment without its indexes gets them built anew (clean) or waits for pass 6; with them, what the
+                 leader epoch file says of batches that pass 6 does not see is held against them
 6. tail          after an unclean stop: from the recovery point on, every batch is checked with its CRC, indexes are
                  rebuilt, and the first bad batch or hole ends the log there; a bad batch below the recovery point was
                  good on disk once: it is kept and cannot be read, and what follows it stays
@@ -27,6 +28,7 @@ from kwire.log.batch_scan import CorruptLog, ScannedBatch, scan
 from kwire.log.checkpoints import CorruptCheckpoint
 from kwire.log.damage import Damage, judge, next_batch
 from kwire.log.environment import LogEnvironment
+from kwire.log.epoch_doubts import EpochDoubts
 from kwire.log.flusher import sync_files
 from kwire.log.header_repair import HeaderJudge
 from kwire.log.indexes import CorruptIndex
@@ -205,6 +207,21 @@ class LogRecovery:
             elif self._may_lack_index_entries(segment):
                 self._rebuild_indexes(segment, sync=False)
                 self.rebuilt.append(segment)
+        self._doubt_epochs()
+
+    def _doubt_epochs(self) -> None:
+        sealed = [segment for segment in self.segments if not self._is_dirty(segment)]
+        if self._clean or not sealed or not self._noted.entries:
+            return
+        upto = self.segments[len(sealed)].base_offset
+        doubts = EpochDoubts(self._files, self._directory, self._noted, sealed, upto)
+        entries = doubts.settled()
+        self.complaints += doubts.complaints
+        if entries != self._noted.entries:
+            self._noted = LeaderEpochCache(self._files, self._directory, list(entries))
+            self.epochs = LeaderEpochCache(self._files, self._directory, list(entries))
+            self.epochs.dirty = True
+            self.epochs.hold()
 
     def _has_indexes(self, segment: Segment) -> bool:
         """Existence only: contents are checked when they are first loaded."""

@@ -72,7 +72,7 @@ class _Indexes:
         self._since_entry += header.size
         if self._next_offset == (relative, batch.position):
             self._next_offset = next(self._offsets, None)
-        if self._next_time == (header.max_timestamp, relative) and self.max_timestamp == header.max_timestamp:
+        if self._next_time == (header.max_timestamp, relative) and self._offset_of_max == relative:
             self._next_time = next(self._times, None)
 
     def _note_time(self) -> None:

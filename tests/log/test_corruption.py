@@ -21,6 +21,11 @@ FOUND = {
     1438: "the transactions of a segment that is looked at again are known",
     52048: "a flipped leader epoch in a segment that is replayed is put right",
     52276: "a flipped leader epoch in a segment that is replayed is put right",
+    5501904: "of several batches with one time the first is found",
+    6001186: "a batch that is where it was due is not blamed for the one behind it",
+    6001479: "one batch that contradicts the leader epoch file is not believed",
+    6002525: "a leader epoch that flips into its neighbour's is not served",
+    5002859: "a changed digit in the leader epoch file is noticed after a kill",
     1001382: "a flipped base offset does not keep a broker from starting",
     1002503: "a flipped base offset in a segment that is replayed is put right",
 }

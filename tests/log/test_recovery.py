@@ -194,6 +194,34 @@ def test_a_damaged_epoch_file_is_read_back_from_the_batches(tmp_path: Path) -> N
         again.close()
 
 
+@pytest.mark.parametrize(
+    "changed", ["0 0\n1 19\n2 32", "0 0\n1 16\n2 37", "0 0\n1 16\n2 99", "0 0\n1 16\n3 32", "0 0\n1 11\n2 32"]
+)
+def test_a_changed_digit_in_the_epoch_file_is_noticed_after_a_kill(tmp_path: Path, changed: str) -> None:
+    log = written(tmp_path)
+    entries, end = log.epochs.entries, log.log_end_offset
+    assert entries == ((0, 0), (1, 16), (2, 32))
+    killed(log)
+    (tmp_path / "t-0/leader-epoch-checkpoint").write_text(f"0\n3\n{changed}\n")
+    again = open_log(tmp_path, SMALL, clean=False, recovery_point=end)
+    assert again.epochs.entries == entries
+    again.close()
+    assert open_log(tmp_path, SMALL).epochs.entries == entries  # and written
+
+
+def test_the_epoch_file_is_believed_where_one_batch_of_many_says_otherwise(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    entries, end = log.epochs.entries, log.log_end_offset
+    position = log.segments[0].find(0).size  # type: ignore[union-attr]
+    killed(log)
+    path = tmp_path / "t-0/00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[position + 15] ^= 4  # the leader epoch of the second batch, which lies outside its checksum
+    path.write_bytes(data)
+    again = open_log(tmp_path, SMALL, clean=False, recovery_point=end)
+    assert again.epochs.entries == entries
+
+
 def test_a_log_that_ends_before_its_start_offset_starts_anew_there(tmp_path: Path) -> None:
     written(tmp_path).close()
     again = open_log(tmp_path, SMALL, log_start_offset=1000)
