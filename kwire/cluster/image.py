@@ -284,7 +284,7 @@ class _Builder:
                 endpoints,
                 fields["rack"],
                 fields.get("leaving", False),
-                features.read_ranges(fields["features"]),
+                features.read_ranges(fields.get("features", {})),
             )
 
     def _build_topics(

@@ -28,8 +28,9 @@ ErrorResponse = Callable[[Any, int, ErrorCode, str | None], Any]
 
 
 Quick = Callable[[memoryview, int, int, int, "Services"], Any]
-"""(frame, position of the body, version, correlation id, services) -> the bytes of the answer's whole frame, or what a
-handler may return, or None, nothing done: the request is not of the kind that is answered without being decoded."""
+"""(frame, position of the body, version, correlation id, services) -> the bytes of the answer's whole frame, or a
+function of the context that gives what a handler may return, or None, nothing done: the request is not of the kind that
+is answered without being decoded."""
 
 
 class CloseConnection(Exception):

@@ -8,6 +8,7 @@ Behaviour:
   `fetch.max.bytes`); the first batch of the first partition with data comes whole, however large it is (KIP-74).
 - ``read_committed`` reads up to the last stable offset and is told the aborted transactions in what it gets (KIP-98).
 - incremental sessions: `fetch_sessions` (KIP-227).
+- who leads instead is told to who comes too late (`current_leader`).
 - batches leave as ranges of the log's files, uncopied.
 
 Versions: 4 isolation level (KIP-98); 5 ``log_start_offset`` (KIP-107); 7 sessions (KIP-227); 9 leader epochs (KIP-320);
@@ -32,12 +33,14 @@ from kwire.codec.messages.fetch_response import (
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     SnapshotId,
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of, top_level_error
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.current_leader import OVERTAKEN, current_leader, endpoints
 from kwire.handlers.fetch_sessions import FetchContext, FetchedPartition, FetchSessions, records_size
 from kwire.handlers.partitions import find_partition
 
@@ -227,9 +230,12 @@ class _Fetch:
         aborted: list[AbortedTransaction] | None = (
             [] if code in _NOT_FOUND else None
         )  # Kafka's answer has them where it did not get to the partition
-        return PartitionData(
+        data = PartitionData(
             partition_index=asked.index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=b""
         )
+        if code in OVERTAKEN and self._context.api_version >= 16:
+            data.current_leader = current_leader(self._context, asked.topic, asked.index, code, LeaderIdAndEpoch)
+        return data
 
     def is_enough(self) -> bool:
         """Whether the answer may leave."""
@@ -243,6 +249,7 @@ class _Fetch:
         """The answer: the partitions grouped by topic, in the order in which they were read."""
         response = FetchResponse(session_id=self._fetch_context.session_id)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
+        leaders: dict[int, None] = {}
         for asked, partition, data in self._read:
             if partition is not None:
                 partition.metrics.total_fetch_requests += 1
@@ -256,6 +263,10 @@ class _Fetch:
                 response.responses.append(topic)
             topic.partitions.append(data)
             self._fetch_context.read(asked, bool(data.records))
+            if data.current_leader.leader_id >= 0:
+                leaders[data.current_leader.leader_id] = None
+        if leaders:
+            response.node_endpoints = endpoints(self._context, leaders, NodeEndpoint)
         return response
 
     def _topic(self, key: str | bytes) -> FetchableTopicResponse:

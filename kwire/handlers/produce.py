@@ -9,6 +9,7 @@ Behaviour:
 - each partition succeeds or fails for itself; a batch refused for single records names them (``record_errors``).
 - a transactional batch is appended only once its partition is part of the transaction (`produce_transactional`).
 - the ordinary request, one batch for one partition, takes a shorter way: `produce_quick`.
+- who leads instead is told to who comes too late (`current_leader`), also to who waits when the leader changes.
 - a duplicate of an idempotent producer's recent batch is answered with the offset of the first time.
 
 Versions: 3 record batches v2 and transactional ids (KIP-98); 5 ``log_start_offset``; 7 zstd (KIP-110: refused as
@@ -29,6 +30,7 @@ from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRe
 from kwire.codec.messages.produce_response import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -37,6 +39,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers import produce_quick
 from kwire.handlers.api import Api, CloseConnection, error_of
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType, Services
+from kwire.handlers.current_leader import current_leader, endpoints
 from kwire.handlers.partitions import find_partition
 from kwire.handlers.produce_transactional import NotVerified, Permits, has_transactional, permits
 from kwire.log.append_info import AppendInfo, NotOneBatch, RecordsRefused
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
 ALL: Final = -1
 _NO_LEADER: Final = LeaderIdAndEpoch()
+_OVERTAKEN: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 _ZSTD: Final = 4
 _COMPRESSION_MASK: Final = 7
 _ATTRIBUTES: Final = 22
@@ -103,8 +107,9 @@ def _append_all(request: ProduceRequest, context: RequestContext, permitted: Per
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         response.responses.append(answer)
     if pending:
-        return answer_when_committed(response, pending, request.timeout_ms)
+        return answer_when_committed(response, pending, request.timeout_ms, context)
     if acks:
+        tell_leaders(response, context)
         return response
     _check_no_failure(response)
     return None
@@ -180,7 +185,10 @@ def failure(
 
 
 async def answer_when_committed(
-    response: ProduceResponse, pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]], timeout_ms: int
+    response: ProduceResponse,
+    pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]],
+    timeout_ms: int,
+    context: RequestContext,
 ) -> ProduceResponse:
     """Wait for all partitions together; the ones that fail or take too long are told so, each for itself."""
     waits = [future for future, _ in pending]
@@ -191,7 +199,21 @@ async def answer_when_committed(
             _fail(answer, ErrorCode.REQUEST_TIMED_OUT, None)
         elif (error := future.exception()) is not None:
             _fail(answer, *error_of(error))
+    tell_leaders(response, context)
     return response
+
+
+def tell_leaders(response: ProduceResponse, context: RequestContext) -> None:
+    """Add who leads what this broker does not lead any more, where the version has room for it."""
+    leaders: dict[int, None] = {}
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == _OVERTAKEN and context.api_version >= 10:
+                name = topic.name or topic.topic_id
+                answer.current_leader = current_leader(context, name, answer.index, _OVERTAKEN, LeaderIdAndEpoch)
+                leaders[answer.current_leader.leader_id] = None
+    if leaders:
+        response.node_endpoints = endpoints(context, leaders, NodeEndpoint)
 
 
 def _fail(answer: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:

@@ -7,7 +7,8 @@ costs by the ordinary way. Whatever is not of this kind is left to `produce`, un
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial as later
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from kwire.codec.messages.produce_response import PartitionProduceResponse, Prod
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
-    from kwire.handlers.context import Services
+    from kwire.handlers.context import RequestContext, Services
 
 FIRST_BY_NAME: Final = 9
 FIRST_BY_ID: Final = 13
@@ -45,12 +46,12 @@ _answer_head = Struct(">iiBBB").pack
 _answer_tail = Struct(">BihqqqBBBBiB").pack
 _ANSWER_SIZE_BUT_NAME: Final = Struct(">iBBBBihqqqBBBBiB").size
 
-Answer = bytes | ProduceResponse | Awaitable[ProduceResponse | None] | None
+Answer = bytes | Callable[["RequestContext"], ProduceResponse | Awaitable[ProduceResponse]] | None
 
 
 def answer(frame: memoryview, position: int, version: int, correlation_id: int, services: Services) -> Answer:
-    """The answer's whole frame; or a response, or the promise of one, as from a handler; or None, nothing done: the
-    request, whose body begins at ``position``, is not of this kind."""
+    """The answer's whole frame; or what makes, of the request's context, a response or the promise of one as from a
+    handler; or None, nothing done: the request, whose body begins at ``position``, is not of this kind."""
     name = b""
     try:
         if version >= FIRST_BY_ID:
@@ -115,7 +116,7 @@ def _append(
         info = partition.append(records, required_acks=acks)
         committed = partition.wait_committed(info.last_offset) if acks == _ALL else None
     except Exception as error:
-        return _failed(partition, records, error, name, topic_id, services)
+        return later(_failed, partition, records, error, name, topic_id)
     index, first, append_time_ms, log_start = (
         partition.index, info.first_offset, info.log_append_time_ms, info.log_start_offset,
     )  # fmt: skip
@@ -124,7 +125,7 @@ def _append(
         part = PartitionProduceResponse(
             index=index, base_offset=first, log_append_time_ms=append_time_ms, log_start_offset=log_start
         )
-        return _answer_later(part, pending, timeout_ms, name, topic_id)
+        return later(_answer_later, part, pending, timeout_ms, name, topic_id)
     if not name:
         return _answer_by_id(
             _BY_ID_ANSWER_SIZE, correlation_id, 0, _ONE, topic_id, _ONE, index, 0, first, append_time_ms, log_start,
@@ -137,21 +138,29 @@ def _append(
 
 
 def _failed(
-    partition: Partition, records: memoryview, error: Exception, name: bytes, topic_id: bytes, services: Services
+    partition: Partition, records: memoryview, error: Exception, name: bytes, topic_id: bytes, context: RequestContext
 ) -> ProduceResponse:
     from kwire.codec.messages.produce_request import PartitionProduceData
-    from kwire.handlers.produce import failure
+    from kwire.handlers.produce import failure, tell_leaders
 
     data = PartitionProduceData(index=partition.index, records=records)
-    return _response(name, topic_id, failure(data, partition, error, services))
+    response = _response(name, topic_id, failure(data, partition, error, context.services))
+    tell_leaders(response, context)
+    return response
 
 
 def _answer_later(
-    part: PartitionProduceResponse, pending: list[Future[None]], timeout_ms: int, name: bytes, topic_id: bytes
+    part: PartitionProduceResponse,
+    pending: list[Future[None]],
+    timeout_ms: int,
+    name: bytes,
+    topic_id: bytes,
+    context: RequestContext,
 ) -> Awaitable[ProduceResponse]:
     from kwire.handlers.produce import answer_when_committed
 
-    return answer_when_committed(_response(name, topic_id, part), [(each, part) for each in pending], timeout_ms)
+    response = _response(name, topic_id, part)
+    return answer_when_committed(response, [(each, part) for each in pending], timeout_ms, context)
 
 
 def _response(name: bytes, topic_id: bytes, part: PartitionProduceResponse) -> ProduceResponse:

@@ -166,8 +166,7 @@ class Dispatcher:
         except (CodecError, struct_error) as error:
             raise InvalidFrame(f"malformed request: {error}") from None
         route.metrics.request_bytes += len(frame)
-        if answer is None:
-            answer = self._handle(exchange)
+        answer = self._handle(exchange) if answer is None else answer(exchange)
         if answer is None or answer.__class__ is route.response_class:
             self._answer(exchange, answer)
         else:

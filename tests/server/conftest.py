@@ -15,6 +15,7 @@ from kwire.cluster.memory import MemoryStore
 from kwire.handlers.api import Api
 from kwire.server.broker import Broker
 from kwire.testing.client import RawClient
+from tests.server.cluster import Cluster
 
 
 class Brokers:
@@ -49,3 +50,9 @@ async def closed(client: RawClient) -> bool:
 async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
     async with AsyncExitStack() as stack:
         yield Brokers(tmp_path / "data", stack)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as stack:
+        yield Cluster(tmp_path / "cluster", stack)

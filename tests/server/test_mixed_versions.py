@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode
-from kwire.cluster.memory import MemoryStore
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
-from kwire.server.broker import Broker
 from kwire.server.errors import StartError
 from kwire.testing.client import RawClient
+from tests.server.cluster import Cluster
 
 OLDER = "group.version=0-0"
-
-
-class Cluster:
-    """Brokers on one store in memory, which outlives them."""
-
-    def __init__(self, directory: Path, stack: AsyncExitStack) -> None:
-        self._directory = directory
-        self._stack = stack
-        self._store = MemoryStore()
-
-    def broker(self, node_id: int, features: str | None = None) -> Broker:
-        return Broker(
-            store=self._store,
-            node_id=node_id,
-            log_dir=self._directory / str(node_id),
-            listeners="PLAINTEXT://127.0.0.1:0",
-            kwire_metadata_dir=self._directory / "unused",
-            kwire_test_supported_features=features,
-        )
-
-    async def start(self, node_id: int, features: str | None = None) -> RawClient:
-        broker = await self._stack.enter_async_context(self.broker(node_id, features))
-        port = broker.net.listeners[0].address[1]
-        return await self._stack.enter_async_context(await RawClient.connect(Doors(), "127.0.0.1", port, "test"))
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> Any:
-    async with AsyncExitStack() as stack:
-        yield Cluster(tmp_path, stack)
 
 
 async def group_version(client: RawClient) -> tuple[tuple[int, int], int]:
