@@ -47,7 +47,7 @@ class IsrWriter:
     def propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         """`ProposeIsr` of the partitions here."""
         self._wanted[partition] = isr
-        if self._task is None:
+        if self._task is None or self._task.done():  # done and not told yet: it does not see this one any more
             self._task = asyncio.get_running_loop().create_task(self._write_all(), name="write ISR")
             self._task.add_done_callback(self._over)
 
@@ -59,7 +59,6 @@ class IsrWriter:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("ISR changes stopped", exc_info=error)
 
@@ -75,7 +74,8 @@ class IsrWriter:
                 self._wanted = {**batch, **self._wanted}
                 await asyncio.sleep(RETRY_S)
             except StoreError:  # this registration is over: so is everything that this broker led with it
-                pass
+                for partition in batch:
+                    partition.isr_refused()
 
     async def _write(self, batch: dict[Partition, tuple[int, ...]]) -> None:
         """Write what still holds. What the image has by then tells each partition what became of it."""
