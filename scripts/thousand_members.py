@@ -25,6 +25,7 @@ from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDe
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
 TOPIC, GROUP = "many", "large"
@@ -132,6 +133,7 @@ def prepare(broker: Broker, partitions: int) -> None:
             return len(found.partitions) == partitions and all(one.leader_id >= 0 for one in found.partitions)
 
         wait_until(there, 120, "the topic")
+        wait_until(lambda: all_served(client, partitions), 120, "the logs")
         find = FindCoordinatorRequest(key=GROUP)
         wait_until(lambda: client.call(find, 2).error_code == 0, 60, "a coordinator")
         describe = ConsumerGroupDescribeRequest(group_ids=[GROUP])
@@ -141,6 +143,13 @@ def prepare(broker: Broker, partitions: int) -> None:
     probe.join(1)
     probe.settle()
     probe.leave(1)
+
+
+def all_served(client: WireClient, partitions: int) -> bool:
+    """Whether every partition answers. A broker tells of leaders before it has made all their logs."""
+    wanted = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(partitions)]
+    found: Any = client.call(ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=wanted)]), 6)
+    return all(one.error_code == 0 for one in found.topics[0].partitions)
 
 
 Taken = dict[str, list[tuple[float, float]]]
