@@ -205,6 +205,18 @@ class Partition:
         """
         if self._failure is not None:
             raise KafkaError(self._failure)
+        self._check_epoch(current_leader_epoch)
+
+    def require_replica(self, current_leader_epoch: int = -1) -> None:
+        """Raise unless this broker has a replica that consumers may read, as leader or follower (KIP-392)."""
+        if self._failure is not None:
+            if self._failure != ErrorCode.NOT_LEADER_OR_FOLLOWER or self.leader_epoch < 0:
+                raise KafkaError(self._failure)
+            if self._broker_id not in self.replicas:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._check_epoch(current_leader_epoch)
+
+    def _check_epoch(self, current_leader_epoch: int) -> None:
         if current_leader_epoch not in (-1, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -216,6 +228,11 @@ class Partition:
     def high_watermark(self) -> int:
         """The offset up to which records are committed (exclusive)."""
         return self.log.high_watermark
+
+    @property
+    def high_watermark_lags(self) -> bool:
+        """Whether this leader may not know yet all that its predecessors have committed."""
+        return self.log.high_watermark < self._epoch_start
 
     @property
     def last_stable_offset(self) -> int:
@@ -267,13 +284,22 @@ class Partition:
         return info
 
     def read(
-        self, offset: int, max_bytes: int, *, committed_only: bool = False, min_one: bool = True, to_end: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        committed_only: bool = False,
+        min_one: bool = True,
+        to_end: bool = False,
+        from_follower: bool = False,
     ) -> FetchedData:
         """Committed batches from an offset on; ``committed_only`` (isolation level read_committed) stops at the last
-        stable offset, ``to_end`` (a follower reads) at the end of the log. OFFSET_OUT_OF_RANGE below the log's start
-        or above what may be read."""
+        stable offset, ``to_end`` (a follower reads) at the end of the log; ``from_follower``: see `require_replica`.
+        OFFSET_OUT_OF_RANGE below the log's start or above its end; nothing between what may be read and the end."""
         if self._failure is not None:
-            raise KafkaError(self._failure)
+            if not from_follower:
+                raise KafkaError(self._failure)
+            self.require_replica()
         log = self.log
         if to_end:
             upto = log.log_end_offset
@@ -331,6 +357,10 @@ class Partition:
         """The broker epoch that a follower last fetched with; -1 if it has not."""
         follower = self._followers.get(replica)
         return -1 if follower is None else follower.broker_epoch
+
+    def in_sync_followers(self) -> list[tuple[int, Follower]]:
+        """The leader's followers that are in sync, as far as it knows of each."""
+        return [(each, self._followers[each]) for each in self.isr if each in self._followers]
 
     def _has_caught_up(self, follower: Follower) -> bool:
         """Whether a follower has all that is committed, and whatever this leader began with."""

@@ -14,7 +14,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.net.client import ClientConnection, ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from kwire.base.doors import Doors
     from kwire.cluster.image import BrokerImage, ClusterImage
     from kwire.codec.message import Message
+    from kwire.net.client import ClientConnection
 
 
 class PeerUnavailable(Exception):
@@ -51,6 +51,8 @@ class Peers:
 
     async def connect(self, broker_id: int, client_id: str = "") -> ClientConnection:
         """A new connection, of the caller's own. `PeerUnavailable`."""
+        from kwire.net.client import ClientConnection  # a broker without others never needs it
+
         broker = self._find(broker_id)
         endpoint = broker.endpoints.get(self._listener) or next(iter(broker.endpoints.values()))
         try:
@@ -68,6 +70,8 @@ class Peers:
 
     async def call(self, broker_id: int, request: Message, version: int, *, timeout_s: float) -> Any:
         """Send a request and wait for the response. `PeerUnavailable`; KafkaError(REQUEST_TIMED_OUT)."""
+        from kwire.net.client import ConnectionLost
+
         try:
             async with asyncio.timeout(timeout_s):
                 connection = await self._connection(broker_id)

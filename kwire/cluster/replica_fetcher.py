@@ -1,6 +1,6 @@
-"""Following leaders: one fetcher per leading broker, which speaks the ordinary Fetch API as a replica.
+"""Following a leader: a fetcher speaks the ordinary Fetch API as a replica.
 
-Each fetcher has one connection and one fetch session (KIP-227), so a request names only what changed. Every partition
+A fetcher has one connection and one fetch session (KIP-227), so a request names only what changed. Every partition
 fetches from the end of its log and says in which epoch its last record was written (KIP-595); a leader whose log is
 another one answers where the two part, and the follower cuts there: epochs decide, never the high watermark. An error
 of one partition delays that one only.
@@ -8,13 +8,17 @@ of one partition delays that one only.
 A partition that begins to follow does not wait for a request that sleeps at the leader: the connection is given up and
 a new session begins, which takes a millisecond.
 
-What lives elsewhere: what a follower's log takes (`partition`), the leader's side (`kwire.handlers.fetch`).
+A partition rests after an error, and, where it is throttled and not in sync, while the quota is exceeded (KIP-73): then
+it is no part of the session.
+
+What lives elsewhere: which partitions are followed (`replica_fetchers`), what a follower's log takes (`partition`), the
+leader's side (`kwire.handlers.fetch`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -32,15 +36,16 @@ from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, List
 from kwire.net.client import ConnectionLost
 
 if TYPE_CHECKING:
-    from kwire.base.config import KafkaConfig
     from kwire.cluster.partition import Partition
-    from kwire.cluster.peers import Peers
+    from kwire.cluster.replica_fetchers import ReplicaFetchers
     from kwire.codec.messages.fetch_response import FetchResponse, PartitionData
     from kwire.net.client import ClientConnection
 
 FETCH_VERSION: Final = 18
 LIST_OFFSETS_VERSION: Final = 10
 EARLIEST: Final = -2
+PAUSE_MIN_S: Final = 0.02
+"""How long throttled partitions rest at least, so that a fetch is worth its while."""
 
 Key = tuple[bytes, int]
 """Topic id and partition index."""
@@ -56,48 +61,6 @@ _QUIET: Final = frozenset(
 """What passes by itself when both sides have the same image."""
 
 _logger = get_logger("kwire.cluster.fetcher")
-
-
-class ReplicaFetchers:
-    """All fetchers of a broker. ``epoch``: the broker epoch of its registration."""
-
-    def __init__(self, config: KafkaConfig, peers: Peers, broker_id: int, epoch: Callable[[], int]) -> None:
-        self.config = config
-        self.peers = peers
-        self.broker_id = broker_id
-        self.epoch = epoch
-        self._fetchers: dict[int, Fetcher] = {}
-        self._leaders: dict[Partition, int] = {}
-        self._closed = False
-
-    def follow(self, partition: Partition) -> None:
-        """Fetch a partition from the leader that it has now; stop if there is none to follow."""
-        leader = partition.leader if partition.following and not self._closed else -1
-        former = self._leaders.get(partition, -1)
-        if former not in (-1, leader):
-            self._fetchers[former].remove(partition)
-            del self._leaders[partition]
-        if leader == -1:
-            return
-        self._leaders[partition] = leader
-        fetcher = self._fetchers.get(leader)
-        if fetcher is None:
-            fetcher = self._fetchers[leader] = Fetcher(self, leader)
-        fetcher.add(partition)
-
-    def forget(self, partition: Partition) -> None:
-        """Fetch a partition no more."""
-        leader = self._leaders.pop(partition, None)
-        if leader is not None:
-            self._fetchers[leader].remove(partition)
-
-    async def close(self) -> None:
-        """Stop all, for good."""
-        self._closed = True
-        fetchers, self._fetchers = self._fetchers, {}
-        self._leaders.clear()
-        for fetcher in fetchers.values():
-            await fetcher.close()
 
 
 class _Followed:
@@ -131,7 +94,9 @@ class Fetcher:
         self._leader = leader
         self._loop = asyncio.get_running_loop()
         self._followed: dict[Key, _Followed] = {}
-        self._dirty: dict[Key, None] = {}
+        self._dirty: dict[Key, None] = {}  # to be named in the next request
+        self._resting: dict[Key, None] = {}  # never dirty at the same time
+        self._behind: dict[Key, None] = {}  # not known to have all that is committed
         self._forgotten: dict[Key, None] = {}
         self._connection: ClientConnection | None = None
         self._sleeping: asyncio.Future[None] | None = None
@@ -144,17 +109,17 @@ class Fetcher:
         followed = self._followed.get(key)
         if followed is None or followed.partition is not partition:
             self._followed[key] = _Followed(partition)
-        else:
-            followed.until_s = 0.0
         self._forgotten.pop(key, None)
-        self._dirty[key] = None
+        self._resting.pop(key, None)
+        self._dirty[key] = self._behind[key] = None
         self._hurry()
 
     def remove(self, partition: Partition) -> None:
         """Follow a partition no more; what is under way for it is dropped."""
         key = (partition.topic_id, partition.index)
         followed = self._followed.pop(key, None)
-        self._dirty.pop(key, None)
+        for keys in (self._dirty, self._resting, self._behind):
+            keys.pop(key, None)
         if followed is not None and followed.told:
             self._forgotten[key] = None
 
@@ -226,19 +191,23 @@ class Fetcher:
             return
         session_id = session_epoch = 0
         self._forgotten.clear()
-        self._dirty = dict.fromkeys(self._followed)
         for followed in self._followed.values():
             followed.told = False
         timeout_s = self._owner.config.replica_socket_timeout_ms / 1000
         self._anew = False
         while self._followed:
+            self._wake_rested()
+            self._throttle()
+            rest_s = self._rest_s()
+            if len(self._resting) == len(self._followed):
+                await self._sleep(rest_s)
+                continue
+            if session_epoch == 0:
+                self._dirty = dict.fromkeys(key for key in self._followed if key not in self._resting)
             if not await self._synced():
                 await self._sleep(self._owner.config.replica_fetch_backoff_ms / 1000)
                 continue
-            request, resting_s = self._request(session_id, session_epoch)
-            if request is None:
-                await self._sleep(resting_s)
-                continue
+            request = self._request(session_id, session_epoch, rest_s)
             async with asyncio.timeout(timeout_s):
                 response: FetchResponse = await connection.call(request, FETCH_VERSION)
             if response.error_code:
@@ -256,36 +225,26 @@ class Fetcher:
             await asyncio.wait(due)
         return not any(flushed.exception() for flushed in due)
 
-    def _request(self, session_id: int, session_epoch: int) -> tuple[FetchRequest | None, float]:
-        """What is new since the last request; None, and how long to rest, if no partition may be fetched now."""
+    def _request(self, session_id: int, session_epoch: int, rest_s: float) -> FetchRequest:
+        """What is new since the last request. ``rest_s``: until the next partition has rested."""
         config = self._owner.config
-        now_s = self._loop.time()
         topics: dict[bytes, FetchTopic] = {}
-        keys = list(self._followed) if session_epoch == 0 else list(self._dirty)
-        resting = {key: each.until_s for key, each in self._followed.items() if each.until_s > now_s}
-        for key in keys:
-            if key in resting:
-                continue
+        for key in self._dirty:
             followed = self._followed[key]
             topic = topics.get(key[0])
             if topic is None:
                 topic = topics[key[0]] = FetchTopic(topic_id=key[0])
             topic.partitions.append(followed.asked(config.replica_fetch_max_bytes))
             followed.told = True
-            self._dirty.pop(key, None)
             self._forgotten.pop(key, None)
-        if len(resting) == len(self._followed):
-            return None, max(min(resting.values()) - now_s, 0.001)
+        self._dirty.clear()
         forgotten: dict[bytes, ForgottenTopic] = {}
         for key in self._forgotten:
             forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
         self._forgotten.clear()
-        wait_ms = config.replica_fetch_wait_max_ms
-        if resting:
-            wait_ms = min(wait_ms, max(int((min(resting.values()) - now_s) * 1000), 1))
-        request = FetchRequest(
+        return FetchRequest(
             replica_state=ReplicaState(replica_id=self._owner.broker_id, replica_epoch=self._owner.epoch()),
-            max_wait_ms=wait_ms,
+            max_wait_ms=int(min(config.replica_fetch_wait_max_ms, max(rest_s * 1000, 1))),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=session_id,
@@ -293,7 +252,6 @@ class Fetcher:
             topics=list(topics.values()),
             forgotten_topics_data=list(forgotten.values()),
         )
-        return request, 0.0
 
     # Responses
 
@@ -309,7 +267,7 @@ class Fetcher:
         partition = followed.partition
         if not partition.following or partition.leader != self._leader:
             return
-        self._dirty[key] = None
+        self._dirty[key] = self._behind[key] = None
         error = ErrorCode(data.error_code)
         try:
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -319,20 +277,61 @@ class Fetcher:
             elif data.diverging_epoch.end_offset >= 0:
                 self._cut(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             else:
-                records: Any = data.records
-                partition.append_fetched(records or b"", data.high_watermark, data.log_start_offset)
+                self._append(key, partition, data)
         except KafkaError as failure:
             _logger.warning(
                 "replica cannot follow", topic=partition.topic, partition=partition.index, error=str(failure)
             )
             self._rest(key, followed, failure.code)
 
-    def _rest(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
-        """Leave a partition alone for a while."""
-        followed.until_s = self._loop.time() + self._owner.config.replica_fetch_backoff_ms / 1000
+    def _append(self, key: Key, partition: Partition, data: PartitionData) -> None:
+        records: Any = data.records or b""
+        quota = self._owner.quota
+        if quota.is_throttled(partition.topic, partition.index):
+            quota.record(len(records))
+        partition.metrics.replication_bytes_in += len(records)
+        if partition.append_fetched(records, data.high_watermark, data.log_start_offset) >= data.high_watermark:
+            self._behind.pop(key, None)
+
+    # Resting
+
+    def _throttle(self) -> None:
+        """Leave out what is throttled and not in sync while too much has come."""
+        quota = self._owner.quota
+        if quota.idle or not self._behind or not quota.is_exceeded():
+            return
+        pause_s = max(quota.pause_s(self._owner.config.replica_fetch_backoff_ms / 1000), PAUSE_MIN_S)
+        until_s = self._loop.time() + pause_s
+        for key in self._behind:
+            followed = self._followed[key]
+            if key not in self._resting and quota.is_throttled(followed.partition.topic, followed.partition.index):
+                self._leave_alone(key, followed, until_s)
+
+    def _wake_rested(self) -> None:
+        """Have those fetched again that have rested."""
+        if self._resting:
+            now_s = self._loop.time()
+            for key in [key for key in self._resting if self._followed[key].until_s <= now_s]:
+                del self._resting[key]
+                self._dirty[key] = None
+
+    def _rest_s(self) -> float:
+        """In how many seconds the next one has rested (at least a millisecond)."""
+        if not self._resting:
+            return math.inf
+        return max(min(self._followed[key].until_s for key in self._resting) - self._loop.time(), 0.001)
+
+    def _leave_alone(self, key: Key, followed: _Followed, until_s: float) -> None:
+        followed.until_s = until_s
+        self._resting[key] = None
+        self._dirty.pop(key, None)
         if followed.told:
             followed.told = False
             self._forgotten[key] = None
+
+    def _rest(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
+        """Leave a partition alone for a while that cannot be fetched."""
+        self._leave_alone(key, followed, self._loop.time() + self._owner.config.replica_fetch_backoff_ms / 1000)
         log = _logger.debug if error in _QUIET else _logger.info
         log("partition rests", topic=followed.partition.topic, partition=followed.partition.index, error=error.name)
 

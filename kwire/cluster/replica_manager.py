@@ -22,6 +22,7 @@ from kwire.base.metrics import MetricsRegistry
 from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage, whole_delta
 from kwire.cluster.partition import Partition
+from kwire.cluster.throttles import Throttles
 from kwire.log.checkpoints import write_topic_id
 from kwire.log.environment import StorageError
 from kwire.log.log_config import LogConfig
@@ -30,7 +31,7 @@ from kwire.log.log_mover import LogMover
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.cluster.isr_writer import IsrWriter
-    from kwire.cluster.replica_fetcher import ReplicaFetchers
+    from kwire.cluster.replica_fetchers import ReplicaFetchers
     from kwire.log.log_dirs import LogDirectory
     from kwire.log.log_manager import LogManager
     from kwire.log.partition_log import PartitionLog
@@ -60,7 +61,10 @@ class ReplicaManager:
         doors: Doors | None = None,
         fetchers: ReplicaFetchers | None = None,
         isr_writer: IsrWriter | None = None,
+        throttles: Throttles | None = None,
     ) -> None:
+        doors = doors or Doors()
+        self.throttles = throttles or Throttles(config, metadata, broker_id, doors.clock.monotonic)
         self._fetchers = fetchers
         self._isr_writer = isr_writer
         self._fenced = False
@@ -70,9 +74,7 @@ class ReplicaManager:
         self._metadata = metadata
         self._broker_id = broker_id
         self._metrics = metrics or MetricsRegistry()
-        self.mover = LogMover(
-            doors or Doors(), logs, lambda: config.replica_alter_log_dirs_io_max_bytes_per_second, self._on_moved
-        )
+        self.mover = LogMover(doors, logs, self.throttles.log_dirs, self._on_moved)
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._failed: dict[tuple[str, int], str] = {}
         self._retry: asyncio.TimerHandle | None = None
@@ -88,6 +90,7 @@ class ReplicaManager:
         about an earlier life.
         """
         self._put_strays_aside()
+        self.throttles.start()
         self._metadata.add_listener(self._on_image)
         self._config.on_change(self._on_config)
         if self._isr_writer is not None:
@@ -102,6 +105,7 @@ class ReplicaManager:
         if self._isr_writer is not None:
             await self._isr_writer.close()
         self._config.off_change(self._on_config)
+        self.throttles.close()
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()

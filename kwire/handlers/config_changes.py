@@ -17,6 +17,7 @@ from kwire.cluster.keys import ConfigResource
 from kwire.cluster.topics import check_name
 from kwire.handlers.api import error_of
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.forwarding import broker_asked
 
 STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 """Resources whose properties the controller keeps."""
@@ -72,18 +73,18 @@ def check_stored(resource: Any, context: RequestContext) -> None:
     if resource_type not in STORED:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     if resource_type == BROKER and name:
-        check_broker_id(name, context)
+        check_broker_id(name, broker_asked(context))
     if resource_type == TOPIC:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic's configuration needs the topic's name.")
         check_name(name)
 
 
-def check_broker_id(name: str, context: RequestContext) -> None:
-    """A broker's own properties, and its loggers, are changed and described by itself: INVALID_REQUEST elsewhere."""
+def check_broker_id(name: str, broker_id: int) -> None:
+    """A broker's own properties, and its loggers, are changed and described by itself (``broker_id`` is the one that
+    was asked): INVALID_REQUEST elsewhere."""
     if not (name.isascii() and name.lstrip("-").isdigit()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, not by: {name}")
-    broker_id = context.services.broker_id
     if int(name[:20]) != broker_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id: expected {broker_id}, received {name[:20]}")
 

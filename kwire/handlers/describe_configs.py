@@ -74,7 +74,7 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iter
     if kind == BROKER and not name:
         return describe.describe_broker_defaults(services.config)
     if kind in (BROKER, BROKER_LOGGER):
-        check_broker_id(name, context)
+        check_broker_id(name, services.broker_id)
         if kind == BROKER:
             return describe.describe_broker(services.config)
         return describe.describe_loggers(logging.levels())

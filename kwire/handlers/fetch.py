@@ -9,6 +9,10 @@ Behaviour:
 - ``read_committed`` reads up to the last stable offset and is told the aborted transactions in what it gets (KIP-98).
 - incremental sessions: `fetch_sessions` (KIP-227).
 - who leads instead is told to who comes too late (`current_leader`).
+- from version 11 on a consumer may read any replica, up to its high watermark; an offset between that and the end of
+  its log brings nothing, one beyond the end OFFSET_OUT_OF_RANGE, also where the leader has more. With
+  `replica.selector.class` a leader names the in-sync follower in the consumer's rack, instead of records (KIP-392).
+- a follower that is not in sync gets nothing of throttled partitions while the leader's quota is exceeded (KIP-73).
 - batches leave as ranges of the log's files, uncopied.
 
 Versions: 4 isolation level (KIP-98); 5 ``log_start_offset`` (KIP-107); 7 sessions (KIP-227); 9 leader epochs (KIP-320);
@@ -26,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
+from kwire.cluster.replica_selector import closest
 from kwire.codec.messages.fetch_request import FetchRequest
 from kwire.codec.messages.fetch_response import (
     AbortedTransaction,
@@ -46,6 +51,7 @@ from kwire.handlers.partitions import find_partition
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
+    from kwire.cluster.throttles import ReplicationQuota
 
 READ_COMMITTED: Final = 1
 _NO_EPOCH: Final = EpochEndOffset()
@@ -81,6 +87,7 @@ class _Fetch:
     """One Fetch request on its way: the partitions found, what was read of each, and how much that is."""
 
     __slots__ = (
+        "_any_replica",
         "_by_id",
         "_committed_only",
         "_context",
@@ -88,6 +95,8 @@ class _Fetch:
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
+        "_quota",
+        "_rack",
         "_read",
         "_size",
         "_urgent",
@@ -101,6 +110,11 @@ class _Fetch:
         self._by_id = context.api_version >= 13
         self._committed_only = request.isolation_level == READ_COMMITTED
         self.follower = max(request.replica_id, request.replica_state.replica_id)
+        self._any_replica = self.follower < 0 and context.api_version >= 11
+        self._rack = request.rack_id if self._any_replica and context.services.config.replica_selector_class else ""
+        self._quota: ReplicationQuota | None = None
+        if self.follower >= 0 and not context.services.replicas.throttles.leader.idle:
+            self._quota = context.services.replicas.throttles.leader
         self._max_bytes = min(request.max_bytes, limit)
         self._min_bytes = min(request.min_bytes, limit)
         self._max_wait_ms = request.max_wait_ms
@@ -170,7 +184,10 @@ class _Fetch:
 
     def _read_partition(self, partition: Partition, asked: FetchedPartition) -> PartitionData:
         want = asked.asked
-        partition.require_leader(want.current_leader_epoch)
+        if self._any_replica:
+            partition.require_replica(want.current_leader_epoch)
+        else:
+            partition.require_leader(want.current_leader_epoch)
         log = partition.log
         data = PartitionData(
             partition_index=asked.index,
@@ -183,6 +200,8 @@ class _Fetch:
             aborted_transactions=[] if self._committed_only else None,
             records=b"",
         )
+        if self._rack and self._is_closer_elsewhere(partition, want.fetch_offset, data):
+            return data
         if want.last_fetched_epoch >= 0 and self._diverges(partition, asked, data):
             return data
         limit = min(want.partition_max_bytes, self._max_bytes - self._size)
@@ -190,6 +209,8 @@ class _Fetch:
         if follows:
             if self.follower not in partition.replicas:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if self._quota is not None and self._must_wait(partition, self._quota):
+                return data
             self._urgent |= partition.high_watermark > want.high_watermark  # KIP-1166
         fetched = partition.read(
             want.fetch_offset,
@@ -197,12 +218,32 @@ class _Fetch:
             committed_only=self._committed_only,
             min_one=self._size == 0,
             to_end=follows,
+            from_follower=self._any_replica,
         )
         data.records = fetched.records
         self._size += fetched.size
         if self._committed_only and fetched.size:
             data.aborted_transactions = _aborted(partition, want.fetch_offset, fetched.size)
         return data
+
+    def _must_wait(self, partition: Partition, quota: ReplicationQuota) -> bool:
+        """Whether a throttled follower gets nothing now. One that is in sync is never kept from staying so."""
+        return (
+            self.follower not in partition.isr
+            and quota.is_throttled(partition.topic, partition.index)
+            and quota.is_exceeded()
+        )
+
+    def _is_closer_elsewhere(self, partition: Partition, offset: int, data: PartitionData) -> bool:
+        """Whether the consumer is sent to a follower (KIP-392)."""
+        if not partition.leading:
+            return False
+        found = closest(partition, offset, self._rack, self._context.listener, self._context.services.image)
+        if found is None:
+            return False
+        data.preferred_read_replica = found
+        self._urgent = True
+        return True
 
     def _diverges(self, partition: Partition, asked: FetchedPartition, data: PartitionData) -> bool:
         """Whether the client's log is not a prefix of this one: then it is told where they part (KIP-595)."""
@@ -254,7 +295,7 @@ class _Fetch:
             if partition is not None:
                 partition.metrics.total_fetch_requests += 1
                 partition.metrics.failed_fetch_requests += data.error_code != 0
-                partition.metrics.bytes_out += records_size(data.records)
+                self._count(partition, records_size(data.records))
             if not self._fetch_context.must_tell(asked, data):
                 continue
             topic = topics.get(asked.topic)
@@ -268,6 +309,15 @@ class _Fetch:
         if leaders:
             response.node_endpoints = endpoints(self._context, leaders, NodeEndpoint)
         return response
+
+    def _count(self, partition: Partition, size: int) -> None:
+        """Account for bytes that leave. The quota counts those of in-sync followers as well."""
+        if self.follower < 0:
+            partition.metrics.bytes_out += size
+            return
+        partition.metrics.replication_bytes_out += size
+        if self._quota is not None and size and self._quota.is_throttled(partition.topic, partition.index):
+            self._quota.record(size)
 
     def _topic(self, key: str | bytes) -> FetchableTopicResponse:
         if isinstance(key, str):

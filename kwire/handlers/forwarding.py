@@ -28,6 +28,15 @@ CREATE_TOPICS_VERSION: Final = 7
 _logger = get_logger("kwire.handlers.forwarding")
 
 
+def broker_asked(context: RequestContext) -> int:
+    """The broker that a client asked: this one, or the one that carried the request here. (A client that takes a
+    broker's name gets no more than if it asked that broker.)"""
+    kind, _, number = (context.client_id or "").partition("-")
+    if kind == "broker" and number.isdecimal() and int(number[:10]) in context.services.image.brokers:
+        return int(number[:10])
+    return context.services.broker_id
+
+
 def forwarded(handle: Handle) -> Handle:
     """A handler that runs on the controller, wherever that is."""
 

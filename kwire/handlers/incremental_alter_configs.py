@@ -7,7 +7,8 @@ Behaviour, resource by resource, each on its own merits:
   unknown name: INVALID_CONFIG; of a broker, where also what cannot be changed while it runs: INVALID_REQUEST.
 - APPEND and SUBTRACT are for lists only, else INVALID_CONFIG; where nothing is set they start from the default.
   Appending what is there, and subtracting what is not, changes nothing.
-- BROKER_LOGGER: the level of a logger of this broker, not kept over a restart (KIP-412). DELETE lets the logger take
+- BROKER_LOGGER: the level of a logger of this broker, which is not carried to the controller and not kept over a
+  restart (KIP-412). DELETE lets the logger take
   its level from above; the root logger has none above (INVALID_REQUEST).
 - A resource or a property named twice, a null value, an unknown resource type: INVALID_REQUEST.
 - ``validate_only`` answers the same and changes nothing.
@@ -39,6 +40,7 @@ from kwire.handlers import config_changes
 from kwire.handlers.api import Api
 from kwire.handlers.config_changes import Outcome, fields_of
 from kwire.handlers.context import RequestContext, Services
+from kwire.handlers.forwarding import forwarded
 
 SET: Final = 0
 DELETE: Final = 1
@@ -49,14 +51,41 @@ SUBTRACT: Final = 3
 def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse | Awaitable[IncrementalAlterConfigsResponse]:
-    """Change what can be changed and answer for every resource."""
+    """Change what can be changed and answer for every resource: loggers here, what is kept where the controller is."""
+    loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
+    if not loggers:
+        return _carried(request, context)  # type: ignore[no-any-return]
+    if context.services.controller.active or len(loggers) == len(request.resources):
+        return _alter(request, context)
+    return _divided(request, loggers, context)
 
+
+async def _divided(
+    request: IncrementalAlterConfigsRequest, loggers: list[AlterConfigsResource], context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    answers: dict[tuple[int, str], AlterConfigsResourceResponse] = {}
+    kept = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
+    for part, alter in ((kept, _carried), (loggers, _alter)):
+        asked = IncrementalAlterConfigsRequest(resources=part, validate_only=request.validate_only)
+        answer = alter(asked, context)
+        answer = await answer if isinstance(answer, Awaitable) else answer
+        answers.update({(each.resource_type, each.resource_name): each for each in answer.responses})
+    found = [answers[each.resource_type, each.resource_name] for each in request.resources]
+    return IncrementalAlterConfigsResponse(responses=found)
+
+
+def _alter(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse | Awaitable[IncrementalAlterConfigsResponse]:
     def prepare(resource: AlterConfigsResource) -> ConfigUpdate | None:
         return _prepare(resource, request.validate_only, context)
 
     prepared = config_changes.prepare_all(request.resources, prepare, context)
     outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)
     return _response(request, outcomes) if isinstance(outcomes, list) else _later(request, outcomes)
+
+
+_carried: Final[Callable[[IncrementalAlterConfigsRequest, RequestContext], Any]] = forwarded(_alter)
 
 
 async def _later(
@@ -81,7 +110,7 @@ def _prepare(resource: AlterConfigsResource, validate_only: bool, context: Reque
         config.name for config in resource.configs if config.value is None and config.config_operation != DELETE
     )
     if resource.resource_type == BROKER_LOGGER:
-        config_changes.check_broker_id(resource.resource_name, context)
+        config_changes.check_broker_id(resource.resource_name, context.services.broker_id)
         _change_levels(resource.configs, validate_only)
         return None
     config_changes.check_stored(resource, context)
@@ -161,4 +190,4 @@ def refuse(
     return _response(request, [KafkaError(code, message)] * len(request.resources))
 
 
-API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, served=(0, 1), handle=handle, error_response=refuse, by_controller=True)
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, served=(0, 1), handle=handle, error_response=refuse)

@@ -80,6 +80,8 @@ def _answer(
             answer.leader_epoch = found.leader_epoch
     except Exception as error:
         answer.error_code, _ = error_of(error)
+        if answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < 5:
+            answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         if answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             context.services.log_failure("list_offsets", error)
     return answer
@@ -100,15 +102,24 @@ def _look_up(
         upto = partition.last_stable_offset
     else:
         upto = partition.high_watermark if consumer else log.log_end_offset
+    lags = consumer and partition.high_watermark_lags
     if asked.timestamp == LATEST:
+        if lags:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return log.latest(upto)
     if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.earliest()
     if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return None  # nothing is ever uploaded
     if asked.timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp()
-    return log.offset_for_timestamp(asked.timestamp, upto=upto)
+        found = log.max_timestamp()
+    else:
+        found = log.offset_for_timestamp(asked.timestamp, upto=upto)
+    if found is None or (consumer and found.offset >= upto):
+        if lags:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return None
+    return found
 
 
 def refuse(request: ListOffsetsRequest, version: int, code: ErrorCode, message: str | None) -> ListOffsetsResponse:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kwire.base.doors import Doors, Files
 from kwire.base.errors import KafkaError
+from kwire.base.quota import Quota
 from kwire.log import names
 from kwire.log.environment import logger
 from kwire.log.partition_log import PartitionLog
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from kwire.log.log_manager import LogManager
 
 CHUNK_BYTES = 4 * 1024 * 1024
-UNLIMITED = 0x7FFFFFFFFFFFFFFF
+PAUSE_MAX_S = 1.0
+"""How long a copy that is too fast waits before it looks again: the limit may be another one by then."""
 REST_BYTES = 1024 * 1024
 """With so little left to be copied, the log is moved over in one turn of the loop."""
 
@@ -46,21 +48,21 @@ class Move:
 
 
 class LogMover:
-    """The moves of a broker. ``bytes_per_second`` tells the limit of `replica.alter.log.dirs.io.max.bytes.per.second`;
+    """The moves of a broker. ``quota`` is that of `replica.alter.log.dirs.io.max.bytes.per.second`, for all together;
     ``on_moved`` gets each log that was opened in its new place, in the same turn of the loop."""
 
     def __init__(
         self,
         doors: Doors,
         logs: LogManager,
-        bytes_per_second: Callable[[], int],
+        quota: Quota,
         on_moved: Callable[[PartitionLog], None],
     ) -> None:
         self._files = doors.files
         self._executor = doors.executor
         self._random = doors.random
         self._logs = logs
-        self._bytes_per_second = bytes_per_second
+        self._quota = quota
         self._on_moved = on_moved
         self.moves: dict[tuple[str, int], Move] = {}
 
@@ -143,16 +145,16 @@ class LogMover:
 
     async def _copy(self, path: str, directory: str) -> None:
         target = f"{directory}/{os.path.basename(path)}"
-        limit = self._bytes_per_second()
         position = 0
         while True:
+            while self._quota.is_exceeded():  # noqa: ASYNC110 - nothing tells when it is not
+                await asyncio.sleep(max(self._quota.pause_s(PAUSE_MAX_S), 0.001))
             try:
                 done = await self._executor.run(copy_chunk, self._files, path, target, position)
             except FileNotFoundError:  # retention was faster
                 return
             position += done
-            if limit < UNLIMITED:
-                await asyncio.sleep(done / limit)
+            self._quota.record(done)
             if done < CHUNK_BYTES:
                 return
 

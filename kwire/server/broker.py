@@ -26,9 +26,10 @@ from kwire.cluster.isr_writer import IsrWriter
 from kwire.cluster.keys import broker_key
 from kwire.cluster.membership import Membership
 from kwire.cluster.peers import Peers
-from kwire.cluster.replica_fetcher import ReplicaFetchers
+from kwire.cluster.replica_fetchers import ReplicaFetchers
 from kwire.cluster.replica_manager import ReplicaManager
 from kwire.cluster.store import StoreError
+from kwire.cluster.throttles import Throttles
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.transaction_coordinator import TransactionCoordinator
 from kwire.handlers.context import Services
@@ -326,6 +327,8 @@ class Broker:
             self.doors, lambda: self.metadata.image, broker_id, config.inter_broker_listener(), self._on_refused
         )
         self._parts.callback(self.peers.close)
+        throttles = Throttles(config, self.metadata, broker_id, self.doors.clock.monotonic)
+        throttles.add_metrics(self.metrics)
         self.replicas = ReplicaManager(
             config,
             self.logs,
@@ -333,8 +336,9 @@ class Broker:
             broker_id,
             self.metrics,
             self.doors,
-            ReplicaFetchers(config, self.peers, broker_id, lambda: self.membership.broker_epoch),
+            ReplicaFetchers(config, self.peers, broker_id, lambda: self.membership.broker_epoch, throttles.follower),
             IsrWriter(self._store, self.metadata, broker_id, self.controller.election_rules),
+            throttles,
         )
         self.replicas.start()
         self.is_serving = True

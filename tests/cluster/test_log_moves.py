@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from kwire.base.doors import Doors
+from kwire.base.quota import UNLIMITED, Quota
 from kwire.codec.records import Record, build_batch
 from kwire.log import log_mover
 from kwire.log.log_config import LogConfig
@@ -43,15 +44,16 @@ def contents(log):
 
 
 class Two:
-    def __init__(self, path, limit=2**63 - 1):
+    def __init__(self, path):
         self.doors = Doors()
         self.paths = [str(path / "one"), str(path / "two")]
         self.logs = LogManager(self.doors, self.paths, lambda topic: CONFIG)
         for directory in self.logs.directories:
             directory.lock()
         self.moved = []
-        self.limit = limit
-        self.mover = LogMover(self.doors, self.logs, lambda: self.limit, self.moved.append)
+        self.now_s = 0.0
+        self.quota = Quota(lambda: self.now_s)
+        self.mover = LogMover(self.doors, self.logs, self.quota, self.moved.append)
 
     def other(self, log):
         here = self.logs.directory_of(log.topic, log.partition)
@@ -154,7 +156,7 @@ async def test_records_deleted_meanwhile_do_not_come_back(two):
 
 
 async def test_a_move_that_is_given_up_leaves_nothing(two):
-    two.limit = 1000
+    two.quota.rate = 1000
     log = two.logs.create("t", 0, ID)
     append(log, range(100))
     target = two.other(log)
@@ -170,7 +172,6 @@ async def test_a_move_that_is_given_up_leaves_nothing(two):
 
 
 async def test_a_log_deleted_meanwhile_is_not_moved(two):
-    two.limit = 1_000_000
     log = two.logs.create("t", 0, ID)
     append(log, range(100))
     two.mover.start(log, two.other(log))
@@ -214,10 +215,28 @@ async def test_a_crash_at_the_very_end_of_a_move_leaves_one_log(two, tmp_path):
 
 
 async def test_the_copy_keeps_to_the_limit(two):
-    two.limit = 400_000
+    two.quota.rate = 20_000
     log = two.logs.create("t", 0, ID)
-    append(log, range(60))
-    started = asyncio.get_running_loop().time()
+    append(log, range(100))
+    before = contents(log)
     two.mover.start(log, two.other(log))
-    await settled(two)
-    assert asyncio.get_running_loop().time() - started > 0.8 * log.size / two.limit
+    await eventually(two.quota.is_exceeded)
+    copied = two.quota.bytes_per_second()
+    await asyncio.sleep(0.02)
+    assert two.quota.bytes_per_second() == copied < log.size  # no time passes on the quota's clock
+    task = two.mover.moves["t", 0].task
+    while not task.done():
+        two.now_s += 30.0
+        await asyncio.sleep(0.001)
+    assert contents(two.moved[0]) == before
+
+
+async def test_a_limit_that_is_lifted_lets_a_move_go_on(two):
+    two.quota.rate = 0
+    log = two.logs.create("t", 0, ID)
+    append(log, range(100))
+    two.mover.start(log, two.other(log))
+    await eventually(two.quota.is_exceeded)
+    two.quota.rate = UNLIMITED
+    await asyncio.wait_for(settled(two), 5)
+    assert two.moved

@@ -219,3 +219,47 @@ async def test_waiting_on_a_partition_that_was_removed_ends_with_an_error():
         with pytest.raises(KafkaError) as caught:
             await future
         assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_follower_lets_consumers_read_what_is_committed():
+    partition = partition_of(replicas=(ME, 2), leader=2)
+    partition.log.log_end_offset, partition.log.high_watermark = 5, 3
+    partition.require_replica(0)
+    assert partition.read(0, 100, from_follower=True).size == 3
+    with pytest.raises(KafkaError) as caught:
+        partition.read(0, 100)
+    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(3, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+async def test_a_follower_knows_the_epoch_as_well(epoch, error):
+    partition = partition_of(replicas=(ME, 2), leader=2, epoch=4)
+    with pytest.raises(KafkaError) as caught:
+        partition.require_replica(epoch)
+    assert caught.value.code == error
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (Partition.fence, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (Partition.fail, ErrorCode.KAFKA_STORAGE_ERROR),
+        (Partition.remove, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_a_replica_that_is_over_is_not_read(end, error):
+    partition = partition_of(replicas=(ME, 2), leader=2)
+    end(partition)
+    for action in (partition.require_replica, lambda: partition.read(0, 100, from_follower=True)):
+        with pytest.raises(KafkaError) as caught:
+            action()
+        assert caught.value.code == error
+
+
+async def test_a_new_leader_knows_the_high_watermark_when_it_has_passed_what_it_began_with():
+    partition = partition_of(replicas=(ME, 2), leader=2)
+    partition.log.log_end_offset, partition.log.high_watermark = 5, 3
+    partition.update(PartitionState((ME, 2), (ME, 2), ME, 1, 1))
+    assert partition.high_watermark_lags
+    partition.follower_at(2, 5)
+    assert not partition.high_watermark_lags

@@ -59,7 +59,13 @@ def _check_connection_overrides(values: dict[str, Any]) -> None:
             _fail("max.connections.per.ip.overrides", values, "must be a list of host:limit")
 
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The only selector that Kafka comes with, and the only one that there is here."""
+
+
 def _check_replication(values: dict[str, Any]) -> None:
+    if values["replica.selector.class"] not in (None, RACK_AWARE_SELECTOR):
+        _fail("replica.selector.class", values, f"is not supported by kwire: only {RACK_AWARE_SELECTOR} is")
     wait = values["replica.fetch.wait.max.ms"]
     if wait > values["replica.socket.timeout.ms"]:
         _fail("replica.fetch.wait.max.ms", values, "must be at most replica.socket.timeout.ms")

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 BROKER_DOCUMENTATION: dict[str, str] = {
     "advertised.listeners": "Addresses told to clients, one for each listener; by default the one they connected to.",
+    "alter.log.dirs.replication.quota.window.num": (
+        "Windows that the rate of moves between data directories is measured over, beside the present one."
+    ),
+    "alter.log.dirs.replication.quota.window.size.seconds": "Length of such a window, in seconds.",
     "auto.create.topics.enable": "Whether asking for the metadata of a missing topic may create it.",
     "broker.id": "Older name of node.id.",
     "broker.rack": "Where this broker stands, for placing replicas apart and for consumers that read nearby.",
@@ -15,9 +19,13 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "compression.type": "Codec of stored batches: a codec's name, uncompressed, or producer for whatever was sent.",
     "compression.zstd.level": "How hard zstd tries, where the broker itself compresses.",
     "connections.max.idle.ms": "A connection on which nothing happens for this long is closed.",
+    "controlled.shutdown.enable": "Whether a broker that stops lets others lead first.",
     "default.replication.factor": "Replicas of a topic whose creator leaves the number to the broker.",
     "delete.topic.enable": "Whether DeleteTopics is obeyed.",
     "fetch.max.bytes": "Upper bound of one fetch response, except that its first batch is always whole.",
+    "follower.replication.throttled.rate": (
+        "Bytes per second that throttled replicas fetch at most while they are not in sync."
+    ),
     "group.coordinator.rebalance.protocols": "Which group protocols are offered.",
     "group.initial.rebalance.delay.ms": "How long an empty group waits for more members before its first rebalance.",
     "group.max.session.timeout.ms": "Longest session timeout a member may ask for.",
@@ -29,6 +37,9 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "kwire.test.supported.features": "Makes an older or newer broker of this one for tests, as name=lowest-highest.",
     "kwire.validate.records": "Checks every record of a produced batch, as Kafka does, not only the batch as a whole.",
     "kwire.zookeeper.sasl.jaas.config": "How to log in to ZooKeeper, as one line of JAAS: DIGEST-MD5 or Kerberos.",
+    "leader.replication.throttled.rate": (
+        "Bytes per second that throttled replicas which are not in sync are sent at most."
+    ),
     "listener.security.protocol.map": "The security protocol of each listener name.",
     "listeners": "Addresses to open, as NAME://host:port; no host means every address, port 0 a free one.",
     "log.cleaner.backoff.ms": "How long the log cleaner sleeps when no log is due.",
@@ -88,7 +99,25 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "producer.id.expiration.ms": "How long the sequence state of an idle producer is kept.",
     "queued.max.request.bytes": "Most bytes of requests in memory before reading stops; -1 for no limit.",
     "queued.max.requests": "Most requests waiting before reading stops.",
+    "replica.alter.log.dirs.io.max.bytes.per.second": (
+        "Bytes per second that logs are copied with between data directories."
+    ),
+    "replica.fetch.backoff.ms": "How long a follower leaves a partition alone that could not be fetched.",
+    "replica.fetch.max.bytes": "How much of one partition a follower fetches at a time.",
+    "replica.fetch.min.bytes": "Bytes that a follower's fetch waits for.",
+    "replica.fetch.response.max.bytes": "How much a follower fetches at a time.",
+    "replica.fetch.wait.max.ms": "How long a follower's fetch waits for new data.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
+    "replica.lag.time.max.ms": "How long a replica may be behind its leader and count as in sync.",
+    "replica.selector.class": (
+        "Who reads from which replica: leaders alone, or RackAwareReplicaSelector, the replica nearby."
+    ),
+    "replica.socket.timeout.ms": "How long a follower waits for its leader's answer.",
+    "replication.quota.window.num": (
+        "Windows that the rate of throttled replication is measured over, beside the present one."
+    ),
+    "replication.quota.window.size.seconds": "Length of such a window, in seconds.",
+    "request.timeout.ms": "How long a request that only the controller can decide on is tried.",
     "socket.listen.backlog.size": "Connections that may wait to be accepted.",
     "socket.receive.buffer.bytes": "Receive buffer of a socket; -1 leaves it to the system.",
     "socket.request.max.bytes": "Largest request that is read; a larger one ends the connection.",

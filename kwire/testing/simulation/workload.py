@@ -33,6 +33,11 @@ PRODUCE_MS: Final = 800
 PAUSE_S: Final = 0.05
 REFRESH: Final = 0.1
 """How often a client asks for the leader though it knows one, of any broker, however little that may know."""
+ANYWHERE: Final = 0.2
+"""How often a consumer asks whichever broker, as one may that wants to read nearby (KIP-392)."""
+BY_LEADERS: Final = 10
+BY_FOLLOWERS: Final = 12
+"""Versions of Fetch: the older one is answered by leaders only."""
 _DUPLICATE: Final = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
@@ -107,6 +112,9 @@ class Client:
                     if each.leader_id in brokers:
                         self._leaders[each.partition_index] = brokers[each.leader_id]
         return self._leaders.get(partition)
+
+    async def any_broker(self) -> tuple[str, int]:
+        return self.random.choice(self._cluster.bootstrap)
 
     def forget_leader(self, partition: int) -> None:
         self._leaders.pop(partition, None)
@@ -213,14 +221,16 @@ class Consumer:
     async def run(self, until_s: float) -> None:
         """Poll until the time is over."""
         loop = asyncio.get_running_loop()
+        random = self._client.random
         while loop.time() < until_s:
-            await self.poll(self._client.random.randrange(self._client.partitions))
+            await self.poll(random.randrange(self._client.partitions), anywhere=random.random() < ANYWHERE)
             await asyncio.sleep(self._client.random.uniform(0.0, 0.2))
 
-    async def poll(self, partition: int) -> tuple[int, int]:
-        """One Fetch of one partition: how many records came, and the high watermark (-1: no answer)."""
-        leader = await self._client.leader(partition)
-        if leader is None:
+    async def poll(self, partition: int, *, anywhere: bool = False) -> tuple[int, int]:
+        """One Fetch of one partition, from its leader or ``anywhere``, where a follower may answer: how many records
+        came, and the high watermark (-1: no answer)."""
+        address = await (self._client.any_broker() if anywhere else self._client.leader(partition))
+        if address is None:
             await asyncio.sleep(PAUSE_S)
             return 0, -1
         asked = FetchPartition(partition=partition, fetch_offset=self.positions[partition], partition_max_bytes=20_000)
@@ -231,13 +241,13 @@ class Consumer:
             isolation_level=int(self._committed),
             topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
         )
-        answer = await self._client.call(leader, request, 12)
+        answer = await self._client.call(address, request, BY_FOLLOWERS if anywhere else BY_LEADERS)
         if answer is None or answer.error_code:
             self._client.forget_leader(partition)
             return 0, -1
         found = answer.responses[0].partitions[0]
         if found.error_code:
-            if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and not anywhere:  # a follower may be behind
                 self._history.trouble.append(f"position {self.positions[partition]} of {partition} is out of range")
             self._client.forget_leader(partition)
             await asyncio.sleep(PAUSE_S)

@@ -1,0 +1,92 @@
+"""A limit on bytes per second, measured as Kafka's quotas are.
+
+Bytes are counted in windows; the rate is their sum divided by the time since the oldest window began, which is at least
+one window (Kafka's `SimpleRate`). A window counts until so many windows' time has passed since it was last added to.
+What lives elsewhere: who waits, or leaves out what, while a quota is exceeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
+"""Bytes per second where nothing is set."""
+
+
+class _Window:
+    """Bytes of one window. ``started_ms`` and ``last_ms``: when it began and was last added to."""
+
+    __slots__ = ("last_ms", "size", "started_ms")
+
+    def __init__(self, now_ms: float) -> None:
+        self.reset(now_ms)
+
+    def reset(self, now_ms: float) -> None:
+        self.size = 0
+        self.started_ms = self.last_ms = now_ms
+
+
+class Quota:
+    """Bytes that went through lately, and how many a second may.
+
+    ``rate``: bytes per second, changed at any time. ``monotonic``: a clock in seconds. ``windows`` of ``window_s``
+    seconds each are looked at, beside the one under way.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], windows: int = 11, window_s: int = 1) -> None:
+        self.rate: float = UNLIMITED
+        self._monotonic = monotonic
+        self._window_ms = window_s * 1000
+        self._count = windows
+        self._windows: list[_Window] = []
+        self._newest = 0
+
+    def record(self, size: int) -> None:
+        """So many bytes were copied now."""
+        now_ms = self._monotonic() * 1000
+        if not self._windows:
+            self._windows.append(_Window(now_ms))
+        window = self._windows[self._newest]
+        if now_ms - window.started_ms >= self._window_ms:
+            window = self._begin(now_ms)
+        window.size += size
+        window.last_ms = now_ms
+
+    def _begin(self, now_ms: float) -> _Window:
+        self._newest = (self._newest + 1) % (self._count + 1)
+        if self._newest == len(self._windows):
+            self._windows.append(_Window(now_ms))
+        else:
+            self._windows[self._newest].reset(now_ms)
+        return self._windows[self._newest]
+
+    def bytes_per_second(self) -> float:
+        """The rate at this moment."""
+        size, elapsed_ms = self._measured()
+        return size * 1000 / elapsed_ms
+
+    def is_exceeded(self) -> bool:
+        """Whether the rate at this moment is above what it may be."""
+        return self.rate < UNLIMITED and self.bytes_per_second() > self.rate
+
+    def pause_s(self, longest_s: float) -> float:
+        """After how many seconds the quota may be looked at again, where it is exceeded and nothing more is copied."""
+        size, elapsed_ms = self._measured()
+        if size * 1000 >= self.rate * (elapsed_ms + longest_s * 1000):
+            return longest_s
+        return max(size / self.rate - elapsed_ms / 1000, 0.0)
+
+    def _measured(self) -> tuple[int, float]:
+        """Bytes, and the milliseconds in which they were copied."""
+        now_ms = self._monotonic() * 1000
+        size, oldest_ms = 0, now_ms
+        for window in self._windows:
+            if now_ms - window.last_ms >= self._count * self._window_ms:
+                window.reset(now_ms)
+            size += window.size
+            oldest_ms = min(oldest_ms, window.started_ms)
+        return size, max(now_ms - oldest_ms, self._window_ms)
+
+
+__all__ = ["UNLIMITED", "Quota"]

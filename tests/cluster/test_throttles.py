@@ -1,0 +1,97 @@
+"""Which replicas are throttled, and how much: the broker's properties and the topics'."""
+
+from __future__ import annotations
+
+from kwire.base.metrics import MetricsRegistry
+from kwire.base.quota import UNLIMITED
+from kwire.cluster.controller import ConfigUpdate, NewTopic
+from kwire.cluster.image import ConfigResource
+from kwire.cluster.throttles import Throttles
+from tests.cluster.helpers import node
+
+ME = 1
+
+
+async def followed(**properties):
+    made = await node(**properties)
+    made.throttles = Throttles(made.config, made.metadata, ME, lambda: 0.0)
+    made.throttles.start()
+    await made.controller.create_topics([NewTopic("t", partitions=3)])
+    return made
+
+
+async def set_for_topic(made, topic="t", **values):
+    texts = {name.replace("_", "."): value for name, value in values.items()}
+    outcome = await made.controller.alter_configs(
+        [ConfigUpdate(ConfigResource.TOPIC, topic, lambda _: texts)], validate_only=False
+    )
+    assert set(outcome.values()) == {None}
+
+
+def throttled(quota):
+    return [index for index in range(3) if quota.is_throttled("t", index)]
+
+
+async def test_a_star_is_every_partition_of_the_topic():
+    made = await followed()
+    await set_for_topic(made, leader_replication_throttled_replicas="*")
+    assert throttled(made.throttles.leader) == [0, 1, 2]
+    assert throttled(made.throttles.follower) == []
+    assert not made.throttles.leader.is_throttled("another", 0)
+
+
+async def test_pairs_are_for_the_brokers_they_name():
+    made = await followed()
+    await set_for_topic(made, follower_replication_throttled_replicas="0:1,1:2,2:01, 2:3")
+    assert throttled(made.throttles.follower) == [0, 2]
+
+
+async def test_numbers_that_nothing_has_are_passed_over():
+    made = await followed()
+    await set_for_topic(made, leader_replication_throttled_replicas=f"{'9' * 9000}:1,1:1,")
+    assert throttled(made.throttles.leader) == [1]
+
+
+async def test_what_is_taken_back_is_not_throttled():
+    made = await followed()
+    assert made.throttles.leader.idle
+    await set_for_topic(made, leader_replication_throttled_replicas="*")
+    await set_for_topic(made)
+    assert throttled(made.throttles.leader) == []
+    assert made.throttles.leader.idle
+
+
+async def test_a_deleted_topic_leaves_nothing():
+    made = await followed()
+    await set_for_topic(made, leader_replication_throttled_replicas="*")
+    await made.controller.delete_topics([made.image.topics["t"].id])
+    assert made.throttles.leader.idle
+
+
+async def test_rates_follow_what_is_set_for_the_broker_and_for_all():
+    made = await followed()
+    quotas = (made.throttles.leader, made.throttles.follower, made.throttles.log_dirs)
+    assert [each.rate for each in quotas] == [UNLIMITED] * 3
+    made.config.apply_dynamic(
+        {"leader.replication.throttled.rate": "7", "follower.replication.throttled.rate": "8"},
+        {"leader.replication.throttled.rate": "9", "replica.alter.log.dirs.io.max.bytes.per.second": "10"},
+    )
+    assert [each.rate for each in quotas] == [9, 8, 10]
+    made.config.apply_dynamic({}, {})
+    assert [each.rate for each in quotas] == [UNLIMITED] * 3
+
+
+async def test_rates_in_the_file_mean_nothing():
+    made = await followed(leader_replication_throttled_rate="5")
+    assert made.throttles.leader.rate == UNLIMITED
+
+
+async def test_the_rates_are_among_the_metrics():
+    made = await followed()
+    metrics = MetricsRegistry()
+    made.throttles.add_metrics(metrics)
+    made.throttles.follower.record(500)
+    told = metrics.snapshot()
+    assert told["kafka.server:type=FollowerReplication,name=byte-rate"] == 500
+    assert told["kafka.server:type=LeaderReplication,name=byte-rate"] == 0
+    assert told["kafka.server:type=AlterLogDirsReplication,name=byte-rate"] == 0
