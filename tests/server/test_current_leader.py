@@ -43,9 +43,9 @@ class Pair:
         request = ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[topic])
         return await self.clients[broker].call(request, version)
 
-    async def fetch(self, broker: int, version: int, epoch: int = -1) -> Any:
+    async def fetch(self, broker: int, version: int, epoch: int = -1, topic_id: bytes = b"") -> Any:
         asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000, current_leader_epoch=epoch)
-        topic = FetchTopic(topic_id=self.topic_id, partitions=[asked])
+        topic = FetchTopic(topic_id=topic_id or self.topic_id, partitions=[asked])
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[topic])
         return await self.clients[broker].call(request, version)
 
@@ -62,9 +62,16 @@ class Pair:
 @pytest.fixture
 async def pair(cluster: Cluster) -> Pair:
     made = Pair(cluster, await cluster.start(LEADER), await cluster.start(OTHER))
-    assignments = [CreatableReplicaAssignment(partition_index=each, broker_ids=[LEADER, OTHER]) for each in range(2)]
-    topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=assignments)
-    await made.clients[OTHER].call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+    topics = [
+        CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=each, broker_ids=replicas) for each in range(2)],
+        )
+        for name, replicas in (("t", [LEADER, OTHER]), ("alone", [LEADER]))
+    ]
+    await made.clients[OTHER].call(CreateTopicsRequest(topics=topics, timeout_ms=5000), 7)
     return made
 
 
@@ -86,9 +93,24 @@ async def test_older_versions_have_no_room_for_it(pair: Pair) -> None:
 
 
 async def test_a_consumer_is_told_the_leader(pair: Pair) -> None:
-    response = await pair.fetch(OTHER, 16)
+    alone = pair.cluster.brokers[OTHER].metadata.image.topics["alone"].id
+    response = await pair.fetch(OTHER, 16, topic_id=alone)
     (part,) = response.responses[0].partitions
     assert pair.told(response, part) == pair.told_of("NOT_LEADER_OR_FOLLOWER")
+
+
+async def test_a_consumer_of_a_follower_is_told_its_records_and_no_leader(pair: Pair) -> None:
+    await pair.produce(LEADER, 13)
+    partition = pair.cluster.brokers[OTHER].replicas.get("t", 0)
+    assert partition is not None
+    async with asyncio.timeout(5):
+        while not partition.high_watermark:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    response = await pair.fetch(OTHER, 16)
+    (part,) = response.responses[0].partitions
+    assert pair.told(response, part) == ["NONE", -1, -1, []]
+    assert part.high_watermark == 1
+    assert part.records
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
