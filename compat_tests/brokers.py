@@ -180,18 +180,29 @@ class KwireBroker(Broker):
 
     kind = "kwire"
 
-    def _start(self) -> None:
-        stdout = self.home / "stdout.txt"
-        stdout.write_bytes(b"")
+    def launch(self) -> None:
+        """Start the process and do not wait for it: `is_ready` tells."""
+        self._stdout.write_bytes(b"")
         command = [sys.executable, "-m", "kwire", "start"]
         command += ["--listen", f"{self.host}:{self.port}"]
         if "log.dirs" not in self.settings:
             command += ["--data-dir", str(self.data_dir)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
-        self._process = self._spawn(command, stdout)
-        self._await(lambda: stdout.read_bytes().endswith(b"\n"), "the ready line")
-        self.ready_line = stdout.read_text()
+        self._process = self._spawn(command, self._stdout)
+
+    def is_ready(self) -> bool:
+        """Has it said that it serves?"""
+        return self._stdout.read_bytes().endswith(b"\n")
+
+    @property
+    def _stdout(self) -> Path:
+        return self.home / "stdout.txt"
+
+    def _start(self) -> None:
+        self.launch()
+        self._await(self.is_ready, "the ready line")
+        self.ready_line = self._stdout.read_text()
         self.port = _port_of(self.ready_line, self.pid)
 
 

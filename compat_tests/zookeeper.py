@@ -35,10 +35,23 @@ def zookeeper_jars() -> Path:
 
 
 class ZooKeeper:
-    """One server on a port of its own. ``settings``: lines of its configuration file; ``options``: Java's."""
+    """One server on a port of its own. ``settings``: lines of its configuration file; ``options``: Java's.
 
-    def __init__(self, home: Path, options: Iterable[str] = (), **settings: object) -> None:
+    ``prefix``: a command that runs another one where ``host`` is an address (`ip netns exec`).
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        options: Iterable[str] = (),
+        *,
+        host: str = "127.0.0.1",
+        prefix: Iterable[str] = (),
+        **settings: object,
+    ) -> None:
         self.options = list(options)
+        self.host = host
+        self._prefix = list(prefix)
         self.home = home
         self.port = free_port()
         self.settings = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 40000, **settings}
@@ -46,7 +59,7 @@ class ZooKeeper:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -56,12 +69,12 @@ class ZooKeeper:
     def start(self) -> None:
         """Return when it serves."""
         self.home.mkdir(parents=True, exist_ok=True)
-        lines = {"dataDir": self.home / "data", "clientPort": self.port, "clientPortAddress": "127.0.0.1"}
+        lines = {"dataDir": self.home / "data", "clientPort": self.port, "clientPortAddress": self.host}
         config = self.home / "zoo.cfg"
         config.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items()))
         options = ["-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", "-Xshare:auto"]
         options += ["-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=*"]
-        command = ["java", *options, *self.options, "-cp", f"{zookeeper_jars()}/*"]
+        command = [*self._prefix, "java", *options, *self.options, "-cp", f"{zookeeper_jars()}/*"]
         command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
         if sys.platform == "linux" and shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "KILL", *command]
@@ -77,7 +90,7 @@ class ZooKeeper:
     def ask(self, word: str) -> str:
         """One of ZooKeeper's four-letter words; "" while nobody answers."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            with socket.create_connection((self.host, self.port), timeout=5) as connection:
                 connection.sendall(word.encode())
                 answer = b""
                 while part := connection.recv(65536):

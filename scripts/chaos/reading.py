@@ -1,0 +1,48 @@
+"""Reading topics as they are in the end."""
+
+from __future__ import annotations
+
+import time
+
+STALL_S = 60.0
+
+
+class ReadingFailed(Exception):
+    """A topic could not be read to its end."""
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, isolation: str) -> dict[int, dict[int, int]]:
+    """Value by offset, by partition, of everything that a consumer of this isolation level gets. `ReadingFailed`."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"last of {topic}",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+        }
+    )
+    logs: dict[int, dict[int, int]] = {partition: {} for partition in range(partitions)}
+    ends: set[int] = set()
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in logs])
+    moved = time.monotonic()
+    try:
+        while len(ends) < partitions:
+            for message in consumer.consume(1000, 0.5):
+                error = message.error()
+                if error is None:
+                    logs[message.partition()][message.offset()] = int(message.value())
+                    moved = time.monotonic()
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ends.add(message.partition())
+                elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    raise ReadingFailed(f"{topic}: {error.str()}")
+            if time.monotonic() > moved + STALL_S:
+                raise ReadingFailed(f"{topic}, {isolation}: partitions without an end {sorted(set(logs) - ends)}")
+    finally:
+        consumer.close()
+    return logs
