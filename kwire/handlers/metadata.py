@@ -10,7 +10,9 @@ Behaviour:
 - INVALID_TOPIC_EXCEPTION for a name no topic can have; UNKNOWN_TOPIC_ID; TOPIC_AUTHORIZATION_FAILED where the topic may
   not be described (among all topics it is left out).
 - an id before version 12, or neither name nor id: INVALID_REQUEST for every topic, and no brokers.
-- brokers are told by the address of the listener that the client is connected to.
+- brokers are told by the address of the listener that the client is connected to. Where none is registered (all
+  sessions have ended at once) it is this one alone: librdkafka takes a list without brokers for the news that it has
+  to forget all addresses it knows.
 
 Versions: 1 controller, racks, internal flag; 2 cluster id; 4 client may forbid auto-creation; 5 offline replicas; 7
 leader epochs (KIP-320); 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in the answer (KIP-516); 11 no
@@ -97,15 +99,24 @@ def _respond(
     image = context.services.image
     cluster_wanted = request.include_cluster_authorized_operations and context.api_version < 11
     return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack)
-            for broker, host, port in reachable_brokers(image, context)
-        ],
+        brokers=_brokers(image, context),
         cluster_id=image.cluster_id,
         controller_id=controller_id(image),
         topics=_topics(request, context, image, names, ids),
         cluster_authorized_operations=cluster_operations(context) if cluster_wanted else NOT_ASKED,
     )
+
+
+def _brokers(image: ClusterImage, context: RequestContext) -> list[MetadataResponseBroker]:
+    told = [
+        MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack)
+        for broker, host, port in reachable_brokers(image, context)
+    ]
+    if not told:
+        host, port = context.endpoint
+        rack = context.services.config.broker_rack
+        told = [MetadataResponseBroker(node_id=context.services.broker_id, host=host, port=port, rack=rack)]
+    return told
 
 
 def _topics(

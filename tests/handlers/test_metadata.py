@@ -53,6 +53,14 @@ async def test_this_broker_is_told_by_the_address_the_client_reaches_it_at(broke
     assert (response.controller_id, response.cluster_id) == (1, broker.image.cluster_id)
 
 
+async def test_where_no_broker_is_registered_this_one_is_told_for_clients_that_would_forget_all(broker):
+    await broker.node.membership.leave()
+    assert not broker.image.brokers
+    response = await broker.call(metadata, asking(), endpoint=("example.org", 1234))
+    assert [(each.node_id, each.host, each.port) for each in response.brokers] == [(1, "example.org", 1234)]
+    assert response.controller_id == -1
+
+
 async def test_other_brokers_are_told_by_the_clients_listener_or_not_at_all(broker):
     store = broker.node.store
     endpoints = [list(Endpoint("TLS", "two", 9093, "SSL")), list(Endpoint("PLAINTEXT", "two", 9092, "PLAINTEXT"))]
