@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,7 @@ class Worker:
         self._job = {**job, "history": str(self.history)}
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self._draining = False
 
     def start(self) -> None:
         self.starts += 1
@@ -76,6 +78,8 @@ class Worker:
         self._process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True
         )
+        if self._draining:
+            self.drain()
 
     def keep_running(self) -> bool:
         """Start it again if it has failed; whether it has done all that was to be done."""
@@ -87,6 +91,7 @@ class Worker:
 
     def drain(self) -> None:
         """Tell it that nothing more comes. One that is started later learns it at once."""
+        self._draining = True
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.close()
 
@@ -280,6 +285,7 @@ def main() -> int:
     if not arguments.no_namespaces and (why := network.why_unavailable()) is not None:
         print(f"{why}; --no-namespaces goes without cut networks", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave no namespaces behind
     home = arguments.home or Path(tempfile.mkdtemp(prefix="chaos-"))
     failed = False
     for seed in range(arguments.seed, arguments.seed + arguments.runs):

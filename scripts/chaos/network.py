@@ -60,6 +60,7 @@ class Namespaces:
         self._token = f"{os.getpid():x}"
         self._net = _free_net()
         self._switch = f"kwire-{self._token}-switch"
+        self._here = f"kw{self._token}"
         self._cuts: Counter[frozenset[str]] = Counter()
         try:
             self._make()
@@ -98,6 +99,7 @@ class Namespaces:
 
     def close(self) -> None:
         """Remove everything; content with what is there."""
+        subprocess.run(["ip", "link", "del", self._here], capture_output=True, check=False)
         for name in (self._switch, *map(self._name, self.hosts)):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
@@ -125,7 +127,7 @@ class Namespaces:
             self._plug(f"v{number}")
             self._up(["-n", name], "eth0", host)
             _run(["ip", "-n", name, "link", "set", "lo", "up"])
-        here = f"kw{self._token}"
+        here = self._here
         _run(["ip", "link", "add", here, "type", "veth", "peer", "name", "v", "netns", switch])
         self._plug("v")
         self._up([], here, CLIENTS)

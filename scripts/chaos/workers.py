@@ -28,6 +28,8 @@ COPIES = "copies"
 WATCHDOG_S = 75
 TRANSACTION_MS = 15_000
 CALL_S = 15
+IDLE_S = 30
+"""A copier that gets nothing for so long looks for the brokers anew."""
 LONG_DELIVERY_MS = 120_000
 SHORT_DELIVERY_MS = 4_000
 ABORTS = 0.25
@@ -81,7 +83,6 @@ def _common(job: Job) -> dict[str, Any]:
         "client.id": f"{job.name}.{job.instance}",
         "socket.timeout.ms": 10_000,
         "reconnect.backoff.max.ms": 500,
-        "metadata.recovery.strategy": "none",  # see compat_tests/transactions/copier.py
         "log_level": 3,
     }
 
@@ -299,6 +300,7 @@ class Transactions:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._made: Any = None
+        self.more: dict[str, Any] = {}
 
     @property
     def producer(self) -> Any:
@@ -308,7 +310,12 @@ class Transactions:
         while self._made is None:
             job = self._worker.job
             made = Producer(
-                {**_common(job), "transactional.id": f"txn-{job.name}", "transaction.timeout.ms": TRANSACTION_MS}
+                {
+                    **_common(job),
+                    "transactional.id": f"txn-{job.name}",
+                    "transaction.timeout.ms": TRANSACTION_MS,
+                    **self.more,
+                }
             )
             try:
                 made.init_transactions(CALL_S)
@@ -394,11 +401,13 @@ def copy(job: Job) -> None:
     transactions = Transactions(worker)
     drain = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), drain.set()), daemon=True).start()
+    common = {**_common(job), "metadata.recovery.strategy": "none"}  # see compat_tests/transactions/copier.py
+    transactions.more = common
     numbers = (f"{job.name}.{job.instance}.{number}" for number in itertools.count())
     while not drain.is_set():
         consumer = Consumer(
             {
-                **_common(job),
+                **common,
                 "group.id": "copiers",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
@@ -408,11 +417,14 @@ def copy(job: Job) -> None:
             }
         )
         consumer.subscribe([TOPIC])
-        while not drain.is_set():
+        got_s = time.monotonic()
+        while not drain.is_set() and time.monotonic() < got_s + IDLE_S:
             worker.alive()
             records = [each for each in consumer.consume(50, 0.3) if each.error() is None]
-            if records and not _copy(worker, transactions, consumer, records, next(numbers)):
-                break
+            if records:
+                got_s = time.monotonic()
+                if not _copy(worker, transactions, consumer, records, next(numbers)):
+                    break
         consumer.close()
 
 
