@@ -337,7 +337,7 @@ class EmbeddedStore:
         if future.cancelled() or future.exception() is not None:
             return
         revision, changes = future.result()
-        if changes:
+        if revision:  # also without changes: somebody may wait for the revision
             event = Event(changes, revision, consistent=True)
             for subscription in list(self._subscriptions):
                 subscription.listener(event)

@@ -131,6 +131,7 @@ class Presence:
 
     async def _watched_by(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._watchers[writer] = None
+        self._send(writer, NEWS)  # of what was written before it could be told
         self._on_news()  # somebody new is there
         try:
             while await reader.read(64):

@@ -181,6 +181,7 @@ class SharedStore:
         self._sessions: dict[int, SharedSession] = {}
         self._looking = False
         self._look_again = False
+        self._published = 0
         self._tasks: dict[asyncio.Future[None], None] = {}
 
     async def open(self) -> None:
@@ -276,7 +277,8 @@ class SharedStore:
             self._news()
 
     def _publish(self, news: News) -> None:
-        if news.changes:
+        if news.revision > self._published:  # also without changes: somebody may wait for the revision
+            self._published = news.revision
             event = Event(news.changes, news.revision, consistent=True)
             for subscription in list(self._subscriptions):
                 subscription.listener(event)

@@ -105,6 +105,13 @@ async def test_deleting_what_is_absent_is_no_failure_and_no_news(store):
     assert [change.key for event in events for change in event.changes] == ["b"]
 
 
+async def test_who_waits_for_the_revision_of_a_commit_that_changes_nothing_is_told_of_it(store):
+    events: list[Event] = []
+    await store.subscribe(events.append)
+    revision = await store.commit([], [Write("a", None)])
+    assert (events[-1].revision, events[-1].changes) == (revision, [])
+
+
 async def test_ephemeral_keys_vanish_with_their_session_and_only_they(store):
     mine, other = await store.open_session("one", lease_ms=9000), await store.open_session("two", lease_ms=9000)
     await store.commit([], [Write("m", b"", mine.id), Write("o", b"", other.id), Write("p", b"")])
