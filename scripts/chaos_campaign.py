@@ -43,6 +43,7 @@ from scripts.chaos.workers import COPIES, TOPIC, Job
 
 PARTITIONS = 6
 FINISH_S = 180.0
+CREATE_S = 30.0
 TRANSACTIONS_PER_S = 10.0
 
 
@@ -246,11 +247,23 @@ class Run:
 
 
 def _create_topics(cluster: Cluster) -> None:
+    """The controller may hear of the last broker a moment after that says that it is ready."""
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    for future in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (TOPIC, COPIES)]).values():
-        future.result(30)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for topic in (TOPIC, COPIES):
+        end = time.monotonic() + CREATE_S
+        while True:
+            try:
+                admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(CREATE_S)
+                break
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    break
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
 
 
 def run_once(options: Options, home: Path) -> dict[str, Any]:
