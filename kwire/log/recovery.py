@@ -431,7 +431,7 @@ class LogRecovery:
         """After a crash, the log start that hides the fewer records holds: the leader epochs begin where it was."""
         first = self._noted.entries[0].start_offset if self._noted.entries else INT64_MAX
         start = max(first, self.segments[0].base_offset)
-        if not self._clean and start < self.log_start_offset <= self._end_of(self.segments[-1]):
+        if not self._clean and start < self.log_start_offset and start <= self._end_of(self.segments[-1]):
             self.complaints.append(
                 f"{self._directory}: log start offset {self.log_start_offset}, the leader epochs begin at {start}; "
                 "deleted records may be back"
@@ -485,13 +485,13 @@ class LogRecovery:
 
     def _end_in_doubt(self, segment: Segment, end: int) -> int:
         """An orderly stop has noted another end than the last batch tells: what its checksums say decides."""
-        good = segment.base_offset
+        good, end_noted = segment.base_offset, self.recovery_point
         fd, path = segment.file.descriptor(), segment.file.path
         for found in judge(self._files, fd, path, segment.size, good, INT64_MAX, lambda _offset: -1):
             if isinstance(found, Damage):
                 self.complaints.append(f"{found.why}; {found.end - found.position} bytes cannot be read any more")
-            elif found is not None:
-                good = found.header.next_offset
+            elif found is not None and (found.header.base_offset == good or found.header.next_offset <= end_noted):
+                good = found.header.next_offset  # not that of a batch whose offsets neither follow nor end as noted
         if max(good, self.recovery_point) != end:
             self.complaints.append(f"{path}: ends at {max(good, self.recovery_point)}, not at {end}")
         return max(good, self.recovery_point)

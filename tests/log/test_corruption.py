@@ -22,6 +22,8 @@ FOUND = {
     52048: "a flipped leader epoch in a segment that is replayed is put right",
     52276: "a flipped leader epoch in a segment that is replayed is put right",
     5501904: "of several batches with one time the first is found",
+    6101377: "a last batch whose offsets neither follow nor end as noted does not move the end of a log",
+    6102102: "a log start beyond the end of a log that was killed does not empty it",
     6001186: "a batch that is where it was due is not blamed for the one behind it",
     6001479: "one batch that contradicts the leader epoch file is not believed",
     6002525: "a leader epoch that flips into its neighbour's is not served",
