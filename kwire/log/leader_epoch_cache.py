@@ -70,6 +70,14 @@ class LeaderEpochCache:
         at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[at - 1].epoch if at else NO_EPOCH
 
+    def begun_within(self, epoch: int, start: int, end: int) -> int:
+        """Where an epoch began, if that is known and lies between two offsets; else the second of them."""
+        if start < end:
+            for entry in self._entries:
+                if entry.epoch == epoch and start <= entry.start_offset < end:
+                    return entry.start_offset
+        return end
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not above the one asked for: where the next one starts.
 

@@ -327,9 +327,10 @@ class LogRecovery:
             if self._next_offset >= self._gaps_to and not self._behind_damage:
                 self._has_gaps |= header.base_offset > self._next_offset or header.count <= header.last_offset_delta
             self._behind_damage = False
+            begun = self._noted.begun_within(header.partition_leader_epoch, self._next_offset, header.base_offset)
             self._next_offset = header.next_offset
             self._note(segment, batch)
-            self._replay(segment, batch)
+            self._replay(segment, batch, begun)
 
     def _quarantine(self, segment: Segment, error: CorruptLog, end: int) -> int:
         """Pass over damage below the recovery point: where the next good batch begins, or the end."""
@@ -371,10 +372,11 @@ class LogRecovery:
             self._config.index_interval_bytes,
         )
 
-    def _replay(self, segment: Segment, batch: ScannedBatch) -> None:
-        """Bring epochs, producers and transaction index to what they were after this batch."""
+    def _replay(self, segment: Segment, batch: ScannedBatch, begun: int) -> None:
+        """Bring epochs, producers and transaction index to what they were after this batch, whose epoch had begun at an
+        offset, perhaps with batches that were compacted away."""
         header = batch.header
-        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self.epochs.assign(header.partition_leader_epoch, begun)
         if header.producer_id < 0:
             return
         completed = self.producers.update(header, header.base_offset, batch.data)
