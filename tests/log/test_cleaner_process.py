@@ -16,13 +16,14 @@ import pytest
 
 from kwire.base.doors import Doors
 from kwire.base.processes import HelperDied
+from kwire.base.quota import Quota
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 from kwire.log import cleaner as cleaner_module
 from kwire.log.cleaner import CleanerSettings
 from kwire.log.cleaner_helper import CleanerHelper
 from kwire.log.log_config import LogConfig
 from kwire.log.log_manager import LogManager
-from kwire.log.log_mover import UNLIMITED, LogMover
+from kwire.log.log_mover import LogMover
 from kwire.log.manager_settings import ManagerSettings
 from kwire.log.partition_log import PartitionLog
 from tests.log.cleaner_tools import COMPACTED, final_values, kept_in
@@ -256,7 +257,7 @@ async def test_a_log_that_moves_to_another_directory_is_clean_there(tmp_path: Pa
     before, target = manager.directories
     clean_to = manager.cleaner.checkpoints.get(before, ("t", 0))
     moved: list[PartitionLog] = []
-    mover = LogMover(Doors(), manager, lambda: UNLIMITED, moved.append)
+    mover = LogMover(Doors(), manager, Quota(Doors().clock.monotonic), moved.append)
     mover.start(running.log, target)
     await until(lambda: moved, 30)
     assert manager.cleaner.checkpoints.get(before, ("t", 0)) is None
