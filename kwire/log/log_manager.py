@@ -244,7 +244,7 @@ class LogManager:
             if not self._files.exists(os.path.dirname(name)):
                 continue
             found = self._files.read(name) if self._files.exists(name) else None
-            if found != text.encode():
+            if found != text.encode() and (found is not None or text != checkpoints.join_lines([])):
                 logger.warning("file restored: it is not what it was at the last stop", path=name)
                 checkpoints.write_text(self._files, name, text)
 

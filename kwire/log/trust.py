@@ -80,11 +80,14 @@ class _Indexes:
             self.time_data += _TIME_ENTRY.pack(self.max_timestamp, self._offset_of_max)
             self._last_time = self.max_timestamp
 
-    def finish(self, *, sealed: bool) -> bool:
-        """Whether the indexes fit the batches; of a segment that is complete they must go up to its end."""
+    def finish(self, end: int, last_offset: int, *, sealed: bool) -> bool:
+        """Whether the indexes fit the batches that end at position ``end`` with ``last_offset``; of a segment that is
+        complete they must go up to its end, any other one has grown since and its indexes with it."""
         if sealed:
             self._note_time()
-        if self._next_offset is not None or self._next_time is not None:
+        if self._next_offset is not None and (sealed or self._next_offset[1] < end):
+            return False
+        if self._next_time is not None and (sealed or self._next_time[1] <= last_offset - self._base_offset):
             return False
         return not sealed or self._last_time_found == self.max_timestamp or self.max_timestamp < 0
 
@@ -140,7 +143,7 @@ def _verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterato
     if whole and dense and last_offset + 1 < limit and not bad and not log.config.compacts:
         bad.append(Damage(end, end, f"offsets {last_offset + 1} to {limit - 1} are lost"))
     _note_damage(log, segment, bad)
-    if not indexes.finish(sealed=sealed or whole) or bad:
+    if not indexes.finish(end, last_offset, sealed=sealed or whole) or bad:
         logger.warning("indexes do not fit their segment and are built anew", path=segment.file.path)
         segment.replace_indexes(bytes(indexes.offset_data), bytes(indexes.time_data), last_offset, end)
     if transactional and dense:  # of what was compacted away, the index alone knows

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kwire.base.doors import Doors, Files
 from kwire.base.errors import KafkaError
 from kwire.base.uuids import uuid_to_text
-from kwire.log import names
+from kwire.log import log_manager, names, trust
 from kwire.log.adopt import inspect_data_directory
 from kwire.log.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
 from kwire.log.log_manager import LogManager
 from kwire.log.manager_settings import ManagerSettings
-from tests.log.log_tools import TOPIC_ID, append, batch, fails, read_all
+from tests.log.log_tools import NOW_MS, TOPIC_ID, append, batch, fails, read_all
 from tests.waiting import until
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)
@@ -359,3 +360,31 @@ async def test_before_a_name_is_given_again_checkpoints_forget_on_stable_storage
     assert len(synced) == 3 and not any("t 0 3" in each for each in synced)
     monkeypatch.undo()
     await logs.close()
+
+
+async def test_after_a_stop_in_order_nothing_is_told_of_logs_that_are_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that never had a leader epoch, and one that has grown before what the start found in it is verified."""
+    logs = await started(tmp_path)
+    logs.create("empty", 0, TOPIC_ID)
+    grown = logs.create("grown", 0, TOPIC_ID)
+    config = LogConfig(index_interval_bytes=100, retention_ms=-1)
+    grown.update_config(config)
+    for number in range(10):
+        append(grown, 1, timestamp=NOW_MS + number)
+    await logs.close()
+    told: list[str] = []
+    for module in (log_manager, trust):
+        monkeypatch.setattr(module, "logger", SimpleNamespace(warning=lambda text, **_: told.append(text)))
+    again = manager(tmp_path, config=config)
+    again.lock("cluster", 1)
+    await again.load_all()
+    found = again.get("grown", 0)
+    assert found is not None
+    for number in range(10, 20):
+        append(found, 1, timestamp=NOW_MS + number)
+    assert found.active.unverified < found.active.index.last()[1]  # type: ignore[index]
+    assert read_all(found) == [(number, number) for number in range(20)]
+    assert told == []
+    await again.close()
