@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -88,6 +89,7 @@ class Broker:
         self.log_path = home / "broker.log"
         self.host = "127.0.0.1"
         self.port = 0
+        self.source: Path | None = None  # of the broker's own code, where that is not what is tested here
         self._process: subprocess.Popen[bytes] | None = None
         home.mkdir(parents=True, exist_ok=True)
         atexit.register(self.kill)
@@ -154,11 +156,20 @@ class Broker:
     def _spawn(self, command: list[str], stdout: Path | None = None) -> subprocess.Popen[bytes]:
         if sys.platform == "linux" and shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "KILL", *command]
+        environment = dict(os.environ)
+        if self.source is not None:
+            environment["PYTHONPATH"] = str(self.source)
         with open(self.log_path, "ab") as log, open(stdout or self.log_path, "ab") as out:
             # Its own session: an interrupt of pytest must not reach it before the finalizers do.
             def spawn() -> subprocess.Popen[bytes]:
                 return subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, cwd=self.home, start_new_session=True
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=log,
+                    cwd=self.home,
+                    env=environment,
+                    start_new_session=True,
                 )
 
             return _SPAWNER.submit(spawn).result()

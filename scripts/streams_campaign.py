@@ -1,6 +1,7 @@
 """A Kafka Streams application with exactly_once_v2, and the broker, killed while it counts: its results are exact.
 
     .venv/bin/python scripts/streams_campaign.py --words 100000 --seed 1 --instances 2
+    .venv/bin/python scripts/streams_campaign.py --words 100000 --seed 1 --brokers 3
 
 `compat_tests/streams/WordsApplication.java` counts words and each user's sessions while words come in. Its processes
 and the broker are killed with SIGKILL at random moments and started again on what they had. In the end
@@ -9,8 +10,9 @@ and the broker are killed with SIGKILL at random moments and started again on wh
 - the last counts of sessions are those of a plain loop;
 - the tables, queried over the application's own HTTP, say the same. While it runs they never say too much.
 
-Prints what is going on and a line of JSON; ends with status 1 if anything differs. With ``--broker kafka`` Apache Kafka
-is put to the same.
+With ``--brokers 3`` it is a cluster: always the broker that leads most is killed, and comes back after a while. Prints
+what is going on and a line of JSON; ends with status 1 if anything differs. With ``--broker kafka`` Apache Kafka is put
+to the same.
 """
 
 from __future__ import annotations
@@ -36,12 +38,15 @@ sys.path.insert(0, str(ROOT))
 
 from compat_tests.brokers import Broker, make_broker, wait_until
 from compat_tests.kafka_jars import compile_java, java_command, streams_classpath
+from compat_tests.kwire_cluster import KwireCluster
 
 SOURCE = ROOT / "compat_tests" / "streams" / "WordsApplication.java"
 PARTITIONS = 2
 USERS = 20
 VOCABULARY = 200
 GAP_MS = 200
+DEAD_S = 5.0
+"""How long a cluster is without the broker that was killed."""
 BETWEEN_MS = 10
 """From one word to the next: a user's words are 200 ms apart on average, which makes sessions of all sizes."""
 
@@ -57,6 +62,7 @@ class Plan:
     broker_kills: int = 4
     session_timeout_ms: int = 6000
     stall_s: float = 240.0
+    brokers: int = 1
     properties: tuple[str, ...] = ()
     """Of Streams, as name=value."""
 
@@ -104,7 +110,7 @@ def draw_words(seed: int, count: int, base_ms: int) -> list[Word]:
 class Application:
     """A process of the application; started anew whenever it is gone."""
 
-    def __init__(self, broker: Broker, home: Path, plan: Plan) -> None:
+    def __init__(self, broker: Broker | KwireCluster, home: Path, plan: Plan) -> None:
         classes = compile_java([SOURCE], streams_classpath)
         timeout = plan.session_timeout_ms
         settings = [f"main.consumer.session.timeout.ms={timeout}"]
@@ -190,7 +196,12 @@ class Campaign:
         self.plan = plan
         self.home = home
         self.chance = random.Random(plan.seed)
-        self.broker = make_broker(kind, home / "broker", {"auto.create.topics.enable": "false"})
+        settings = {"auto.create.topics.enable": "false"}
+        self.broker: Broker | KwireCluster
+        if plan.brokers > 1:
+            self.broker = KwireCluster(home / "brokers", settings, count=plan.brokers)
+        else:
+            self.broker = make_broker(kind, home / "broker", settings)
         self.words = draw_words(plan.seed, plan.words, int(time.time() * 1000) - plan.words * BETWEEN_MS)
         self.expected = Expected(self.words)
         victims = ["application"] * plan.application_kills + ["broker"] * plan.broker_kills
@@ -222,8 +233,9 @@ class Campaign:
             self.broker.kill()
         return {
             "broker": self.broker.kind, "seed": self.plan.seed, "words": self.plan.words,
-            "instances": self.plan.instances, "application_kills": self.kills["application"],
-            "broker_kills": self.kills["broker"], "starts": starts, "queries_answered": self.queries,
+            "brokers": self.plan.brokers, "instances": self.plan.instances,
+            "application_kills": self.kills["application"], "broker_kills": self.kills["broker"],
+            "starts": starts, "queries_answered": self.queries,
             "sessions": len(self.expected.sessions), "took_s": round(time.monotonic() - started, 1),
             "problems": self.problems[:20],
         }  # fmt: skip
@@ -233,7 +245,9 @@ class Campaign:
 
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
         names = ("words", "counts", "sessions")
-        for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+        for future in admin.create_topics(
+            [NewTopic(name, PARTITIONS, min(self.plan.brokers, 3)) for name in names]
+        ).values():
             future.result(30)
 
     def _count(self, applications: list[Application], results: Results) -> None:
@@ -275,11 +289,15 @@ class Campaign:
             _, victim = self._kills.pop(0)
             time.sleep(self.chance.random() * 0.5)
             self.kills[victim] += 1
-            if victim == "broker":
-                self.broker.kill()
-                self.broker.start()
-            else:
+            if victim == "application":
                 self.chance.choice(applications).kill()
+                return
+            if isinstance(self.broker, KwireCluster):
+                self.broker.kill_busiest()
+                time.sleep(DEAD_S)
+            else:
+                self.broker.kill()
+            self.broker.start()
 
     def _look_at_tables(self, applications: list[Application]) -> None:
         """No table may tell more than there will ever be."""
@@ -334,13 +352,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--instances", type=int, default=Plan.instances)
     parser.add_argument("--application-kills", type=int, default=Plan.application_kills)
     parser.add_argument("--broker-kills", type=int, default=Plan.broker_kills)
+    parser.add_argument("--brokers", type=int, default=Plan.brokers)
     parser.add_argument("--property", action="append", default=[], help="of Streams: NAME=VALUE")
     parser.add_argument("--broker", choices=("kwire", "kafka"), default="kwire")
     parser.add_argument("--home", type=Path, help="where data and logs are kept")
     options = parser.parse_args(arguments)
     plan = Plan(
         options.words, options.seed, options.instances, options.application_kills, options.broker_kills,
-        properties=tuple(options.property),
+        brokers=options.brokers, properties=tuple(options.property),
     )  # fmt: skip
     home = options.home or Path(tempfile.mkdtemp(prefix="streams-campaign-"))
     result = Campaign(home, options.broker, plan).run()

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.brokers import Broker, wait_until
+from compat_tests.kwire_cluster import KwireCluster
 from compat_tests.pyspark.conftest import PARTITIONS, Frames, values
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -75,15 +76,21 @@ def produce_slowly(bootstrap: str, topic: str, committed: list[str], stop: threa
             return
 
 
+def make_topics(bootstrap: str, replicas: int) -> None:
+    """What the job reads and writes."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    topics = [NewTopic("source", PARTITIONS, replicas), NewTopic("target", 1, replicas)]
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+
+
 def test_kills_of_broker_and_of_spark_lose_and_double_nothing(
     broker_factory: Callable[..., Broker], broker_kind: str, spark: Any, tmp_path: Path
 ) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     own = broker_factory()
-    admin = AdminClient({"bootstrap.servers": own.bootstrap, "log_level": 0})
-    for future in admin.create_topics([NewTopic("source", PARTITIONS, 1), NewTopic("target", 1, 1)]).values():
-        future.result(30)
+    make_topics(own.bootstrap, 1)
     committed: list[str] = []
     stop = threading.Event()
     writer = threading.Thread(target=produce_slowly, args=(own.bootstrap, "source", committed, stop), daemon=True)
@@ -109,3 +116,39 @@ def test_kills_of_broker_and_of_spark_lose_and_double_nothing(
     files = values(spark.read.parquet(str(tmp_path / "job" / "parquet")))
     assert files == sorted(committed), "the file sink is exactly-once"
     assert set(values(frames.read("target"))) == set(committed), "the topic sink is at-least-once"
+
+
+def test_a_job_goes_on_when_the_leading_broker_of_a_cluster_dies(spark: Any, tmp_path: Path) -> None:
+    """It comes back while the job runs; the next one that leads most dies then."""
+    cluster = KwireCluster(tmp_path / "cluster")
+    committed: list[str] = []
+    stop = threading.Event()
+    (tmp_path / "job").mkdir()
+    try:
+        cluster.start()
+        make_topics(cluster.bootstrap, 3)
+        cluster.wait_until_well()
+        arguments = (cluster.bootstrap, "source", "target", str(tmp_path / "job"))
+        writer = threading.Thread(
+            target=produce_slowly, args=(cluster.bootstrap, "source", committed, stop), daemon=True
+        )
+        with running_job(*arguments, folder=tmp_path) as position:
+            wait_until(lambda: position() >= 0, 200, "the job's start")
+            writer.start()
+            for wanted in (100, 300):
+                wait_until(lambda wanted=wanted: position() >= wanted, 200, f"{wanted} records")  # type: ignore[misc]
+                cluster.kill_busiest()
+                seen = position()
+                wait_until(lambda seen=seen: position() > seen, 200, "records after a broker's death")  # type: ignore[misc]
+                cluster.start()
+            writer.join(120)
+            assert not writer.is_alive(), "the producer hangs"
+            end = TRANSACTIONS * EACH + TRANSACTIONS * PARTITIONS
+            wait_until(lambda: position() >= end, 200, f"position {end}")
+        target = Frames(spark, cluster.bootstrap, tmp_path / "job").read("target")
+        assert set(values(target)) == set(committed), "the topic sink is at-least-once"
+    finally:
+        stop.set()
+        cluster.kill()
+    files = values(spark.read.parquet(str(tmp_path / "job" / "parquet")))
+    assert files == sorted(committed), "the file sink is exactly-once"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,18 @@ PLAN = Plan(
 )
 
 
+CLUSTER_PLAN = replace(PLAN, words=2000, application_kills=0, broker_kills=2, brokers=3)
+
+
 def test_results_are_exact_while_application_and_broker_are_killed(broker_kind: str, tmp_path: Path) -> None:
     result = Campaign(tmp_path, broker_kind, PLAN).run()
     assert result["problems"] == []
     assert (result["application_kills"], result["broker_kills"], result["starts"]) == (1, 1, [2])
     assert result["queries_answered"] > 0
+
+
+@pytest.mark.timeout(400)
+def test_an_application_goes_on_while_the_leading_broker_of_a_cluster_is_killed(tmp_path: Path) -> None:
+    result = Campaign(tmp_path, "kwire", CLUSTER_PLAN).run()
+    assert result["problems"] == []
+    assert (result["broker_kills"], result["starts"]) == (2, [1])

@@ -174,6 +174,7 @@ def test_all_stop_and_the_partition_waits_for_who_has_everything() -> None:
         await early.start()
         await asyncio.sleep(5)
         assert story.state.leader == -1  # it lacks 2
+        assert await story.send(3, early) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await leader.start()
         await story.until(lambda: story.state.leader == leader.node_id)
         assert await story.read() == [1, 2]

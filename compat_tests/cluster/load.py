@@ -1,0 +1,334 @@
+"""Clients that write and read in groups while brokers come and go, and what they met.
+
+Each `Load` is one library with its defaults: an idempotent producer with acks=all, and consumers of one group that
+commit several times a second. Whatever a library raises or reports to its user is noted; what it puts right by itself
+is not. The judgement (`problems`) is the same for all: nothing fails for good, nothing acknowledged is missing from the
+topic or twice in it, and the group has seen all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from compat_tests.brokers import wait_until
+from compat_tests.kafka_jars import compile_java, java_command, kafka_classpath
+
+PARTITIONS = 3
+COMMIT_S = 0.3
+DRAIN_S = 60.0
+
+
+class Load:
+    """One producer and a group. ``failed``: records given up; ``errors`` and ``retriable``: what consumers (and calls
+    of the producer) raised."""
+
+    name = ""
+
+    def __init__(self, bootstrap: str, rate: int = 50, consumers: int = 2) -> None:
+        self.bootstrap = bootstrap
+        self.topic = f"load-{self.name}"
+        self.group = f"readers of {self.topic}"
+        self.rate = rate
+        self.consumers = consumers
+        self.acked: list[str] = []
+        self.seen: set[str] = set()
+        self.failed: list[str] = []
+        self.errors: list[str] = []
+        self.retriable: list[str] = []
+        self._producing = True
+        self._consuming = True
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin; the topic is there."""
+        works: list[Callable[[], None]] = [self._produce, *[self._consume] * self.consumers]
+        for work in works:
+            thread = threading.Thread(target=self._guarded, args=(work,), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """End producing, read to the end, end consuming."""
+        self._producing = False
+        self._threads[0].join(DRAIN_S)
+        end = time.monotonic() + DRAIN_S
+        while not self.seen.issuperset(self.acked) and time.monotonic() < end:
+            time.sleep(0.05)
+        self._consuming = False
+        for thread in self._threads:
+            thread.join(DRAIN_S)
+            if thread.is_alive():
+                self.errors.append("a client hangs")
+
+    def is_under_way(self) -> bool:
+        """Whether something written has been read."""
+        return bool(self.seen)
+
+    def problems(self, stored: Counter[str]) -> list[str]:
+        """What must not be; ``stored`` is what the topic has."""
+        found = [f"{self.name}: not written: {each}" for each in self.failed]
+        found += [f"{self.name}: {each}" for each in self.errors]
+        acked = set(self.acked)
+        found += [f"{self.name}: {each} is lost" for each in sorted(acked - stored.keys())[:5]]
+        found += [f"{self.name}: {each} was never seen" for each in sorted(acked - self.seen)[:5]]
+        found += [f"{self.name}: {each} is there {count} times" for each, count in stored.items() if count > 1][:5]
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """The counts."""
+        return {
+            "acked": len(self.acked), "failed": len(self.failed), "errors": len(self.errors),
+            "retriable": dict(Counter(self.retriable)),
+        }  # fmt: skip
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self.errors.append(f"{work.__name__} ended: {error!r}")
+
+    def _values(self) -> Any:
+        """Numbered values at the wanted rate, while there is to be written."""
+        number = 0
+        start = time.monotonic()
+        while self._producing:
+            yield number, f"{self.name}-{number}"
+            number += 1
+            time.sleep(max(0.0, start + number / self.rate - time.monotonic()))
+
+    def _produce(self) -> None:
+        raise NotImplementedError
+
+    def _consume(self) -> None:
+        raise NotImplementedError
+
+
+class ConfluentLoad(Load):
+    name = "confluent-kafka"
+
+    def _produce(self) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0})
+
+        def delivered(value: str) -> Callable[[Any, Any], None]:
+            return lambda error, _: self.failed.append(str(error)) if error else self.acked.append(value)
+
+        for number, value in self._values():
+            producer.produce(self.topic, value, partition=number % PARTITIONS, on_delivery=delivered(value))
+            producer.poll(0)
+        producer.flush(DRAIN_S)
+
+    def _consume(self) -> None:
+        from confluent_kafka import Consumer, KafkaException
+
+        settings = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group, **settings})
+        consumer.subscribe([self.topic])
+        committed, fresh = time.monotonic(), False
+        while self._consuming:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is not None:
+                self._note(message.error())
+            elif message is not None:
+                self.seen.add(message.value().decode())
+                fresh = True
+            if fresh and time.monotonic() - committed > COMMIT_S:
+                committed, fresh = time.monotonic(), False
+                try:
+                    consumer.commit(asynchronous=False)
+                except KafkaException as error:
+                    self._note(error.args[0])
+        consumer.close()
+
+    def _note(self, error: Any) -> None:
+        # librdkafka's own names of the errors that Java's clients call retriable
+        (self.retriable if error.retriable() or error.name() in _LIBRDKAFKA_RETRIABLE else self.errors).append(
+            str(error)
+        )
+
+
+_LIBRDKAFKA_RETRIABLE = ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE",
+                         "REBALANCE_IN_PROGRESS", "_TRANSPORT", "_WAIT_COORD")  # fmt: skip
+
+
+class KafkaPythonLoad(Load):
+    name = "kafka-python"
+
+    def _produce(self) -> None:
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap.split(","), acks="all", enable_idempotence=True)
+
+        def acked(value: str) -> Callable[[Any], None]:
+            return lambda _: self.acked.append(value)
+
+        for number, value in self._values():
+            sent = producer.send(self.topic, value.encode(), partition=number % PARTITIONS)
+            sent.add_callback(acked(value))
+            sent.add_errback(lambda error: self.failed.append(repr(error)))
+        producer.flush(DRAIN_S)
+        producer.close(DRAIN_S)
+
+    def _consume(self) -> None:
+        from kafka import KafkaConsumer
+        from kafka.errors import KafkaError
+
+        consumer = KafkaConsumer(
+            self.topic,
+            bootstrap_servers=self.bootstrap.split(","),
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        committed, fresh = time.monotonic(), False
+        while self._consuming:
+            try:
+                for records in consumer.poll(timeout_ms=500).values():
+                    self.seen.update(record.value.decode() for record in records)
+                    fresh = True
+                if fresh and time.monotonic() - committed > COMMIT_S:
+                    committed, fresh = time.monotonic(), False
+                    consumer.commit()
+            except KafkaError as error:
+                (self.retriable if error.retriable else self.errors).append(repr(error))
+        consumer.close()
+
+
+class AioKafkaLoad(Load):
+    name = "aiokafka"
+
+    def _produce(self) -> None:
+        asyncio.run(self._produce_now())
+
+    def _consume(self) -> None:
+        asyncio.run(self._consume_now())
+
+    async def _produce_now(self) -> None:
+        from aiokafka import AIOKafkaProducer
+
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True)
+        await producer.start()
+        number, pending = 0, set()
+        while self._producing:
+            value = f"{self.name}-{number}"
+            sent = asyncio.ensure_future(producer.send_and_wait(self.topic, value.encode(), None, number % PARTITIONS))
+            sent.add_done_callback(lambda done, value=value: self._sent(done, value))  # type: ignore[misc]
+            pending.add(sent)
+            sent.add_done_callback(pending.discard)
+            number += 1
+            await asyncio.sleep(1 / self.rate)
+        await asyncio.gather(*pending, return_exceptions=True)
+        await producer.stop()
+
+    def _sent(self, done: asyncio.Future[Any], value: str) -> None:
+        error = done.exception()
+        if error is None:
+            self.acked.append(value)
+        else:
+            self.failed.append(repr(error))
+
+    async def _consume_now(self) -> None:
+        from aiokafka import AIOKafkaConsumer
+        from aiokafka.errors import KafkaError
+
+        consumer = AIOKafkaConsumer(
+            self.topic,
+            bootstrap_servers=self.bootstrap,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        await consumer.start()
+        committed, fresh = time.monotonic(), False
+        while self._consuming:
+            try:
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    self.seen.update(record.value.decode() for record in records)
+                    fresh = True
+                if fresh and time.monotonic() - committed > COMMIT_S:
+                    committed, fresh = time.monotonic(), False
+                    await consumer.commit()
+            except KafkaError as error:
+                (self.retriable if error.retriable else self.errors).append(repr(error))
+        await consumer.stop()
+
+
+class JavaLoad(Load):
+    """A process of its own. ``properties``: of the consumers, as name=value."""
+
+    name = "java"
+
+    def __init__(self, bootstrap: str, rate: int = 50, consumers: int = 2, *properties: str) -> None:
+        super().__init__(bootstrap, rate, consumers)
+        self._properties = properties
+        self._under_way = False
+        self._process: subprocess.Popen[str]
+
+    def start(self) -> None:
+        classes = compile_java([Path(__file__).parent / "java" / "LoadClient.java"])
+        arguments = (self.bootstrap, self.topic, self.group, str(self.rate), str(self.consumers), *self._properties)
+        command = java_command("-cp", f"{kafka_classpath()}:{classes}", "LoadClient", *arguments)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def stop(self) -> None:
+        out, _ = self._process.communicate("\n", timeout=3 * DRAIN_S)
+        told = json.loads(out.splitlines()[-1])
+        self.acked, self.seen = told["acked"], set(told["seen"])
+        self.failed, self.errors, self.retriable = told["failed"], told["errors"], told["retriable"]
+        self.retries = int(told["retries"])
+
+    def is_under_way(self) -> bool:
+        """Whether the process says so, once."""
+        if not self._under_way:
+            assert self._process.stdout is not None
+            self._under_way = self._process.stdout.readline() == "under way\n"
+        return self._under_way
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+
+    def summary(self) -> dict[str, Any]:
+        return {**super().summary(), "producer_retries": self.retries}
+
+
+def make_topics(bootstrap: str, loads: list[Load]) -> None:
+    """The topics of all loads, with three replicas of which two must be in sync."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    config = {"min.insync.replicas": "2"}
+    topics = [NewTopic(load.topic, PARTITIONS, 3, config=config) for load in loads]
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+
+
+def stored(bootstrap: str, topic: str) -> Counter[str]:
+    """Every value in a topic, with how often it is there."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "-", "log_level": 0})
+    partitions = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
+    wanted = sum(consumer.get_watermark_offsets(each, timeout=30)[1] for each in partitions)
+    consumer.assign(partitions)
+    found: Counter[str] = Counter()
+
+    def read() -> bool:
+        found.update(message.value().decode() for message in consumer.consume(5000, 0.2) if message.error() is None)
+        return found.total() >= wanted
+
+    wait_until(read, DRAIN_S, f"{wanted} records of {topic}", 0)
+    consumer.close()
+    return found

@@ -1,0 +1,131 @@
+"""Brokers restarted and replaced one after the other, while clients of four libraries write and read in groups."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.brokers import BrokerFailed, wait_until
+from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, KafkaPythonLoad, Load, make_topics, stored
+from compat_tests.conftest import need
+from compat_tests.kwire_cluster import KwireCluster
+from compat_tests.wire import WireClient
+from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+from kwire.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+
+pytestmark = pytest.mark.timeout(400)
+OLDER = "e09afba"  # the last commit whose brokers tell no range of levels
+ROOT = Path(__file__).resolve().parents[2]
+Make = Callable[..., KwireCluster]
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Make]:
+    """``make_cluster(settings, sources=...)``: three brokers, started."""
+    made: list[KwireCluster] = []
+
+    def make(settings: dict[str, str] | None = None, sources: dict[int, Path] | None = None) -> KwireCluster:
+        cluster = KwireCluster(tmp_path / f"cluster-{len(made)}", settings, sources=sources)
+        made.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.kill()
+
+
+def under_load(cluster: KwireCluster, loads: list[Load], act: Callable[[], None]) -> None:
+    """Do something while clients work; nothing may be lost, and nobody may meet an error that is for good."""
+    make_topics(cluster.bootstrap, loads)
+    cluster.wait_until_well()
+    for load in loads:
+        load.start()
+    try:
+        wait_until(lambda: all(load.is_under_way() for load in loads), 60, "all clients read what they write")
+        act()
+    finally:
+        for load in loads:
+            load.stop()
+    problems = [problem for load in loads for problem in load.problems(stored(cluster.bootstrap, load.topic))]
+    assert problems == [], [load.summary() for load in loads]
+    assert all(len(load.acked) > 20 for load in loads)
+
+
+def test_a_rolling_restart_is_not_seen_by_pythons_clients(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    loads: list[Load] = [load(cluster.bootstrap) for load in (ConfluentLoad, KafkaPythonLoad, AioKafkaLoad)]
+    under_load(cluster, loads, cluster.roll)
+
+
+@pytest.mark.java
+def test_a_rolling_restart_is_not_seen_by_javas_clients(make_cluster: Make) -> None:
+    """Of both group protocols."""
+    cluster = make_cluster()
+    classic, modern = JavaLoad(cluster.bootstrap), JavaLoad(cluster.bootstrap, 50, 2, "group.protocol=consumer")
+    modern.topic, modern.group = "load-java-modern", "readers of the new protocol"
+    under_load(cluster, [classic, modern], cluster.roll)
+
+
+@pytest.fixture(scope="session")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it was, from git."""
+    folder = tmp_path_factory.mktemp("older")
+    archive = subprocess.run(["git", "archive", OLDER, "kwire"], cwd=ROOT, capture_output=True, check=False)
+    if archive.returncode:
+        need(f"no history of git with {OLDER}")
+    subprocess.run(["tar", "x", "-C", str(folder)], input=archive.stdout, check=True)
+    return folder
+
+
+def level(cluster: KwireCluster, node_id: int, feature: str) -> int:
+    with WireClient(cluster.brokers[node_id].bootstrap) as client:
+        answer = client.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+    return next((each.max_version_level for each in answer.finalized_features if each.name == feature), 0)
+
+
+def update(cluster: KwireCluster, node_id: int, feature: str, wanted: int, kind: int = 1) -> int:
+    key = FeatureUpdateKey(feature=feature, max_version_level=wanted, upgrade_type=kind)
+    with WireClient(cluster.brokers[node_id].bootstrap) as client:
+        error: int = client.call(UpdateFeaturesRequest(feature_updates=[key]), 2).error_code
+    return error
+
+
+def test_an_older_versions_cluster_is_upgraded_one_broker_at_a_time(make_cluster: Make, older: Path) -> None:
+    """And one broker goes back once: the older version reads what the newer one has written."""
+    cluster = make_cluster(sources=dict.fromkeys((1, 2, 3), older))
+
+    def upgrade() -> None:
+        cluster.restart(1)
+        cluster.restart(2)
+        cluster.restart(1, older)
+        cluster.restart(1)
+        cluster.restart(3)
+
+    under_load(cluster, [ConfluentLoad(cluster.bootstrap)], upgrade)
+    for node_id in cluster.brokers:
+        assert level(cluster, node_id, "eligible.leader.replicas.version") == 1
+    assert update(cluster, 3, "group.version", 0, kind=2) == 0
+    assert update(cluster, 1, "group.version", 1) == 0
+
+
+def test_a_level_waits_for_the_last_old_broker_and_then_keeps_it_out(make_cluster: Make) -> None:
+    """Brokers that do not know `group.version` are replaced by such that do."""
+    old = {"kwire.test.supported.features": "group.version=0-0"}
+    cluster = make_cluster(old)
+    for node_id in (2, 3, 1):
+        assert level(cluster, node_id, "group.version") == 0
+        assert update(cluster, node_id, "group.version", 1) == 95  # INVALID_UPDATE_VERSION
+        del cluster.brokers[node_id].settings["kwire.test.supported.features"]
+        cluster.restart(node_id)
+    assert update(cluster, 2, "group.version", 1) == 0
+    assert [level(cluster, node_id, "group.version") for node_id in cluster.brokers] == [1, 1, 1]
+    broker = cluster.brokers[3]
+    broker.stop()
+    broker.settings.update(old)
+    with pytest.raises(BrokerFailed, match="has finalised level 1 of group"):
+        broker.start()
+    assert len([line for line in broker.log_text().splitlines() if "group.version" in line]) == 1
