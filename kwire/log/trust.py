@@ -80,16 +80,16 @@ class _Indexes:
             self.time_data += _TIME_ENTRY.pack(self.max_timestamp, self._offset_of_max)
             self._last_time = self.max_timestamp
 
-    def finish(self, end: int, last_offset: int, *, sealed: bool) -> bool:
-        """Whether the indexes fit the batches that end at position ``end`` with ``last_offset``; of a segment that is
-        complete they must go up to its end, any other one has grown since and its indexes with it."""
-        if sealed:
+    def finish(self, end: int, last_offset: int, *, complete: bool) -> bool:
+        """Whether the indexes fit the batches that end at position ``end`` with ``last_offset``; if these were all of
+        the segment's, they must go up to its end, otherwise it has grown since and its indexes with it."""
+        if complete:
             self._note_time()
-        if self._next_offset is not None and (sealed or self._next_offset[1] < end):
+        if self._next_offset is not None and (complete or self._next_offset[1] < end):
             return False
-        if self._next_time is not None and (sealed or self._next_time[1] <= last_offset - self._base_offset):
+        if self._next_time is not None and (complete or self._next_time[1] <= last_offset - self._base_offset):
             return False
-        return not sealed or self._last_time_found == self.max_timestamp or self.max_timestamp < 0
+        return not complete or self._last_time_found == self.max_timestamp or self.max_timestamp < 0
 
 
 def verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator[int]:
@@ -103,7 +103,6 @@ def verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator
 
 def _verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator[int]:
     end = min(segment.unverified, segment.size)
-    sealed = segment is not log.active
     limit = _limit(log, segment)
     indexes = _Indexes(segment, log.config.index_interval_bytes)
     bad: list[Damage] = []
@@ -143,7 +142,7 @@ def _verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterato
     if whole and dense and last_offset + 1 < limit and not bad and not log.config.compacts:
         bad.append(Damage(end, end, f"offsets {last_offset + 1} to {limit - 1} are lost"))
     _note_damage(log, segment, bad)
-    if not indexes.finish(end, last_offset, sealed=sealed or whole) or bad:
+    if not indexes.finish(end, last_offset, complete=whole) or bad:
         logger.warning("indexes do not fit their segment and are built anew", path=segment.file.path)
         segment.replace_indexes(bytes(indexes.offset_data), bytes(indexes.time_data), last_offset, end)
     if transactional and dense:  # of what was compacted away, the index alone knows
@@ -192,9 +191,9 @@ def _check_transactions(
         if batch.position - told >= SLICE_BYTES:
             told = batch.position
             yield told
-    later = [entry for entry in segment.aborted() if last_offset < entry.last_offset < log.log_end_offset]
-    if segment is not log.active:
-        later = []
+    later: list[AbortedTransaction] = []
+    if end < segment.size:  # what this process has appended behind it, whether the segment is still active or not
+        later = [entry for entry in segment.aborted() if last_offset < entry.last_offset < log.log_end_offset]
     if list(segment.aborted()) != due + later:
         logger.warning("transaction index does not fit its segment and is built anew", path=segment.txn_index.path)
         segment.replace_transactions(due + later)
