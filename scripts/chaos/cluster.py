@@ -102,7 +102,7 @@ class Cluster:
         if store == "zookeeper":
             host = network.address(STORE_HOST)
             self.zookeeper = ZooKeeper(home / "zookeeper", host=host, prefix=network.prefix(STORE_HOST))
-            settings = {"zookeeper.connect": f"{self.zookeeper.address}/chaos", "zookeeper.session.timeout.ms": "4000"}
+            settings = {"zookeeper.connect": f"{self.zookeeper.address}/chaos", "zookeeper.session.timeout.ms": "5000"}
         else:
             settings = {"kwire.metadata.dir": str(home / "metadata")}
         self.brokers = {n: Member(home / f"broker-{n}", n, network, settings) for n in (1, 2, 3)}

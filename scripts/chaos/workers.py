@@ -12,6 +12,7 @@ import asyncio
 import faulthandler
 import itertools
 import json
+import os
 import random
 import sys
 import threading
@@ -25,9 +26,13 @@ from scripts.chaos.history import Writer, read_events
 
 TOPIC = "t"
 COPIES = "copies"
+GROUP = "copiers"
+DEBUG = "KWIRE_CHAOS_DEBUG"
+"""An environment variable: what the copiers' consumers are to tell in their logs ("cgrp,topic")."""
 WATCHDOG_S = 75
 TRANSACTION_MS = 15_000
 CALL_S = 15
+PER_COPY = 200
 IDLE_S = 30
 """A copier that gets nothing for so long looks for the brokers anew."""
 LONG_DELIVERY_MS = 120_000
@@ -227,7 +232,7 @@ class Reader:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 100,
+                "fetch.wait.max.ms": 300,
             }
         )
         self.assign()
@@ -394,7 +399,13 @@ def _transaction(worker: Worker, reader: Reader, transactions: Transactions, nam
 
 def copy(job: Job) -> None:
     """Consume, transform (not at all), produce: every committed value of the topic once into `COPIES`, with the group's
-    offsets in the transactions. Several share a group; whoever fails begins anew from what is committed."""
+    offsets in the transactions. Several share a group; whoever fails begins anew from what is committed.
+
+    Never `auto.offset.reset=earliest` here (positions are committed before the run): where an open transaction holds a
+    partition's position (UNSTABLE_OFFSET_COMMIT) and the group rebalances once more meanwhile, librdkafka (2.12 to
+    2.16) takes the partition for one without a position (`rd_kafka_assignment_apply_offsets`), and would copy all of it
+    once more. With "error" that is told, and the consumer is made anew.
+    """
     from confluent_kafka import Consumer
 
     worker = Worker(job)
@@ -408,10 +419,11 @@ def copy(job: Job) -> None:
         consumer = Consumer(
             {
                 **common,
-                "group.id": "copiers",
+                **({"debug": os.environ[DEBUG], "log_level": 7} if DEBUG in os.environ else {}),
+                "group.id": GROUP,
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
+                "auto.offset.reset": "error",
                 "session.timeout.ms": 6000,
                 "heartbeat.interval.ms": 1000,
             }
@@ -420,12 +432,21 @@ def copy(job: Job) -> None:
         got_s = time.monotonic()
         while not drain.is_set() and time.monotonic() < got_s + IDLE_S:
             worker.alive()
-            records = [each for each in consumer.consume(50, 0.3) if each.error() is None]
+            told = consumer.consume(PER_COPY, 0.3)
+            lost = [each.error().str() for each in told if _is_reset(each.error())]
+            if lost:
+                worker.write("info", "reset", error=lost[0])
+                break
+            records = [each for each in told if each.error() is None]
             if records:
                 got_s = time.monotonic()
                 if not _copy(worker, transactions, consumer, records, next(numbers)):
                     break
         consumer.close()
+
+
+def _is_reset(error: Any) -> bool:
+    return error is not None and error.name() == "_AUTO_OFFSET_RESET"
 
 
 def _copy(worker: Worker, transactions: Transactions, consumer: Any, records: list[Any], name: str) -> bool:
