@@ -18,7 +18,7 @@ from typing import Any
 from scripts.chaos.cluster import STORE_HOST, Cluster
 from scripts.chaos.network import CLIENTS
 
-GAP_S = (5.0, 11.0)
+GAP_S = (6.0, 13.0)
 LASTS_S = ((0.2, 1.5), (1.5, 5.0), (5.0, 12.0))
 BROKERS = (1, 2, 3)
 
