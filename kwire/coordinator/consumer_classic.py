@@ -81,7 +81,7 @@ class ClassicMembers:
             return
         subscription = _subscription(protocols)
         predecessor = group.static_member(request.group_instance_id)
-        old = self._sender(group, request, member_id, out)
+        old = self._sender(group, request, member_id, subscription, out)
         new = _wanted(old, request, caller, subscription, protocols)
         topics = self._protocol.cluster
         reported = _owned(subscription, topics)
@@ -103,11 +103,21 @@ class ClassicMembers:
         perform(out, now, applied)
 
     def _sender(
-        self, group: ConsumerGroup, request: JoinGroupRequest, member_id: str, out: Result[Any]
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        member_id: str,
+        subscription: ConsumerProtocolSubscription,
+        out: Result[Any],
     ) -> ConsumerMember:
+        """Who asks. One that was removed and says that it still has partitions learns, as in a classic group, that they
+        are not its own any more; Apache Kafka lets it in, so that they may have two owners until its SyncGroup."""
         instance_id = request.group_instance_id
         if instance_id is None:
-            return group.members.get(member_id) or ConsumerMember(member_id)
+            known = group.members.get(member_id)
+            if known is None and request.member_id and subscription.owned_partitions:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            return known or ConsumerMember(member_id)
         if request.member_id:
             return self._protocol.static_owner(group, member_id, instance_id)
         return self._protocol.static_member(group, member_id, instance_id, out.records, classic=True)

@@ -25,6 +25,8 @@ FOUND_SOMETHING = [
     12036828,  # none: whoever loads a group does not wait for a SyncGroup
     12058284,  # a static member restarted before it gave up its partitions, which nobody got
     1000034,  # an assignment that could not be written was forgotten with the one before it
+    13014792,
+    13023372,
 ]
 
 
