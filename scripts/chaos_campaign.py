@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.chaos import network
 from scripts.chaos.cluster import STORE_HOST, Cluster
-from scripts.chaos.faults import GAP_S, Nemesis, kinds_for, plan
+from scripts.chaos.faults import GAP_S, LASTS_S, Nemesis, kinds_for, plan
 from scripts.chaos.history import Writer, counts, merge
 from scripts.chaos.judge import different_replicas, judge
 from scripts.chaos.reading import ReadingFailed, read_all
@@ -57,6 +57,7 @@ class Options:
     rate: float = 135.0
     namespaces: bool = True
     gap_s: tuple[float, float] = GAP_S
+    longest_s: float = LASTS_S[-1][1]
 
 
 class Worker:
@@ -139,7 +140,7 @@ class Run:
         self._start_workers(cluster)
         nemesis = Nemesis(cluster, self._say, self.faults)
         kinds = kinds_for(options.store, namespaces=options.namespaces)
-        nemesis.run(plan(options.seed, options.seconds, kinds, options.gap_s), began, self._watch)
+        nemesis.run(plan(options.seed, options.seconds, kinds, options.gap_s, options.longest_s), began, self._watch)
         while time.monotonic() < began + options.seconds:
             self._watch()
             time.sleep(0.1)

@@ -15,7 +15,7 @@ from scripts.chaos_campaign import Options, run_once
 
 @pytest.mark.timeout(400)
 def test_brokers_that_are_killed_paused_stopped_and_expelled_lose_nothing(tmp_path: Path):
-    options = Options(store="embedded", seconds=20, seed=3, rate=100, namespaces=False, gap_s=(1.5, 3.5))
+    options = Options(store="embedded", seconds=25, seed=3, rate=100, namespaces=False, gap_s=(2.5, 4.5), longest_s=2)
     result = run_once(options, tmp_path)
     assert result["anomalies"] == []
     assert {"kill", "pause", "stop", "session"} <= set(result["faults"])

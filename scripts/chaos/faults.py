@@ -53,14 +53,16 @@ def kinds_for(store: str, *, namespaces: bool) -> list[str]:
     return kinds
 
 
-def plan(seed: int, seconds: float, kinds: list[str], gap_s: tuple[float, float] = GAP_S) -> list[Fault]:
+def plan(
+    seed: int, seconds: float, kinds: list[str], gap_s: tuple[float, float] = GAP_S, longest_s: float = LASTS_S[-1][1]
+) -> list[Fault]:
     """All faults of a run. They are over when it is."""
     chance = random.Random(f"faults {seed}")
     faults: list[Fault] = []
     bag = _bag(chance, kinds)
     begin_s = chance.uniform(1.0, gap_s[1] / 2)
     while begin_s < seconds - 1:
-        end_s = min(seconds, begin_s + chance.uniform(*chance.choice(LASTS_S)))
+        end_s = min(seconds, begin_s + min(longest_s, chance.uniform(*chance.choice(LASTS_S))))
         faults.append(Fault(begin_s, end_s, next(bag), chance.choice(BROKERS), chance.random()))
         begin_s += chance.uniform(*gap_s)
     return faults
