@@ -12,7 +12,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scripts.chaos.cluster import STORE_HOST, Cluster
@@ -112,14 +112,15 @@ class Nemesis:
             "cut from zookeeper": lambda f: self._cut([(f"b{f.broker}", STORE_HOST)]),
             "zookeeper away": lambda f: self._kill_store() if f.chance < 0.3 else self._pause_store(),
         }
-        done = begin[fault.kind](fault)
-        if done is None:
-            self.tell(fault.kind, f"b{fault.broker}: not now, another fault has it")
-            return
-        what, back = done
-        undo.append(back)
-        self.counts[fault.kind] += 1
-        self.tell(fault.kind, f"{what} for {fault.end_s - fault.begin_s:.1f} s")
+        for kind, broker in _instead(fault):
+            done = begin[kind](replace(fault, kind=kind, broker=broker))
+            if done is not None:
+                what, back = done
+                undo.append(back)
+                self.counts[kind] += 1
+                self.tell(kind, f"{what} for {fault.end_s - fault.begin_s:.1f} s")
+                return
+            self.tell(kind, f"b{broker}: not now, another fault has it")
 
     def _end(self, fault: Fault, undo: list[Callable[[], None]]) -> None:
         for back in undo:
@@ -230,6 +231,14 @@ class Nemesis:
 
     def _store_runs(self) -> bool:
         return self.cluster.store_runs
+
+
+def _instead(fault: Fault) -> Iterator[tuple[str, int]]:
+    """The fault, the same on another broker, another: some fault is always due."""
+    others = [each for each in BROKERS if each != fault.broker]
+    for kind in dict.fromkeys((fault.kind, "kill", "pause")):
+        for broker in (fault.broker, *others):
+            yield kind, broker
 
 
 def _nothing() -> None:
