@@ -233,3 +233,11 @@ def test_every_property_of_kafka_has_a_state() -> None:
 )
 def test_doubles_are_printed_as_java_does(value: float, text: str) -> None:
     assert java_double(value) == text
+
+
+def test_the_rack_aware_selector_is_the_only_one() -> None:
+    name = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    assert KafkaConfig({"replica.selector.class": name}).replica_selector_class == name
+    for other in ("org.example.Mine", ""):
+        with pytest.raises(ConfigError, match=r"replica\.selector\.class=.* is not supported by kwire: only org\."):
+            KafkaConfig({"replica.selector.class": other})

@@ -20,8 +20,8 @@ class Cluster:
         self._store = MemoryStore()
         self.brokers: dict[int, Broker] = {}
 
-    def broker(self, node_id: int, features: str | None = None) -> Broker:
-        """One that is not started."""
+    def broker(self, node_id: int, features: str | None = None, **properties: str) -> Broker:
+        """One that is not started. ``properties`` as `Broker` takes them."""
         return Broker(
             store=self._store,
             node_id=node_id,
@@ -29,11 +29,12 @@ class Cluster:
             listeners="PLAINTEXT://127.0.0.1:0",
             kwire_metadata_dir=self._directory / "unused",
             kwire_test_supported_features=features,
+            **properties,
         )
 
-    async def start(self, node_id: int, features: str | None = None) -> RawClient:
+    async def start(self, node_id: int, features: str | None = None, **properties: str) -> RawClient:
         """Start one; a client of it."""
-        broker = self.brokers[node_id] = self.broker(node_id, features)
+        broker = self.brokers[node_id] = self.broker(node_id, features, **properties)
         await self._stack.enter_async_context(broker)
         return await self._stack.enter_async_context(
             await RawClient.connect(Doors(), "127.0.0.1", self.port(node_id), "test")
