@@ -174,13 +174,15 @@ class Broker:
 
             return _SPAWNER.submit(spawn).result()
 
+    start_timeout_s = START_TIMEOUT_S
+
     def _await(self, condition: Callable[[], object], what: str) -> None:
         def ready() -> object:
             if not self.is_running():
                 raise BrokerFailed("the process ended")
             return condition()
 
-        wait_until(ready, START_TIMEOUT_S, what)
+        wait_until(ready, self.start_timeout_s, what)
 
     def _log_tail(self) -> str:
         return "\n".join(self.log_text().splitlines()[-30:])
@@ -246,7 +248,10 @@ class KafkaBroker(Broker):
             else:
                 self._format(properties)
         self._process = self._spawn(self._command(properties))
-        self._await(lambda: coordinator_answers(self.host, self.port), "the group coordinator's answers")
+        self._await(self._answers, "the group coordinator's answers")
+
+    def _answers(self) -> bool:
+        return coordinator_answers(self.host, self.port)
 
     def _is_formatted(self) -> bool:
         first = self._properties()["log.dirs"].partition(",")[0]

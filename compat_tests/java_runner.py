@@ -31,6 +31,7 @@ TOOLS = {
     "LeaderElectionCommand": "org.apache.kafka.tools.LeaderElectionCommand",
     "LogDirsCommand": "org.apache.kafka.tools.LogDirsCommand",
     "ProducerPerformance": "org.apache.kafka.tools.ProducerPerformance",
+    "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "TopicCommand": "org.apache.kafka.tools.TopicCommand",
     "TransactionalMessageCopier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "TransactionsCommand": "org.apache.kafka.tools.TransactionsCommand",

@@ -1,0 +1,159 @@
+"""Three brokers of one kind, kwire or Apache Kafka, as one cluster on this machine, each in a rack of its own.
+
+Both kinds have equal settings on top of `COMMON_SETTINGS`. Of the Kafkas the first one is the only controller, so it is
+not to be stopped. What lives elsewhere: one broker's process (`compat_tests.brokers`).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from compat_tests.brokers import Broker, KafkaBroker, KwireBroker, free_port, wait_until
+from compat_tests.wire import WireClient
+from kwire.base.errors import ErrorCode
+from kwire.codec.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.codec.records import Record, build_batch
+
+NODES: Final = (1, 2, 3)
+SETTLE_S: Final = 60.0
+SETTINGS: Final = {
+    "default.replication.factor": "3",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.backoff.ms": "200",
+    "replica.fetch.max.bytes": "20000",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "auto.leader.rebalance.enable": "false",
+    "auto.create.topics.enable": "false",
+}
+
+
+class _KafkaOfThree(KafkaBroker):
+    """It is up when it answers: most groups have their coordinators elsewhere."""
+
+    start_timeout_s = 300.0
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((self.host, self.port), timeout=5):
+                return True
+        except OSError:
+            return False
+
+
+class ThreeBrokers:
+    """The brokers by their number; rack ``rack-1`` and so on. ``bootstrap``: all of them."""
+
+    def __init__(self, kind: str, home: Path) -> None:
+        self.kind = kind
+        self.brokers: dict[int, Broker] = {}
+        common = {**SETTINGS, **({"kwire.metadata.dir": str(home / "metadata")} if kind == "kwire" else {})}
+        for node in NODES:
+            settings = {**common, "node.id": str(node), "broker.rack": f"rack-{node}"}
+            make = KwireBroker if kind == "kwire" else _KafkaOfThree
+            self.brokers[node] = make(home / f"broker-{node}", settings)
+        if kind == "kafka":
+            _join(self.brokers)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def start(self) -> None:
+        """Start all, the controller of the Kafkas first; return when each knows the others."""
+        first, *others = self.brokers.values()
+        first.start()
+        with ThreadPoolExecutor(len(others)) as pool:
+            list(pool.map(lambda broker: broker.start(), others))
+        wait_until(self._are_joined, SETTLE_S, "three brokers")
+
+    def stop(self) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+
+    def _are_joined(self) -> bool:
+        """Whether all brokers know of all. (One that has just begun to listen may end the connection.)"""
+        with suppress(OSError, EOFError):
+            return all(len(self.call(node, MetadataRequest(topics=[]), 12).brokers) == len(NODES) for node in NODES)
+        return False
+
+    def call(self, node: int, request: Any, version: int) -> Any:
+        """One request to one broker."""
+        client = WireClient(self.brokers[node].bootstrap)
+        try:
+            return client.call(request, version)
+        finally:
+            client.socket.close()
+
+    def create(self, topic: str, *replicas: Sequence[int], **configs: str) -> None:
+        """A topic whose partitions have these replicas; ``min_insync_replicas="2"`` sets a property."""
+        created = CreatableTopic(
+            name=topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(ids))
+                for index, ids in enumerate(replicas)
+            ],
+            configs=[CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()],
+        )
+        answer = self.call(1, CreateTopicsRequest(topics=[created], timeout_ms=20_000), 7).topics[0]
+        assert answer.error_code == ErrorCode.NONE, answer
+        self.until_isr(topic, {index: set(ids) for index, ids in enumerate(replicas)})
+
+    def partitions(self, topic: str, node: int = 1) -> dict[int, Any]:
+        """What a broker's metadata tells of a topic."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        found = self.call(node, request, 12).topics[0]
+        return {each.partition_index: each for each in found.partitions}
+
+    def until_isr(self, topic: str, wanted: Mapping[int, set[int]]) -> None:
+        """Wait until all running brokers tell exactly these in-sync replicas."""
+
+        def holds() -> bool:
+            for node, broker in self.brokers.items():
+                if broker.is_running():
+                    told = self.partitions(topic, node)
+                    if {index: set(told[index].isr_nodes) for index in wanted if index in told} != dict(wanted):
+                        return False
+            return True
+
+        wait_until(holds, SETTLE_S, f"in-sync replicas {wanted} of {topic}")
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        return int(self.partitions(topic)[partition].leader_id)
+
+    def produce(self, topic: str, partition: int, count: int, size: int = 100, acks: int = -1) -> None:
+        """So many batches of one record, to the leader."""
+        for _ in range(count):
+            batch = build_batch([Record(offset=0, timestamp=1_760_000_000_000, key=None, value=b"x" * size)])
+            data = PartitionProduceData(index=partition, records=memoryview(bytearray(batch)))
+            topics = [TopicProduceData(name=topic, partition_data=[data])]
+            request = ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=topics)
+            answer = self.call(self.leader(topic, partition), request, 9)
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE, answer
+
+
+def _join(brokers: dict[int, Broker]) -> None:
+    """Make Kafkas one cluster: the first is broker and controller, the others brokers."""
+    for broker in brokers.values():
+        assert isinstance(broker, KafkaBroker)
+        broker.port, broker._controller_port = free_port(), free_port()
+        broker.settings |= {"broker.session.timeout.ms": "18000", "broker.heartbeat.interval.ms": "1000"}
+    controller = f"{brokers[1].host}:{brokers[1]._controller_port}"  # type: ignore[attr-defined]
+    for node, broker in brokers.items():
+        broker.settings["controller.quorum.voters"] = f"1@{controller}"
+        if node != 1:
+            broker.settings["process.roles"] = "broker"
+            broker.settings["listeners"] = f"PLAINTEXT://{broker.bootstrap}"
