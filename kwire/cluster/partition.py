@@ -204,6 +204,8 @@ class Partition:
         UNKNOWN_LEADER_EPOCH: this broker is (KIP-320).
         """
         if self._failure is not None:
+            if self._failure == ErrorCode.NOT_LEADER_OR_FOLLOWER and self.leader_epoch >= 0:
+                self._check_epoch(current_leader_epoch)  # told first, as in Kafka
             raise KafkaError(self._failure)
         self._check_epoch(current_leader_epoch)
 

@@ -66,6 +66,9 @@ class StoreFull(StoreUnavailable):
 class SessionLost(StoreError):
     """The session of an ephemeral write is over; the write did not happen."""
 
+    def __init__(self, text: str = "the session with the metadata store is over: this broker was silent for too long"):
+        super().__init__(text)
+
 
 class StoreFormatError(StoreError):
     """The store was written by a newer kwire, or is no store at all. The message is for people."""

@@ -8,7 +8,7 @@ from kwire.base.doors import Doors
 from kwire.cluster.image import MetadataCache
 from kwire.cluster.membership import Membership
 from kwire.cluster.memory import MemoryStore
-from kwire.cluster.store import StoreUnavailable
+from kwire.cluster.store import SessionLost, StoreUnavailable
 from tests.cluster.helpers import ENDPOINTS
 
 
@@ -41,3 +41,18 @@ async def test_a_join_that_fails_leaves_no_session_behind_whose_loss_would_be_he
     store.expire(session)
     assert lost == [2]
     metadata.close()
+
+
+class Forgetful(MemoryStore):
+    """Its sessions end at once."""
+
+    async def commit(self, checks, writes):
+        raise SessionLost
+
+
+async def test_a_session_that_is_over_is_told_in_words():
+    store = Forgetful()
+    metadata = MetadataCache(store)
+    await metadata.start()
+    with pytest.raises(SessionLost, match="session with the metadata store is over"):
+        await Membership(Doors(), store, metadata, 1, lease_ms=9000).join(ENDPOINTS)

@@ -263,3 +263,19 @@ async def test_a_new_leader_knows_the_high_watermark_when_it_has_passed_what_it_
     assert partition.high_watermark_lags
     partition.follower_at(2, 5)
     assert not partition.high_watermark_lags
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (3, ErrorCode.FENCED_LEADER_EPOCH),
+        (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (5, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+async def test_another_epoch_is_told_before_another_leader(epoch, error):
+    partition = partition_of(replicas=(ME, 2), leader=2, epoch=4)
+    with pytest.raises(KafkaError) as caught:
+        partition.require_leader(epoch)
+    assert caught.value.code == error
