@@ -45,7 +45,7 @@ def under_load(cluster: KwireCluster, loads: list[Load], act: Callable[[], None]
     for load in loads:
         load.start()
     try:
-        wait_until(lambda: all(load.is_under_way() for load in loads), 60, "all clients read what they write")
+        wait_until(lambda: all(load.is_under_way() for load in loads), 120, "all clients read what they write")
         act()
     finally:
         for load in loads:
