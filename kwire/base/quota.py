@@ -19,10 +19,10 @@ class _Window:
 
     __slots__ = ("last_ms", "size", "started_ms")
 
-    def __init__(self, now_ms: float) -> None:
+    def __init__(self, now_ms: int) -> None:
         self.reset(now_ms)
 
-    def reset(self, now_ms: float) -> None:
+    def reset(self, now_ms: int) -> None:
         self.size = 0
         self.started_ms = self.last_ms = now_ms
 
@@ -44,7 +44,7 @@ class Quota:
 
     def record(self, size: int) -> None:
         """So many bytes were copied now."""
-        now_ms = self._monotonic() * 1000
+        now_ms = round(self._monotonic() * 1000)
         if not self._windows:
             self._windows.append(_Window(now_ms))
         window = self._windows[self._newest]
@@ -53,7 +53,7 @@ class Quota:
         window.size += size
         window.last_ms = now_ms
 
-    def _begin(self, now_ms: float) -> _Window:
+    def _begin(self, now_ms: int) -> _Window:
         self._newest = (self._newest + 1) % (self._count + 1)
         if self._newest == len(self._windows):
             self._windows.append(_Window(now_ms))
@@ -77,9 +77,11 @@ class Quota:
             return longest_s
         return max(size / self.rate - elapsed_ms / 1000, 0.0)
 
-    def _measured(self) -> tuple[int, float]:
+    def _measured(self) -> tuple[int, int]:
         """Bytes, and the milliseconds in which they were copied."""
-        now_ms = self._monotonic() * 1000
+        now_ms = round(self._monotonic() * 1000)
+        if not self._windows:  # who looks before anything was copied begins the first window, as in Kafka
+            self._windows.append(_Window(now_ms))
         size, oldest_ms = 0, now_ms
         for window in self._windows:
             if now_ms - window.last_ms >= self._count * self._window_ms:

@@ -86,3 +86,10 @@ def test_the_average_over_a_minute_is_what_was_allowed() -> None:
             timed.quota.record(700)
             sent += 700
     assert 0.95 * 60_000 < sent < 1.15 * 60_000
+
+
+def test_who_looks_first_begins_the_first_window() -> None:
+    timed = Timed(1000)
+    assert timed.quota.bytes_per_second() == 0
+    timed.later(2.0).quota.record(3000)
+    assert timed.later(1.0).quota.bytes_per_second() == 1000
