@@ -83,7 +83,12 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     doors = Doors(clock=Clock(time_ms=lambda: now_ms))
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(
-            Broker(log_dir=tmp_path / "data", listeners="PLAINTEXT://127.0.0.1:0", doors=doors)
+            Broker(
+                log_dir=tmp_path / "data",
+                listeners="PLAINTEXT://127.0.0.1:0",
+                doors=doors,
+                transaction_abort_timed_out_transaction_cleanup_interval_ms=50,
+            )
         )
         port = broker.net.listeners[0].address[1]
         client = await stack.enter_async_context(await RawClient.connect(Doors(), "127.0.0.1", port, "test"))
