@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import fail
 from kwire.base.metrics import TopicMetrics
-from kwire.cluster.followers import Follower
+from kwire.cluster.followers import Follower, Heard
 from kwire.cluster.keys import PartitionState
 from kwire.codec.records import HEADER_SIZE, parse_header
 from kwire.log.append_info import AppendInfo, FetchedData, Origin
@@ -139,6 +139,7 @@ class Partition:
         }
         self._count_in_sync()
         self._advance()
+        self._announce()
         return changed
 
     def _count_in_sync(self) -> None:
@@ -341,7 +342,15 @@ class Partition:
 
     # In-sync replicas, on the leader
 
-    def follower_at(self, replica: int, end_offset: int, *, start_offset: int = 0, broker_epoch: int = -1) -> None:
+    def follower_at(
+        self,
+        replica: int,
+        end_offset: int,
+        *,
+        start_offset: int = 0,
+        broker_epoch: int = -1,
+        heard: Heard | None = None,
+    ) -> None:
         """A follower has everything below ``end_offset``; the high watermark may move, the ISR may grow.
 
         NOT_LEADER_OR_FOLLOWER for a broker that has no replica.
@@ -350,7 +359,7 @@ class Partition:
         if follower is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
-        follower.fetched(end_offset, start_offset, log.log_end_offset, broker_epoch, self._now_ms())
+        follower.fetched(end_offset, start_offset, log.log_end_offset, broker_epoch, self._now_ms(), heard)
         self._advance()
         if replica not in self.isr and self._pending_isr is None and self._has_caught_up(follower):
             self._ask_for((*self.isr, replica))

@@ -31,5 +31,5 @@ def closest(partition: Partition, offset: int, rack: str | None, listener: str, 
         if broker is None or broker.rack != rack or listener not in broker.endpoints:
             continue
         if follower.start_offset <= offset <= follower.end_offset:
-            near.append((follower.end_offset, follower.caught_up_ms, replica))
+            near.append((follower.end_offset, follower.last_caught_up_ms, replica))
     return max(near)[2] if near else None

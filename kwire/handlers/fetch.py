@@ -24,7 +24,7 @@ ids (KIP-516); 14 tiered storage's error (KIP-405); 15 ``replica_state`` (KIP-90
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -46,7 +46,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of, top_level_error
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
 from kwire.handlers.current_leader import OVERTAKEN, current_leader, endpoints
-from kwire.handlers.fetch_sessions import FetchContext, FetchedPartition, FetchSessions, records_size
+from kwire.handlers.fetch_sessions import FetchContext, FetchedPartition, FetchSessions, Key, records_size
 from kwire.handlers.partitions import find_partition
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class _Fetch:
         "_read",
         "_size",
         "_urgent",
+        "followed",
         "follower",
     )  # fmt: skip
 
@@ -110,6 +111,7 @@ class _Fetch:
         self._by_id = context.api_version >= 13
         self._committed_only = request.isolation_level == READ_COMMITTED
         self.follower = max(request.replica_id, request.replica_state.replica_id)
+        self.followed = fetch_context.followed
         self._any_replica = self.follower < 0 and context.api_version >= 11
         self._rack = request.rack_id if self._any_replica and context.services.config.replica_selector_class else ""
         self._quota: ReplicationQuota | None = None
@@ -118,7 +120,7 @@ class _Fetch:
         self._max_bytes = min(request.max_bytes, limit)
         self._min_bytes = min(request.min_bytes, limit)
         self._max_wait_ms = request.max_wait_ms
-        self._read: list[tuple[FetchedPartition, Partition | None, PartitionData]] = []
+        self._read: dict[Key, tuple[FetchedPartition, Partition | None, PartitionData]] = {}
         self._size = 0
         self._urgent = False
 
@@ -127,20 +129,25 @@ class _Fetch:
         self.release()
         self._size = 0
         self._urgent = not self._fetch_context.partitions
-        self._read = [self._read_one(asked) for asked in self._fetch_context.partitions.values()]
+        self._read = {key: self._read_one(asked) for key, asked in self._fetch_context.partitions.items()}
 
-    def read_again(self, changed: dict[int, None]) -> None:
-        """Read the partitions at these places anew, and those that had data; the others are as they were."""
+    def read_again(self, changed: Mapping[Key, None]) -> None:
+        """Read these partitions anew, and those that had data; the others are as they were."""
         self.release()
         self._size = 0
-        for place, (asked, _, data) in enumerate(self._read):
-            if data.records or place in changed:
-                self._read[place] = self._read_one(asked)
+        for key, (asked, _, data) in self._read.items():
+            if data.records or key in changed:
+                self._read[key] = self._read_one(asked)
+        for key in changed:
+            if key not in self._read and key in self._fetch_context.known:  # it was quiet
+                self._read[key] = self._read_one(self._fetch_context.known[key])
 
     def _read_one(self, asked: FetchedPartition) -> tuple[FetchedPartition, Partition | None, PartitionData]:
         partition: Partition | None = None
         try:
             partition = self._find(asked)
+            if self.followed is not None:
+                self.followed.watch((asked.topic, asked.index), partition)
             data = self._read_partition(partition, asked)
         except Exception as error:
             data = self._failure(asked, error)
@@ -149,6 +156,7 @@ class _Fetch:
 
     def note_follower(self, broker_epoch: int) -> None:
         """A follower's positions, once a request: whatever it asks for is what it has not."""
+        heard = None if self.followed is None else self.followed.heard
         for asked in self._fetch_context.partitions.values():
             want = asked.asked
             try:
@@ -162,9 +170,12 @@ class _Fetch:
                             want.fetch_offset,
                             start_offset=want.log_start_offset,
                             broker_epoch=broker_epoch,
+                            heard=heard,
                         )
             except KafkaError:
                 continue  # reading comes to the same, and tells
+        if heard is not None:
+            heard.ms = int(asyncio.get_running_loop().time() * 1000)
 
     def _find(self, asked: FetchedPartition) -> Partition:
         services = self._context.services
@@ -282,21 +293,24 @@ class _Fetch:
         """Whether the answer may leave."""
         return self._urgent or self._size >= self._min_bytes or self._max_wait_ms <= 0
 
-    def watched(self) -> list[tuple[int, Partition]]:
-        """The partitions whose appends may make the answer complete, with their places."""
-        return [(place, partition) for place, (_, partition, _) in enumerate(self._read) if partition is not None]
+    def watched(self) -> list[tuple[Key, Partition]]:
+        """The partitions whose appends may make the answer complete."""
+        return [(key, partition) for key, (_, partition, _) in self._read.items() if partition is not None]
 
     def response(self) -> FetchResponse:
         """The answer: the partitions grouped by topic, in the order in which they were read."""
         response = FetchResponse(session_id=self._fetch_context.session_id)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         leaders: dict[int, None] = {}
-        for asked, partition, data in self._read:
+        for asked, partition, data in self._read.values():
             if partition is not None:
                 partition.metrics.total_fetch_requests += 1
                 partition.metrics.failed_fetch_requests += data.error_code != 0
                 self._count(partition, records_size(data.records))
-            if not self._fetch_context.must_tell(asked, data):
+            must_tell = self._fetch_context.must_tell(asked, data)
+            if partition is not None and self.followed is not None:
+                self.followed.told(self.follower, partition, asked, data)
+            if not must_tell:
                 continue
             topic = topics.get(asked.topic)
             if topic is None:
@@ -326,7 +340,7 @@ class _Fetch:
 
     def release(self) -> None:
         """Give back file ranges that are not going to be sent."""
-        for _, _, data in self._read:
+        for _, _, data in self._read.values():
             if data.records.__class__ is FileRange:
                 data.records.release()
 
@@ -345,19 +359,23 @@ class _WaitingFetch:
         self._loop = loop = asyncio.get_running_loop()
         fetch.release()
         self._fetch = fetch
-        self._changed: dict[int, None] = {}
+        self._changed: dict[Key, None] = {}
         self.answer: asyncio.Future[FetchResponse] = loop.create_future()
         self._timer = loop.call_later(max_wait_ms / 1000, self._time_is_over)
-        self._watched = [(partition, partial(self._note, place)) for place, partition in fetch.watched()]
+        self._watched: list[tuple[Partition, Callable[[], None]]] = []
+        if fetch.followed is not None:
+            fetch.followed.on_change = self._note
+        else:
+            self._watched = [(partition, partial(self._note, key)) for key, partition in fetch.watched()]
         for partition, callback in self._watched:
             partition.on_change(callback)
         self.answer.add_done_callback(self._stop)
 
-    def _note(self, place: int) -> None:
-        """Something happened to the partition at this place. All that one request has written is read together."""
+    def _note(self, key: Key) -> None:
+        """Something happened to a partition. All that one request has written is read together."""
         if not self._changed:
             self._loop.call_soon(self._look)
-        self._changed[place] = None
+        self._changed[key] = None
 
     def _look(self) -> None:
         if self.answer.done():
@@ -380,6 +398,9 @@ class _WaitingFetch:
 
     def _stop(self, _: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()
+        followed = self._fetch.followed
+        if followed is not None and followed.on_change == self._note:
+            followed.on_change = None
         watched, self._watched = self._watched, []
         for partition, callback in watched:
             partition.off_change(callback)

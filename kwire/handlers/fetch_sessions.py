@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
+from kwire.handlers.followed import Followed
 
 if TYPE_CHECKING:
     from kwire.codec.message import Records
@@ -74,16 +75,20 @@ class FetchedPartition:
         return news
 
 
-Partitions = OrderedDict[tuple[TopicKey, int], FetchedPartition]
+Key = tuple[TopicKey, int]
+Partitions = OrderedDict[Key, FetchedPartition]
 """In the order in which they are read: those that gave data move to the end, so that all get their turn."""
 
 
 class FetchSession:
-    """One consumer's session: its partitions and the epoch of its next request."""
+    """One client's session: its partitions and the epoch of its next request. ``followed``: it is a follower's."""
 
-    __slots__ = ("created_ms", "epoch", "id", "partitions", "used_ms", "uses_topic_ids")
+    __slots__ = ("created_ms", "epoch", "followed", "id", "partitions", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, partitions: Partitions, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self, session_id: int, partitions: Partitions, uses_topic_ids: bool, now_ms: int, followed: Followed | None
+    ) -> None:
+        self.followed = followed
         self.id = session_id
         self.partitions = partitions
         self.uses_topic_ids = uses_topic_ids
@@ -93,37 +98,56 @@ class FetchSession:
 
     def update(self, request: FetchRequest) -> None:
         """Take in what an incremental request adds, changes and forgets."""
-        for key, partition in requested_partitions(request, self.uses_topic_ids).items():
+        named = requested_partitions(request, self.uses_topic_ids)
+        for key, partition in named.items():
             known = self.partitions.get(key)
             if known is None:
                 self.partitions[key] = partition
             else:
                 known.asked = partition.asked
+        if self.followed is not None:
+            self.followed.named(named)
         for forgotten in request.forgotten_topics_data:
             topic = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
             for index in forgotten.partitions:
                 self.partitions.pop((topic, index), None)
+                if self.followed is not None:
+                    self.followed.forget((topic, index))
 
 
 class FetchContext:
-    """How one Fetch request is to be answered: which partitions are read, and which of them are told."""
+    """How one Fetch request is to be answered: which partitions are read, and which of them are told.
 
-    __slots__ = ("_incremental", "partitions", "session_id")
+    ``followed``: of a follower's session; ``known``: all partitions of the session.
+    """
 
-    def __init__(self, partitions: Partitions, session_id: int = NO_SESSION, incremental: bool = False) -> None:
-        self.partitions = partitions
+    __slots__ = ("_incremental", "followed", "known", "partitions", "session_id")
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        session_id: int = NO_SESSION,
+        incremental: bool = False,
+        followed: Followed | None = None,
+    ) -> None:
+        self.known = partitions
+        self.partitions = partitions if followed is None or not incremental else followed.to_read()
         self.session_id = session_id
+        self.followed = followed
         self._incremental = incremental
 
     def must_tell(self, partition: FetchedPartition, data: PartitionData) -> bool:
         """Whether the answer contains this partition (all, but for incremental answers without news)."""
         if self.session_id == NO_SESSION:
             return True
-        return partition.has_news(data) or not self._incremental
+        news = partition.has_news(data)
+        if self.followed is not None and data.high_watermark > partition.asked.high_watermark:
+            return True  # what it was told before may not have arrived
+        return news or not self._incremental
 
     def read(self, partition: FetchedPartition, gave_data: bool) -> None:
         """Note that a partition was told: in a session, one that gave data is read last next time."""
-        if self._incremental and gave_data:
+        if self._incremental and gave_data and self.followed is None:
             self.partitions.move_to_end((partition.topic, partition.index))
 
 
@@ -145,6 +169,7 @@ class FetchSessions:
         self._random = services.doors.random
         self._slots = services.config.max_incremental_fetch_session_cache_slots
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._of_followers: dict[int, int] = {}  # session by replica id: each has one
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -154,11 +179,16 @@ class FetchSessions:
         by_id = version >= 13
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
-                self._sessions.pop(request.session_id, None)
+                self._end(request.session_id)
             partitions = requested_partitions(request, by_id)
             if request.session_epoch == FINAL_EPOCH or not partitions:
                 return FetchContext(partitions)
-            return FetchContext(partitions, self._open(partitions, by_id))
+            session = self._open(partitions, by_id, max(request.replica_id, request.replica_state.replica_id))
+            if session is None:
+                return FetchContext(partitions)
+            if session.followed is not None:
+                session.followed.registered(request.replica_state.replica_epoch)
+            return FetchContext(partitions, session.id, followed=session.followed)
         return self._continue(request, by_id)
 
     def _continue(self, request: FetchRequest, by_id: bool) -> FetchContext:
@@ -170,24 +200,37 @@ class FetchSessions:
         if session.uses_topic_ids != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(request)
+        if session.followed is not None:
+            session.followed.registered(request.replica_state.replica_epoch)
         if not session.partitions:
-            del self._sessions[session.id]
+            self._end(session.id)
             return FetchContext(session.partitions)
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
         session.used_ms = self._clock.time_ms()
         self._sessions.move_to_end(session.id)
-        return FetchContext(session.partitions, session.id, incremental=True)
+        return FetchContext(session.partitions, session.id, incremental=True, followed=session.followed)
 
-    def _open(self, partitions: Partitions, by_id: bool) -> int:
-        """A new session's id, or NO_SESSION when there is no room for it."""
+    def _open(self, partitions: Partitions, by_id: bool, replica: int) -> FetchSession | None:
+        """A new session, if there is room for it. A follower's takes the place of the one that it had."""
         now_ms = self._clock.time_ms()
+        if replica >= 0:
+            self._end(self._of_followers.pop(replica, NO_SESSION))
         if not self._make_room(len(partitions), now_ms):
-            return NO_SESSION
+            return None
         session_id = self._random.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = self._random.randrange(1, 2**31)
-        self._sessions[session_id] = FetchSession(session_id, partitions, by_id, now_ms)
-        return session_id
+        followed = None if replica < 0 else Followed(partitions)
+        session = self._sessions[session_id] = FetchSession(session_id, partitions, by_id, now_ms, followed)
+        if replica >= 0:
+            self._of_followers[replica] = session_id
+        return session
+
+    def _end(self, session_id: int) -> None:
+        """End a session; content if there is none."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None and session.followed is not None:
+            session.followed.close()
 
     def _make_room(self, size: int, now_ms: int) -> bool:
         if len(self._sessions) < self._slots:
@@ -196,10 +239,10 @@ class FetchSessions:
             return False
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.used_ms > EVICTION_MS:
-            del self._sessions[oldest.id]
+            self._end(oldest.id)
             return True
         smallest = min(self._sessions.values(), key=lambda session: (len(session.partitions), session.used_ms))
         if len(smallest.partitions) < size and now_ms - smallest.created_ms > EVICTION_MS:
-            del self._sessions[smallest.id]
+            self._end(smallest.id)
             return True
         return False
