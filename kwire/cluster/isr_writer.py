@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 0.2
 CHANGES_PER_COMMIT: Final = 1000
+TOLD_ONE_BY_ONE: Final = 10
 
 _logger = get_logger("kwire.cluster.isr")
 
@@ -102,7 +103,10 @@ class IsrWriter:
                     plan.check(keys.broker_key(member))
             min_isr, _ = self._rules(plan.image, partition.topic)
             changed.setdefault(partition.topic, {})[partition.index] = with_isr(state, isr, min_isr)
-            _logger.info("ISR changes", topic=partition.topic, partition=partition.index, old=state.isr, new=isr)
+            if len(batch) <= TOLD_ONE_BY_ONE:
+                _logger.info("ISR changes", topic=partition.topic, partition=partition.index, old=state.isr, new=isr)
+        if changed and len(batch) > TOLD_ONE_BY_ONE:
+            _logger.info("ISR changes", partitions=sum(map(len, changed.values())))
         return changed
 
     def _still_holds(

@@ -25,7 +25,9 @@ from kwire.cluster.topics import Reassignment, check_reassignment
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
 
-TOPICS_PER_DECISION: Final = 500
+PARTITIONS_PER_DECISION: Final = 2000
+"""More are settled in several commits, so that nobody is held up by one."""
+
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
@@ -116,11 +118,17 @@ class LeaderDecisions(Decisions):
     async def settle_leaders(self, topics: Iterable[str] | None = None) -> int:
         """Bring all partitions (or those of some topics) in line with the brokers that are there: `elections.after`.
         How many partitions changed."""
-        names = list(self._metadata.image.topics if topics is None else topics)
-        count = 0
-        for start in range(0, len(names), TOPICS_PER_DECISION):
-            count += await self._decide(partial(self._plan_leaders, names[start : start + TOPICS_PER_DECISION]))
-        return count
+        image = self._metadata.image
+        names: list[str] = []
+        size = count = 0
+        for name in list(image.topics if topics is None else topics):
+            names.append(name)
+            topic = image.topics.get(name)
+            size += 0 if topic is None else len(topic.partitions)
+            if size >= PARTITIONS_PER_DECISION:
+                count += await self._decide(partial(self._plan_leaders, names))
+                names, size = [], 0
+        return count + await self._decide(partial(self._plan_leaders, names))
 
     def _plan_leaders(self, names: Sequence[str], image: ClusterImage, plan: Plan) -> int:
         settle = self._settler(image)

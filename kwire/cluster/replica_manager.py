@@ -45,6 +45,12 @@ RETRY_S: Final = 1.0
 AT_ONCE_MAX: Final = 64
 """More logs than this are created or deleted in pieces, so that the loop is not held up."""
 
+WORK_OF_A_NEW_LOG: Final = 8
+"""So many times the work of a partition that gets another leader."""
+
+WORK_AT_ONCE: Final = AT_ONCE_MAX * WORK_OF_A_NEW_LOG
+"""What is done in one piece: about 50 ms. Smaller pieces would begin more fetch sessions, which name everything."""
+
 _logger = get_logger("kwire.cluster.replicas")
 
 
@@ -81,6 +87,8 @@ class ReplicaManager:
         self._leadership: dict[str, list[OnLeadership]] = {}
         self._background: dict[asyncio.Task[None], None] = {}
         self._deleting: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._later: dict[tuple[str, int], bytes] = {}  # topic ids of partitions that are to be brought up to date
+        self._applying: asyncio.Task[None] | None = None
         self._closed = False
 
     def start(self) -> None:
@@ -180,6 +188,7 @@ class ReplicaManager:
     def fence(self) -> None:
         """The registration is lost: lead and follow nothing, at once, until `unfence`."""
         self._fenced = True
+        self._later.clear()
         for partition in self._partitions.values():
             was_leading = partition.leading
             partition.fence()
@@ -244,8 +253,7 @@ class ReplicaManager:
             self._drop_topic(topic)
         if self._fenced or self._closed:
             return
-        room = AT_ONCE_MAX
-        later: list[tuple[str, bytes, int]] = []
+        room = WORK_AT_ONCE
         for name in delta.changed:
             topic = image.topics[name]
             for index, state in enumerate(topic.partitions):
@@ -253,17 +261,26 @@ class ReplicaManager:
                     if (name, index) in self._partitions:
                         self._drop_replicas([(name, index)])
                     continue
-                if self._existing(name, index, topic.id) is None:
-                    room -= 1
-                    if room < 0:
-                        later.append((name, topic.id, index))
-                        continue
-                self._apply(image, topic, index)
-        if later:
-            self._spawn(self._apply_later(later))
+                work = self._work(topic, index)
+                if not work:
+                    continue
+                room -= work
+                if room >= 0:
+                    self._apply(image, topic, index)
+                else:
+                    self._later[name, index] = topic.id
+        if self._later and (self._applying is None or self._applying.done()):
+            self._applying = self._spawn(self._apply_later())
         for resource, name in delta.configs:
             if resource == ConfigResource.TOPIC and name in image.topics:
                 self._reconfigure(image, image.topics[name])
+
+    def _work(self, topic: TopicImage, index: int) -> int:
+        """How much there is to do for a partition: nothing, a change, or a log to be made."""
+        partition = self._partitions.get((topic.name, index))
+        if partition is not None and partition.topic_id == topic.id:
+            return int(partition.partition_epoch < topic.partitions[index].partition_epoch)
+        return 1 if self._existing(topic.name, index, topic.id) is not None else WORK_OF_A_NEW_LOG
 
     def _apply(self, image: ClusterImage, topic: TopicImage, index: int) -> None:
         """Make one partition what the image says."""
@@ -285,7 +302,7 @@ class ReplicaManager:
             partition.set_min_isr(self._topic_values(image, topic.name)["min.insync.replicas"])
         was_leading = partition.leading
         changed = partition.update(topic.partitions[index])
-        if self._fetchers is not None and len(partition.replicas) > 1:
+        if changed and self._fetchers is not None and len(partition.replicas) > 1:
             self._fetchers.follow(partition)
         if changed and (partition.leading or was_leading):
             self._tell_leadership(partition, partition.leading)
@@ -294,14 +311,28 @@ class ReplicaManager:
         """`_apply` later on, unless the topic is gone again by then."""
         image = self._metadata.image
         topic = image.topics_by_id.get(topic_id)
-        if topic is not None and topic.name == name:
+        if topic is not None and topic.name == name and not self._fenced:
             self._apply(image, topic, index)
 
-    async def _apply_later(self, partitions: list[tuple[str, bytes, int]]) -> None:
-        for count, (name, topic_id, index) in enumerate(partitions):
-            self._apply_newest(name, topic_id, index)
-            if count % AT_ONCE_MAX == 0:
+    async def _apply_later(self) -> None:
+        """The rest of what is to be done, in pieces, whatever the newest image is by then."""
+        room = 0
+        while self._later:
+            (name, index), topic_id = next(iter(self._later.items()))
+            del self._later[name, index]
+            topic = self._metadata.image.topics_by_id.get(topic_id)
+            if topic is None:
+                continue
+            room -= self._work(topic, index)
+            if room < 0:
                 await asyncio.sleep(0)
+                room = WORK_AT_ONCE
+            self._apply_newest(name, topic_id, index)
+
+    async def taken_over(self) -> None:
+        """Return when all partitions of the image are what it says."""
+        while self._applying is not None and not self._applying.done():
+            await asyncio.wait((self._applying,))
 
     def _existing(self, topic: str, index: int, topic_id: bytes) -> PartitionLog | None:
         log = self._logs.get(topic, index)

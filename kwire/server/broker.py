@@ -341,6 +341,7 @@ class Broker:
             throttles,
         )
         self.replicas.start()
+        await self.replicas.taken_over()
         self.is_serving = True
         self.disk_trouble.begin()
         self._parts.callback(self.disk_trouble.close)
