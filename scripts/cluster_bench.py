@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--store", choices=STORES, default="both", help="kwire's metadata store (default: both)")
     parser.add_argument("--broker", choices=("both", "kwire", "kafka"), default="both")
     parser.add_argument("--rounds", type=int, default=1)
+    workloads = list(throughput.WORKLOADS)
+    parser.add_argument("--workloads", nargs="*", choices=workloads, default=workloads, help="of the throughput part")
     parser.add_argument("--scale", type=float, default=1.0, help="this much of the load of the throughput part")
     parser.add_argument("--clients", nargs="*", choices=failover.CLIENTS, default=list(failover.CLIENTS))
     parser.add_argument("--timeouts", nargs="*", choices=failover.TIMEOUTS, default=list(failover.TIMEOUTS))
@@ -83,8 +85,11 @@ class Run:
         generator.generator()
         for kind in kinds:
             with self._turn("throughput", kind) as home:
-                for key, facts in throughput.measure(kind, home, self.asked.scale, self.say).items():
+                for key, facts in self._load(kind, home):
                     self.results.add(self.results.throughput, key, kind, facts)
+
+    def _load(self, kind: str, home: Path) -> Iterable[tuple[str, throughput.Facts]]:
+        return throughput.measure(kind, home, self.asked.workloads, self.asked.scale, self.say).items()
 
     def _partitions(self, kinds: list[str]) -> None:
         for count in self.asked.partitions:
@@ -144,11 +149,11 @@ def main(words: list[str] | None = None) -> int:
     if reason and needs_java:
         print(f"Apache Kafka, ZooKeeper and the Java client {reason}", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was begun is cleared away
     facts = machine()
     run.work()
     return report(run, facts)
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was begun is cleared away
     sys.exit(main())

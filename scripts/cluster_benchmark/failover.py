@@ -30,6 +30,7 @@ TIMEOUTS = {"default": DEFAULTS, "short": SHORT}
 KILLS = ("leader", "controller")
 RATE = 200
 STEADY_S = 3.0
+READY_S = 240.0
 GAP_MAX_S = 90.0
 ELECTED = "elected"
 FETCH_VERSION = 13
@@ -89,7 +90,7 @@ def _kill_under_load(cluster: Cluster, kill: str, clients: Sequence[str]) -> Fac
             client: stack.enter_context(_producing(cluster, client, topic, cluster.home / topic))
             for client, topic in topics.items()
         }
-        wait_until(lambda: all(_acked(file) for file in files.values()), GAP_MAX_S, "all clients are acknowledged")
+        wait_until(lambda: all(_acked(file) for file in files.values()), READY_S, "all clients are acknowledged")
         time.sleep(STEADY_S)
         killed_s = cluster.kill(victim)
         cluster.until(lambda: _led_anew(cluster, topics.values(), victim), "others lead", interval_s=0.01)
@@ -124,7 +125,7 @@ def _producing(cluster: Cluster, client: str, topic: str, file: Path) -> Iterato
         command = [sys.executable, "-m", "scripts.cluster_benchmark.producer", client, *words]
     log = file.with_suffix(".log")
     with open(log, "wb") as errors:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=errors, stderr=errors)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True)
     try:
         yield file
         process.communicate(b"\n", GAP_MAX_S)

@@ -6,7 +6,7 @@ the generator and its requests (`scripts.benchmark`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,13 +44,15 @@ WORKLOADS = {
 }
 
 
-def measure(kind: str, home: Path, scale: float, say: Callable[[str], None]) -> dict[str, Facts]:
-    """The facts of every workload on one cluster."""
+def measure(kind: str, home: Path, keys: Sequence[str], scale: float, say: Callable[[str], None]) -> dict[str, Facts]:
+    """The facts of these workloads on one cluster."""
     found: dict[str, Facts] = {}
     with started(kind, home, DEFAULTS) as cluster:
         for key in ("6p-16k", "one-50"):  # a JVM compiles what it runs often
-            _measure(cluster, f"warm-{key}", WORKLOADS[key], scale)
-        for key, workload in WORKLOADS.items():
+            if key in keys:
+                _measure(cluster, f"warm-{key}", WORKLOADS[key], scale)
+        for key in keys:
+            workload = WORKLOADS[key]
             _measure(cluster, f"first-{key}", workload, scale / 4)
             facts = found[key] = _measure(cluster, key, workload, scale)
             shown = ", ".join(f"{name} {value:,.4g}" for name, value in facts.items())
