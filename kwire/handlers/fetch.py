@@ -128,7 +128,7 @@ class _Fetch:
         """Read every partition anew; what an earlier round found is given back."""
         self.release()
         self._size = 0
-        self._urgent = not self._fetch_context.partitions
+        self._urgent = not self._fetch_context.known
         self._read = {key: self._read_one(asked) for key, asked in self._fetch_context.partitions.items()}
 
     def read_again(self, changed: Mapping[Key, None]) -> None:

@@ -119,6 +119,24 @@ async def test_a_fetch_ends_with_its_time(broker: Broker) -> None:
     assert not partition_of(broker)._listeners
 
 
+async def test_a_follower_of_idle_partitions_waits_though_none_of_them_is_read(broker: Broker) -> None:
+    lose_follower(partition_of(broker))
+    replica = {"replica_id": FOLLOWER, "max_wait_ms": 0, "session_epoch": 0}
+    opened = start_fetch(broker, fetch_request(**replica))
+    session = {"replica_id": FOLLOWER, "session_id": opened.session_id}
+    for epoch in (1, 2):
+        idle = fetch_request(**session, session_epoch=epoch, max_wait_ms=0)
+        idle.topics = []
+        assert start_fetch(broker, idle).responses == []
+    idle = fetch_request(**session, session_epoch=3)
+    idle.topics = []
+    waiting = start_fetch(broker, idle)
+    assert asyncio.isfuture(waiting)
+    await send(broker, b"v", acks=1)
+    response = await asyncio.wait_for(waiting, 2)
+    assert [each.partition_index for each in response.responses[0].partitions] == [0]
+
+
 async def test_the_deletion_of_a_topic_ends_a_waiting_fetch(broker: Broker) -> None:
     from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest
     from kwire.handlers import delete_topics
