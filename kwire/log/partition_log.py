@@ -177,7 +177,7 @@ class PartitionLog(LogCutting):
         `validator`, those of `ProducerStateManager.check`, KAFKA_STORAGE_ERROR. Nothing is appended then.
         """
         if origin is not Origin.CLIENT:
-            return self._append_trusted(records, leader_epoch, origin)
+            return self._flushed_if_due(self._append_trusted(records, leader_epoch, origin))
         header, data, append_time = self._glance(records) or self._judge(records)
         if header.producer_id >= 0:
             duplicate = self.producer_state.check(header, origin, verification)
@@ -202,7 +202,11 @@ class PartitionLog(LogCutting):
             log_append_time_ms=append_time,
             max_timestamp_ms=header.max_timestamp,
         )
-        if last + 1 - self.flusher.recovery_point >= self._flush_messages:
+        return self._flushed_if_due(info)
+
+    def _flushed_if_due(self, info: AppendInfo) -> AppendInfo:
+        """With the sync that an answer has to wait for (`flush.messages`), be it for a client or a coordinator."""
+        if info.last_offset + 1 - self.flusher.recovery_point >= self._flush_messages:
             info.flushed = self.flusher.flush()
         return info
 
@@ -270,9 +274,7 @@ class PartitionLog(LogCutting):
             max_timestamp_ms=batch.timestamp,
             duplicate=True,
         )
-        if batch.last_offset + 1 - self.flusher.recovery_point >= self._flush_messages:
-            info.flushed = self.flusher.flush()  # its first answer may have been held back for good
-        return info
+        return self._flushed_if_due(info)  # its first answer may have been held back for good
 
     def _append_trusted(self, records: Records, leader_epoch: int, origin: Origin) -> AppendInfo:
         headers = validator.trusted_batches(records, self.config, self.name, check_sizes=True)

@@ -14,6 +14,7 @@ from kwire.base.errors import KafkaError
 from kwire.base.uuids import uuid_to_text
 from kwire.log import log_manager, names, trust
 from kwire.log.adopt import inspect_data_directory
+from kwire.log.append_info import Origin
 from kwire.log.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
 from kwire.log.log_config import LogConfig
 from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
@@ -198,6 +199,17 @@ async def test_an_append_that_must_be_flushed_says_when_it_is(tmp_path: Path) ->
     assert log.recovery_point >= 4
     await second.flushed
     assert log.recovery_point == 8
+    await logs.close()
+
+
+@pytest.mark.parametrize("origin", [Origin.CLIENT, Origin.COORDINATOR])
+async def test_what_coordinators_append_waits_for_the_disk_like_what_clients_do(tmp_path: Path, origin: Origin) -> None:
+    logs = await started(tmp_path, config=LogConfig(flush_messages=1))
+    log = logs.create("t", 0, TOPIC_ID)
+    info = log.append_as_leader(batch(2), leader_epoch=0, origin=origin)
+    assert info.flushed is not None
+    await info.flushed
+    assert log.recovery_point == 2
     await logs.close()
 
 
