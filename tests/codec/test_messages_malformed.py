@@ -169,11 +169,11 @@ def test_tiny_structs_in_a_frame_of_100_mib_take_neither_seconds_nor_gigabytes()
     head = encode(ProduceRequest(), 9)[:-2]
     topic = bytes.fromhex("010100")
     topics = topic * (100 * MIB // len(topic))
-    started = time.perf_counter()
+    started = time.process_time()
     refused(ProduceRequest, 9, head + varint(33 * MIB + 1) + topics, "more elements")
     message, _ = decode(ProduceRequest, 9, head + varint(240_001) + topics)
     assert len(message.topic_data) == 240_000
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_each_unit_of_the_budget_takes_at_most_200_bytes():
