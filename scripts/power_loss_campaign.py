@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT))
 
 from kwire.base.doors import Clock, Doors
 from kwire.codec.records import BatchHeader, Record, build_batch, crc_is_valid, iter_headers, patch_offsets
-from kwire.log.append_info import AppendInfo
+from kwire.log.append_info import AppendInfo, Origin
 from kwire.log.checkpoints import write_topic_id
 from kwire.log.cleaner import CleanerSettings
 from kwire.log.log_config import LogConfig
@@ -249,7 +249,7 @@ class World:
         log.delete_old_segments()  # as the next retention pass does
 
     async def _append(self, log: PartitionLog, model: Model) -> None:
-        """A batch; sometimes one waits for its sync, as an answer would."""
+        """A batch of a client or a coordinator; sometimes one waits for its sync, as an answer would."""
         random = self.random
         producer_id = random.choice((-1, 7, 8))
         count = random.choice((1, 1, 2, 4))
@@ -263,7 +263,8 @@ class World:
             first, first + count - 1, bytes(patched), self.time_ms(), model.epoch, producer_id, sequence, count
         )
         model.batches.append(written)  # it may be there even if the power fails on the way
-        info = log.append_as_leader(data, leader_epoch=model.epoch)
+        origin = Origin.COORDINATOR if producer_id < 0 and count > 1 else Origin.CLIENT
+        info = log.append_as_leader(data, leader_epoch=model.epoch, origin=origin)
         if info.first_offset != first or info.duplicate:
             raise Violation(f"appended at {info}, {first} was due")
         log.advance_high_watermark(log.log_end_offset)
