@@ -64,7 +64,7 @@ def test_a_brokers_properties(configs: Configs, broker_kind: str, observe: Obser
     told = configs.describe(BROKER, "1")["configs"]
     if broker_kind == "kwire":
         own = [name for name in told if name.startswith("kwire.")]
-        assert own == ["kwire.test.control", "kwire.validate.records"]
+        assert own == ["kwire.test.control", "kwire.test.supported.features", "kwire.validate.records"]
         told = {name: entry for name, entry in told.items() if name not in own}
     shape = ("read_only", "sensitive", "type")
     observe("shapes", {name: [entry[part] for part in shape] for name, entry in told.items()})

@@ -37,6 +37,7 @@ SUPPORTED = frozenset(
         "auto.create.topics.enable",
         "broker.id",
         "broker.rack",
+        "broker.session.timeout.ms",
         "compression.gzip.level",
         "compression.lz4.level",
         "compression.type",
@@ -183,7 +184,6 @@ _REFUSED_PREFIXES = ("sasl.", "ssl.")
 _KRAFT_ONLY = frozenset(
     [
         "broker.heartbeat.interval.ms",
-        "broker.session.timeout.ms",
         "controller.socket.timeout.ms",
         "early.start.listeners",
         "initial.broker.registration.timeout.ms",
