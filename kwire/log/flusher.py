@@ -144,14 +144,16 @@ class Flusher:
         self.last_flush_ms = self._env.doors.clock.time_ms()
 
     def _unsynced(self, end_offset: int) -> list[Segment]:
-        """Segments with offsets between the recovery point and an end, and those that were completed or cut since, be
-        they empty now: what their files had before must not be back after a power loss."""
+        """Segments with offsets between the recovery point and an end, and those below it that were completed since;
+        empty ones as well: what their indexes had before must not be back after a power loss. Not those beyond the
+        end: their turn is when the names of the ones before them are safe, or a power loss may leave a hole."""
         segments = self._log.segments
         ends = [segment.base_offset for segment in segments[1:]] + [self._log.log_end_offset]
         return [
             segment
             for segment, end in zip(segments, ends, strict=True)
-            if segment in self._sealed or (end > self.recovery_point and segment.base_offset < end_offset)
+            if (end > self.recovery_point or segment in self._sealed)
+            and (segment.base_offset < end_offset or not segment.size)
         ]
 
     def _prepare(self, segments: list[Segment]) -> tuple[list[int], list[str]]:

@@ -14,7 +14,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "auto.create.topics.enable": "Whether asking for the metadata of a missing topic may create it.",
     "broker.id": "Older name of node.id.",
     "broker.rack": "Where this broker stands, for placing replicas apart and for consumers that read nearby.",
-    "broker.session.timeout.ms": "How long a silent broker keeps its place where all share the embedded metadata store.",
+    "broker.session.timeout.ms": "How long a silent broker keeps its place on the embedded metadata store.",
     "compression.gzip.level": "How hard gzip tries, where the broker itself compresses.",
     "compression.lz4.level": "How hard lz4 tries, where the broker itself compresses.",
     "compression.type": "Codec of stored batches: a codec's name, uncompressed, or producer for whatever was sent.",
