@@ -152,8 +152,8 @@ class Flusher:
         return [
             segment
             for segment, end in zip(segments, ends, strict=True)
-            if (end > self.recovery_point or segment in self._sealed)
-            and (segment.base_offset < end_offset or not segment.size)
+            if (segment.base_offset < end_offset and (end > self.recovery_point or segment in self._sealed))
+            or (not segment.size and segment in self._sealed)
         ]
 
     def _prepare(self, segments: list[Segment]) -> tuple[list[int], list[str]]:

@@ -26,6 +26,7 @@ FOUND = {
     745: "a segment that was dropped does not come back beside its successor",
     1105: "a cut is synced before the log is written again",
     205546: "a new log does not begin where a lost one of its name began",
+    785481: "nor while it is still empty",
     769152: "a later segment is not safe on disk before the names of the ones before it are",
     703988: "an index that was emptied is synced at an orderly stop, though its segment has no batch",
 }
