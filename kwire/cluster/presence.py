@@ -59,14 +59,19 @@ class Presence:
         """A session's ``lock`` or ``sock`` file."""
         return f"{self._directory}/{session}.{kind}"
 
-    async def open(self, session: int, lease_ms: int) -> None:
-        """Be there from now on. OSError."""
-        self.session, self._lease_s = session, lease_ms / 1000
+    def claim(self, session: int) -> None:
+        """Hold the lock of a session that is about to begin: whoever hears of it must not find the lock free. Blocks,
+        on any thread. OSError."""
+        self.session = session
         files = self._doors.files
         files.makedirs(self._directory)
         self._lock = files.lock(self.path(session, "lock"))
         if self._lock is None:
             raise OSError(f"{self.path(session, 'lock')} is held by another process")
+
+    async def open(self, lease_ms: int) -> None:
+        """Be there from now on, for the session that was claimed. OSError."""
+        session, self._lease_s = self.session, lease_ms / 1000
         self._server = await asyncio.start_unix_server(self._watched_by, self._short(self.path(session, "sock")))
         self._last_beat_s = asyncio.get_running_loop().time()
         self._on_beat()

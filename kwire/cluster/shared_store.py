@@ -122,6 +122,19 @@ class SharedDatabase(Database):
         revision, _ = self.commit(checks, writes)
         return revision, self.look()
 
+    def open_claimed_session(self, owner: str, claim: Callable[[int], None]) -> int:
+        """A new session, which nobody hears of before ``claim`` was called with it. OSError of that, StoreError."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            session = self.open_session(owner)
+            claim(session)
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # a full disk has ended it
+                self._db.execute("ROLLBACK")
+            raise
+        return session
+
     def end(self, session: int) -> None:
         """End a session, if that has not been done; its keys vanish."""
         self._db.execute("INSERT INTO ends VALUES (?)", (session,))
@@ -296,11 +309,12 @@ class SharedStore:
     # Sessions
 
     async def open_session(self, owner: str, *, lease_ms: int) -> SharedSession:
-        session_id = await self._run(lambda: self._database.open_session(owner))
         presence = Presence(self._directory, self._doors, self._news, self._end_other)
         try:
-            await presence.open(session_id, lease_ms)
+            session_id = await self._run(lambda: self._database.open_claimed_session(owner, presence.claim))
+            await presence.open(lease_ms)
         except OSError as error:
+            presence.close()
             raise StoreUnavailable(f"{self._directory}: {error}") from error
         session = self._sessions[session_id] = SharedSession(self, session_id, presence)
         self._news()
