@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 
 pytestmark = pytest.mark.timeout(400)
-OLDER = "e09afba"  # the last commit whose brokers tell no range of levels
+OLDER = os.environ.get("KWIRE_OLDER")
+"""A commit to upgrade from, by hand: e09afba is the last one whose brokers tell no range of levels. It forgets a change
+of an ISR now and then (mended in 77b1ca2), so that one try in some fails for what the older version does."""
 ROOT = Path(__file__).resolve().parents[2]
 Make = Callable[..., KwireCluster]
 
@@ -73,6 +76,8 @@ def test_a_rolling_restart_is_not_seen_by_javas_clients(make_cluster: Make) -> N
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as it was, from git."""
     folder = tmp_path_factory.mktemp("older")
+    if OLDER is None:
+        pytest.skip("upgrades from a commit of the history are tried by hand: KWIRE_OLDER=e09afba")
     archive = subprocess.run(["git", "archive", OLDER, "kwire"], cwd=ROOT, capture_output=True, check=False)
     if archive.returncode:
         pytest.skip(f"no history of git with {OLDER}")  # a shallow clone
