@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from kwire.base.doors import Doors, Executor, Files
+from kwire.cluster.feed import Feed, OwnSession, Place
 from kwire.cluster.store import (
     Change,
     Check,
@@ -234,40 +235,6 @@ class Database:
         return result
 
 
-class EmbeddedSession:
-    """A session of an `EmbeddedStore`. While there is one process, it lives exactly as long as the store is open."""
-
-    def __init__(self, store: EmbeddedStore, session_id: int) -> None:
-        self.id = session_id
-        self._store = store
-        self._alive = True
-
-    @property
-    def alive(self) -> bool:
-        return self._alive
-
-    def on_loss(self, callback: Callable[[], None]) -> None:
-        """Never called: nobody but this process can end the session."""
-
-    async def close(self) -> None:
-        if self._alive:
-            self._alive = False
-            await self._store.end_session(self.id)
-
-
-class EmbeddedSubscription:
-    """A listener's place in the feed."""
-
-    def __init__(self, listeners: list[EmbeddedSubscription], listener: Listener) -> None:
-        self._listeners = listeners
-        self.listener = listener
-        listeners.append(self)
-
-    def close(self) -> None:
-        if self in self._listeners:
-            self._listeners.remove(self)
-
-
 class EmbeddedStore:
     """`MetadataStore` on SQLite; ``directory`` is the data directory, locked by the caller. ``on_failure(directory,
     error)`` hears of a disk that fails (not of a full one)."""
@@ -285,8 +252,8 @@ class EmbeddedStore:
         self._files = doors.files
         self._executor = executor or Executor(1)
         self._database = Database(f"{directory}/{FILE_NAME}", doors.files)
-        self._subscriptions: list[EmbeddedSubscription] = []
-        self._sessions: list[EmbeddedSession] = []
+        self._feed = Feed()
+        self._sessions: list[OwnSession] = []
 
     async def open(self) -> None:
         self._files.makedirs(self._directory)
@@ -299,7 +266,7 @@ class EmbeddedStore:
         for session in self._sessions:
             await session.close()
         self._sessions.clear()
-        self._subscriptions.clear()
+        self._feed.clear()
         await self._run(self._database.close)
         self._executor.close()
 
@@ -310,37 +277,34 @@ class EmbeddedStore:
         check_commit(checks, writes)
         return await self._publish(lambda: self._database.commit(checks, writes))
 
-    async def open_session(self, owner: str, *, lease_ms: int) -> EmbeddedSession:
-        session = EmbeddedSession(self, await self._run(lambda: self._database.open_session(owner)))
+    async def open_session(self, owner: str, *, lease_ms: int) -> OwnSession:
+        """While there is one process, its session lives exactly as long as the store is open: it is never lost."""
+        session = OwnSession(await self._run(lambda: self._database.open_session(owner)), self.end_session)
         self._sessions.append(session)
         return session
 
-    async def end_session(self, session_id: int) -> None:
-        """Take a session's keys away (called by `EmbeddedSession.close`)."""
-        await self._publish(lambda: self._database.close_session(session_id) or (0, []))
+    async def end_session(self, session: OwnSession) -> None:
+        """Take a session's keys away (called by `OwnSession.close`)."""
+        await self._publish(lambda: self._database.close_session(session.id) or (0, []))
 
-    async def subscribe(self, listener: Listener) -> EmbeddedSubscription:
+    async def subscribe(self, listener: Listener) -> Place:
         # Nothing is missed and nothing doubled: events of commits that the thread did before this read are published
         # before the read's result arrives, because results come back in order.
         revision, entries = await self._run(lambda: self._database.read(""))
-        subscription = EmbeddedSubscription(self._subscriptions, listener)
-        listener(Event([Change(key, entry) for key, entry in entries.items()], revision, consistent=True))
-        return subscription
+        return self._feed.join(listener, entries, revision)
 
     async def _publish(self, function: Callable[[], tuple[int, list[Change]]]) -> int:
         future = self._executor.run(function)
         # A callback, not code after the await: the feed must not miss a commit whose caller was cancelled.
-        future.add_done_callback(self._feed)
+        future.add_done_callback(self._committed)
         return (await self._result(future))[0]
 
-    def _feed(self, future: asyncio.Future[tuple[int, list[Change]]]) -> None:
+    def _committed(self, future: asyncio.Future[tuple[int, list[Change]]]) -> None:
         if future.cancelled() or future.exception() is not None:
             return
         revision, changes = future.result()
         if revision:  # also without changes: somebody may wait for the revision
-            event = Event(changes, revision, consistent=True)
-            for subscription in list(self._subscriptions):
-                subscription.listener(event)
+            self._feed.publish(Event(changes, revision, consistent=True))
 
     async def _run(self, function: Callable[[], T]) -> T:
         return await self._result(self._executor.run(function))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from kwire.cluster.feed import Feed, Place
 from kwire.cluster.store import (
     ABSENT,
     Change,
@@ -52,18 +53,6 @@ class MemorySession:
             callback()
 
 
-class MemorySubscription:
-    """A listener's place in the feed."""
-
-    def __init__(self, store: MemoryStore, listener: Listener) -> None:
-        self._store = store
-        self.listener = listener
-
-    def close(self) -> None:
-        if self in self._store.subscriptions:
-            self._store.subscriptions.remove(self)
-
-
 class MemoryStore:
     """Keys in a dict. ``available = False`` makes every call fail before it takes effect."""
 
@@ -71,7 +60,7 @@ class MemoryStore:
         self.revision = 0
         self.available = True
         self.sessions: dict[int, MemorySession] = {}
-        self.subscriptions: list[MemorySubscription] = []
+        self._feed = Feed()
         self._entries: dict[str, Entry] = {}
         self._next_session = 1
 
@@ -81,7 +70,7 @@ class MemoryStore:
     async def close(self) -> None:
         for session_id in list(self.sessions):
             self.end_session(session_id)
-        self.subscriptions.clear()
+        self._feed.clear()
 
     async def step(self) -> None:
         """Let others go first, as a real store would."""
@@ -126,17 +115,14 @@ class MemoryStore:
         self.sessions[session.id] = session
         return session
 
-    async def subscribe(self, listener: Listener) -> MemorySubscription:
+    async def subscribe(self, listener: Listener) -> Place:
         await self.step()
         return self.subscribe_now(listener)
 
-    def subscribe_now(self, listener: Listener) -> MemorySubscription:
+    def subscribe_now(self, listener: Listener) -> Place:
         """`subscribe`, at this moment."""
-        subscription = MemorySubscription(self, listener)
-        self.subscriptions.append(subscription)
-        changes = [Change(key, self._entries[key]) for key in sorted(self._entries)]
-        listener(Event(changes, self.revision, consistent=True))
-        return subscription
+        revision, entries = self.read_now("")
+        return self._feed.join(listener, entries, revision)
 
     def expire(self, session_id: int) -> None:
         """What a store does to an owner that has been silent for its lease."""
@@ -163,7 +149,5 @@ class MemoryStore:
             elif old is None:
                 continue
             changes.append(Change(key, self._entries.get(key)))
-        event = Event(changes, self.revision, consistent=True)
-        for subscription in list(self.subscriptions):
-            subscription.listener(event)
+        self._feed.publish(Event(changes, self.revision, consistent=True))
         return self.revision

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from kwire.base.doors import Executor
 from kwire.base.logging import get_logger
 from kwire.cluster.embedded import FILE_NAME, Database
+from kwire.cluster.feed import Feed, OwnSession, Place
 from kwire.cluster.presence import Presence
 from kwire.cluster.store import (
     Change,
@@ -143,43 +144,17 @@ class SharedDatabase(Database):
         return [session for (session,) in self._db.execute("SELECT id FROM sessions").fetchall()]
 
 
-class SharedSession:
-    """This process's session."""
+class SharedSession(OwnSession):
+    """This process's session. Others may end it."""
 
     def __init__(self, store: SharedStore, session_id: int, presence: Presence) -> None:
-        self.id = session_id
+        super().__init__(session_id, store.end_session)
         self.presence = presence
-        self._store = store
-        self._callbacks: list[Callable[[], None]] = []
-        self.alive = True
-
-    def on_loss(self, callback: Callable[[], None]) -> None:
-        self._callbacks.append(callback)
 
     def lost(self) -> None:
-        """Others have ended it."""
         if self.alive:
-            self.alive = False
             self.presence.close()
-            for callback in self._callbacks:
-                callback()
-
-    async def close(self) -> None:
-        if self.alive:
-            self.alive = False
-            await self._store.end_session(self)
-
-
-class SharedSubscription:
-    """A listener's place in the feed."""
-
-    def __init__(self, subscriptions: dict[SharedSubscription, None], listener: Listener) -> None:
-        self._subscriptions = subscriptions
-        self.listener = listener
-        subscriptions[self] = None
-
-    def close(self) -> None:
-        self._subscriptions.pop(self, None)
+        super().lost()
 
 
 class SharedStore:
@@ -190,7 +165,7 @@ class SharedStore:
         self._doors = doors
         self._executor = executor or Executor(1)
         self._database = SharedDatabase(f"{directory}/{FILE_NAME}", doors.files)
-        self._subscriptions: dict[SharedSubscription, None] = {}
+        self._feed = Feed()
         self._sessions: dict[int, SharedSession] = {}
         self._looking = False
         self._look_again = False
@@ -230,7 +205,7 @@ class SharedStore:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._subscriptions.clear()
+        self._feed.clear()
         await self._run(self._database.close)
         self._executor.close()
 
@@ -255,15 +230,13 @@ class SharedStore:
 
     # The feed
 
-    async def subscribe(self, listener: Listener) -> SharedSubscription:
+    async def subscribe(self, listener: Listener) -> Place:
         revision, entries = await self._run(self._snapshot)
-        subscription = SharedSubscription(self._subscriptions, listener)
-        listener(Event([Change(key, entry) for key, entry in entries.items()], revision, consistent=True))
-        return subscription
+        return self._feed.join(listener, entries, revision)
 
     def _snapshot(self) -> tuple[int, dict[str, Entry]]:
         revision, entries = self._database.read("")
-        if not self._subscriptions:
+        if self._feed.is_empty:
             self._database.seen = revision
         return revision, entries
 
@@ -292,9 +265,7 @@ class SharedStore:
     def _publish(self, news: News) -> None:
         if news.revision > self._published:  # also without changes: somebody may wait for the revision
             self._published = news.revision
-            event = Event(news.changes, news.revision, consistent=True)
-            for subscription in list(self._subscriptions):
-                subscription.listener(event)
+            self._feed.publish(Event(news.changes, news.revision, consistent=True))
         for session in list(self._sessions.values()):
             if session.id in news.sessions:
                 session.presence.watch([each for each in news.sessions if each not in self._sessions])

@@ -36,8 +36,8 @@ the other one finds its session ended, is fenced, and comes back.
 **Unknown outcomes.** When the connection is lost during a commit, or no answer comes, the commit may happen or not,
 even later (kazoo may send it again on its next connection); then it still has to find commit N the newest one.
 
-What lives elsewhere: the connection and its threads (`zookeeper_client`), entries and mirror (`zookeeper_log`), what is
-given to those who ask for a session or the feed (`zookeeper_session`).
+What lives elsewhere: the connection and its threads (`zookeeper_client`), entries and mirror (`zookeeper_log`), the
+places in the feed (`feed`).
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from typing import Any, Final, TypeVar
 
 from kwire.base.doors import Executor
 from kwire.base.logging import get_logger
+from kwire.cluster.feed import Feed, OwnSession, Place
 from kwire.cluster.store import (
     Change,
     Check,
@@ -74,7 +75,6 @@ from kwire.cluster.zookeeper_log import (
     unpack_entry,
     unpack_value,
 )
-from kwire.cluster.zookeeper_session import ZooKeeperSession, ZooKeeperSubscription
 
 T = TypeVar("T")
 
@@ -107,6 +107,19 @@ class _SessionThere(Exception):
     """The node of a session that should be over is there."""
 
 
+class ZooKeeperSession(OwnSession):
+    """This process's session: a node in ``sessions``. Alive only while ZooKeeper must still have it."""
+
+    def __init__(self, store: ZooKeeperStore, session_id: int, owner: str) -> None:
+        super().__init__(session_id, store.end_session)
+        self.owner = owner
+        self._store = store
+
+    @property
+    def alive(self) -> bool:
+        return self._alive and self._store.proven
+
+
 class ZooKeeperStore:
     """`MetadataStore` in ZooKeeper."""
 
@@ -122,7 +135,7 @@ class ZooKeeperStore:
             on_expired=self._on_expired,
         )
         self._mirror = Mirror(-1, 0, 0, {})
-        self._subscriptions: dict[ZooKeeperSubscription, None] = {}
+        self._feed = Feed()
         self._sessions: dict[int, ZooKeeperSession] = {}
         self._given_up: dict[int, None] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -186,7 +199,7 @@ class ZooKeeperStore:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._subscriptions.clear()
+        self._feed.clear()
         await self._connection.stop()
         self._executor.close()
 
@@ -217,16 +230,12 @@ class ZooKeeperStore:
         entries = self._mirror.entries
         return self._mirror.revision, {key: entries[key] for key in sorted(entries) if key.startswith(prefix)}
 
-    async def subscribe(self, listener: Listener) -> ZooKeeperSubscription:
+    async def subscribe(self, listener: Listener) -> Place:
         revision, entries = await self.read("")
-        subscription = ZooKeeperSubscription(self._subscriptions, listener)
-        listener(Event([Change(key, entry) for key, entry in entries.items()], revision, consistent=True))
-        return subscription
+        return self._feed.join(listener, entries, revision)
 
     def _publish(self, changes: Sequence[Change]) -> None:
-        event = Event(changes, self._mirror.revision, consistent=True)
-        for subscription in list(self._subscriptions):
-            subscription.listener(event)
+        self._feed.publish(Event(changes, self._mirror.revision, consistent=True))
 
     async def _follow(self) -> None:
         """Read on whenever there is news, and see whose session is over."""

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kwire.cluster.memory import MemorySession, MemoryStore, MemorySubscription
+from kwire.cluster.feed import Place
+from kwire.cluster.memory import MemorySession, MemoryStore
 from kwire.cluster.store import Check, Entry, Event, Listener, SessionLost, StoreUnavailable, Write, check_commit
 from kwire.testing.simulation.network import WIRE
 
@@ -109,7 +110,7 @@ class StoreClient:
     def __init__(self, server: StoreServer, host: str) -> None:
         self.server = server
         self._host = host
-        self._subscriptions: list[MemorySubscription] = []
+        self._places: list[Place] = []
         self.sessions: list[StoreSession] = []
 
     async def open(self) -> None:
@@ -125,8 +126,8 @@ class StoreClient:
 
     def disconnect(self) -> None:
         """The process is gone: nothing more is sent to it."""
-        for subscription in self._subscriptions:
-            subscription.close()
+        for place in self._places:
+            place.close()
 
     async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
         return await self.call(lambda: self.server.memory.read_now(prefix))
@@ -146,7 +147,7 @@ class StoreClient:
         self.sessions.append(session)
         return session
 
-    async def subscribe(self, listener: Listener) -> MemorySubscription:
+    async def subscribe(self, listener: Listener) -> Place:
         """The feed is delivered in the process of the caller, in order, however long it takes."""
         network, context = self.server.network, copy_context()
         arrives_s = 0.0
@@ -166,10 +167,10 @@ class StoreClient:
             if not first.done():
                 first.set_result(None)
 
-        subscription = await self.call(lambda: self.server.memory.subscribe_now(publish))
-        self._subscriptions.append(subscription)
+        place = await self.call(lambda: self.server.memory.subscribe_now(publish))
+        self._places.append(place)
         await first
-        return subscription
+        return place
 
     async def call(self, work: Callable[[], T]) -> T:
         """Have something done at the store."""
