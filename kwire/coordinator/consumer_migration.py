@@ -123,7 +123,7 @@ class Migration:
         for member_id, converted in classic.members.items():
             holder = gone[0] if joining is not None and member_id == joining.member_id else member_id
             metadata = converted.protocols.get(name, b"")
-            assignments[member_id] = assignment_bytes(_free_for(group, holder, gone), metadata, topics)
+            assignments[member_id] = assignment_bytes(_left_to(group, holder, gone), metadata, topics)
         out.records.extend(group.tombstones())
         out.records.append(group_records.assigned_group(classic, assignments))
 
@@ -150,12 +150,21 @@ class Migration:
             self._rebalancer.prepare(classic, out, now)
 
 
-def _free_for(group: ConsumerGroup, holder: str, gone: Sequence[str]) -> Partitions:
-    """What a member is to have, without what others have yet to give up: it does not have that. Apache Kafka writes it
-    down as the member's, so that the partition may have two owners when the group is upgraded again."""
+def _left_to(group: ConsumerGroup, holder: str, gone: Sequence[str]) -> Partitions:
+    """What a member is to have, without what others have yet to give up, and with what it has yet to give up itself.
+    Apache Kafka writes down what it is to have, so that a partition may have two owners when the group is upgraded
+    again."""
     whose = (None, holder, *gone)
-    target = group.target.get(holder, NOTHING)
-    return {topic: [one for one in parts if group.owner(topic, one) in whose] for topic, parts in target.items()}
+    left = {
+        topic: {one for one in parts if group.owner(topic, one) in whose}
+        for topic, parts in group.target.get(holder, NOTHING).items()
+    }
+    if holder not in gone:
+        member = group.members[holder]
+        for part in (member.assigned, member.revoking):
+            for topic, partitions in part.items():
+                left.setdefault(topic, set()).update(partitions)
+    return {topic: sorted(partitions) for topic, partitions in left.items()}
 
 
 def _cannot(message: str) -> KafkaError:

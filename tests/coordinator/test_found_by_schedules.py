@@ -177,6 +177,16 @@ def test_an_upgrade_gives_nobody_what_a_cooperative_member_has_yet_to_give_up() 
     assert told.partitions == [0, 2]
 
 
+def test_a_downgrade_does_not_forget_what_a_member_has_yet_to_give_up() -> None:
+    bench = ConsumerBench(settings())
+    member = bench.join(instance="i", protocols={"cooperative-sticky": SUBSCRIPTION}).answer
+    bench.sync(member, {member.member_id: assigned(0, 1, 2, 3)}, instance="i")
+    bench.enter("m")
+    bench.beat("m", -1)
+    assert bench.state == "PreparingRebalance"
+    assert not bench.enter("n").assignment.topic_partitions, "nothing is free: the first member holds it still"
+
+
 def test_what_others_own_by_now_is_nobody_elses_to_give_up() -> None:
     bench = ConsumerBench(settings())
     late, owner = bench.stable_group(2, protocols={"cooperative-sticky": owning(0, 1, generation=1)})

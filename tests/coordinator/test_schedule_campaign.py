@@ -27,6 +27,7 @@ FOUND_SOMETHING = [
     1000034,  # an assignment that could not be written was forgotten with the one before it
     13014792,
     13023372,
+    31007312,  # a downgrade forgot what a member had not given up yet; the next upgrade gave that away
 ]
 
 
