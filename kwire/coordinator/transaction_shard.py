@@ -197,7 +197,11 @@ class TransactionShard:
     def _end_with_bump(
         self, transaction: Transaction, producer: Producer, *, commit: bool, now: Instant
     ) -> Result[Outcome]:
-        """EndTxn of KIP-890: the epoch tells a retry of the last end from the end of the next transaction."""
+        """EndTxn of KIP-890: the epoch tells a retry of the last end from the end of the next transaction.
+
+        Only an end that bumped the epoch can be asked for again: after one of an older client, the epoch before is that
+        of a producer which was fenced. Apache Kafka answers it with the epoch of the one that fenced it.
+        """
         state = transaction.state
         if state.is_prepared:
             return Result(Outcome(ErrorCode.CONCURRENT_TRANSACTIONS))
@@ -209,7 +213,7 @@ class TransactionShard:
         if transaction.producer_id != producer.id and not overflow:
             return Result(Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
         completed = state in (COMPLETE_COMMIT, COMPLETE_ABORT)
-        bumped = producer.epoch == transaction.producer_epoch - 1
+        bumped = producer.epoch == transaction.producer_epoch - 1 and transaction.client_version >= EPOCH_BUMP
         if producer.epoch != transaction.producer_epoch and not (completed and (bumped or overflow)):
             return Result(Outcome(ErrorCode.PRODUCER_FENCED))
         if completed and (bumped or overflow):

@@ -141,11 +141,22 @@ class ConsumerMember(Member):
         self.take(answer)
 
     async def _ask(self, make: Any, *, twice: bool) -> Any:
+        over = False
+
+        def made() -> ConsumerGroupHeartbeatRequest:
+            # A copy that comes late is answered on a connection that was given up, after which a client tells all. (One
+            # that comes even after that, and takes a change away with its answer, nobody makes good in KIP-848.)
+            self.tells_all |= over
+            request: ConsumerGroupHeartbeatRequest = make()
+            return request
+
         try:
-            return await self.world.call(consumer_group_heartbeat.API, make, 1, twice=twice)
+            return await self.world.call(consumer_group_heartbeat.API, made, 1, twice=twice)
         except Lost:
             self.tells_all = True  # what has become of the last one is not known
             raise
+        finally:
+            over = True
 
     def take(self, answer: Any) -> None:
         error = ErrorCode(answer.error_code)

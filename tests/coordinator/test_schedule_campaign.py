@@ -28,6 +28,9 @@ FOUND_SOMETHING = [
     13014792,
     13023372,
     31007312,  # a downgrade forgot what a member had not given up yet; the next upgrade gave that away
+    31020452,  # none: the late copy of a heartbeat took the news of an assignment away
+    31030931,  # a fenced producer's abort was answered with the epoch of the one that fenced it
+    31031543,
 ]
 
 

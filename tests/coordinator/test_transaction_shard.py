@@ -71,6 +71,19 @@ def test_a_late_end_of_the_last_transaction_does_not_end_the_next_one(commit: bo
     assert state(bench) is TransactionState.ONGOING
 
 
+def test_the_epoch_before_an_older_clients_end_is_a_fenced_producers() -> None:
+    bench = Bench(1, 2)
+    fenced = begun(bench, 0)
+    end(bench, fenced, commit=True)
+    complete(bench)
+    who = begun(bench, 0, version=0)
+    assert end(bench, who, commit=False, version=0).error is OK
+    complete(bench)
+    late = Producer(who.id, who.epoch - 1)
+    assert end(bench, late, commit=False).error is ErrorCode.PRODUCER_FENCED
+    assert end(bench, who, commit=False, version=0).error is OK, "a retry of the last end"
+
+
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("commit", [True, False])
 def test_the_record_that_completes_has_no_partitions_left(commit: bool, version: int) -> None:
