@@ -12,3 +12,10 @@ def fail(future: asyncio.Future[Any], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()
+
+
+def heed(future: asyncio.Future[Any]) -> None:
+    """A callback for a future that perhaps nobody waits for: its failure, if any, is known to whom it concerns, and is
+    no reason for asyncio's complaint either."""
+    if not future.cancelled():
+        future.exception()

@@ -192,12 +192,10 @@ class Controller(LeaderDecisions):
             plan.write(keys.config_key(ConfigResource.TOPIC, topic.name), keys.pack(values=values))
 
     async def auto_create(self, names: Sequence[str]) -> None:
-        """Create topics that a client asked for, as `auto.create.topics.enable` promises: with the broker's defaults,
-        internal ones as they must be (not that of share groups, which there are none of). A topic that cannot be
-        created is left out: its client will be told that there is none."""
-        topics = [automatic_topic(self._config, name) for name in names if name != "__share_group_state"]
+        """Create topics that a client asked for, as `auto.create.topics.enable` promises, with the broker's defaults. A
+        topic that cannot be created is left out: its client will be told that there is none."""
         try:
-            await self.create_topics(topics)
+            await self.create_topics(automatic_topics(self._config, names))
         except KafkaError as error:
             _logger.warning("topics cannot be created", topics=list(names), error=str(error))
 
@@ -378,9 +376,10 @@ def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in configs.items() if value is not None}
 
 
-def automatic_topic(config: KafkaConfig, name: str) -> NewTopic:
-    """How a topic is created because a client asked for it."""
-    return internal_topic(config, name) or NewTopic(name)
+def automatic_topics(config: KafkaConfig, names: Sequence[str]) -> list[NewTopic]:
+    """How topics are created because a client asked for them: internal ones as they must be, but for that of share
+    groups, which there are none of."""
+    return [internal_topic(config, name) or NewTopic(name) for name in names if name != "__share_group_state"]
 
 
 def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:

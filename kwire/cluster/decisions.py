@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from kwire.base import futures
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster import keys
 from kwire.cluster.image import ClusterImage, MetadataCache
@@ -80,11 +81,6 @@ class Decisions:
         task = asyncio.ensure_future(operation)
         done, _ = await asyncio.wait((task,), timeout=timeout_ms / 1000)
         if not done:
-            task.add_done_callback(_ignore_outcome)
+            task.add_done_callback(futures.heed)
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return task.result()
-
-
-def _ignore_outcome(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()

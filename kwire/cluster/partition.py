@@ -42,7 +42,7 @@ ProposeIsr = Callable[["Partition", "tuple[int, ...]"], None]
 """(partition, ISR): the leader wants the cluster to decide so; what becomes of it comes back by `Partition.update`."""
 
 
-def _keep_isr(_partition: Partition, _isr: tuple[int, ...]) -> None:
+def keep_isr(_partition: Partition, _isr: tuple[int, ...]) -> None:
     """For partitions without a cluster around them."""
 
 
@@ -85,7 +85,7 @@ class Partition:
         broker_id: int,
         log: PartitionLog,
         metrics: TopicMetrics | None = None,
-        propose_isr: ProposeIsr = _keep_isr,
+        propose_isr: ProposeIsr = keep_isr,
     ) -> None:
         self._broker_id = broker_id
         self._propose = propose_isr
@@ -447,7 +447,7 @@ class Partition:
     def _follow_start(self, leader_start: int) -> None:
         log = self.log
         if leader_start > log.log_end_offset:
-            log.start_anew_at(leader_start)
+            self.start_anew_at(leader_start)
         else:
             log.advance_log_start_offset(leader_start)
             log.delete_old_segments()

@@ -21,7 +21,7 @@ from kwire.base.logging import get_logger
 from kwire.base.metrics import MetricsRegistry
 from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage, whole_delta
-from kwire.cluster.partition import Partition
+from kwire.cluster.partition import Partition, keep_isr
 from kwire.cluster.throttles import Throttles
 from kwire.log.checkpoints import write_topic_id
 from kwire.log.environment import StorageError
@@ -190,18 +190,22 @@ class ReplicaManager:
         self._fenced = True
         self._later.clear()
         for partition in self._partitions.values():
-            was_leading = partition.leading
-            partition.fence()
-            if self._fetchers is not None:
-                self._fetchers.forget(partition)
-            if was_leading:
-                self._tell_leadership(partition, leading=False)
+            self._retire(partition, partition.fence)
 
     def unfence(self) -> None:
         """This broker has registered anew, and the image knows that: follow it again."""
         self._fenced = False
         image = self._metadata.image
         self._on_image(image, whole_delta(image))
+
+    def _retire(self, partition: Partition, end: Callable[[], None]) -> None:
+        """It is led and followed no more; ``end``: in which way."""
+        was_leading = partition.leading
+        end()
+        if self._fetchers is not None:
+            self._fetchers.forget(partition)
+        if was_leading:
+            self._tell_leadership(partition, leading=False)
 
     # Data directories
 
@@ -297,7 +301,7 @@ class ReplicaManager:
                 self._broker_id,
                 log,
                 self._metrics.topic(topic.name),
-                *(() if self._isr_writer is None else (self._isr_writer.propose,)),
+                keep_isr if self._isr_writer is None else self._isr_writer.propose,
             )
             partition.set_min_isr(self._topic_values(image, topic.name)["min.insync.replicas"])
         was_leading = partition.leading
@@ -392,13 +396,8 @@ class ReplicaManager:
                 if unopened:
                     doomed.append(key)
                 continue
-            was_leading = partition.leading
             self.mover.cancel(*key)
-            if self._fetchers is not None:
-                self._fetchers.forget(partition)
-            partition.remove()
-            if was_leading:
-                self._tell_leadership(partition, leading=False)
+            self._retire(partition, partition.remove)
             doomed.append(key)
         if doomed:
             task = self._spawn(self._delete_logs(doomed))

@@ -46,6 +46,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
+from kwire.base import futures
 from kwire.base.doors import Executor
 from kwire.base.logging import get_logger
 from kwire.cluster.feed import Feed, OwnSession, Place
@@ -220,8 +221,7 @@ class ZooKeeperStore:
 
     def _task_over(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
-        if not task.cancelled():
-            task.exception()  # whoever waited has it; nobody need
+        futures.heed(task)
 
     # Reading
 
@@ -263,7 +263,7 @@ class ZooKeeperStore:
         """Bring the mirror to what the store holds now. ``sync``: as everybody may know it, not only this server."""
         async with self._reading:
             if sync:  # answers come in order, so there is no need to wait for this one
-                self._connection.call("sync", self._path("changes")).add_done_callback(_take_outcome)
+                self._connection.call("sync", self._path("changes")).add_done_callback(futures.heed)
             watch = self._connection.watcher(self._news.set)
             _, stat = await self._connection.call("get", self._path("changes"), watch=watch)
             if stat.czxid != self._mirror.birth:
@@ -587,8 +587,3 @@ def _check_size(operations: Sequence[Any]) -> None:
     size = sum(OPERATION_BYTES + len(each.path) + len(getattr(each, "data", b"")) for each in operations)
     if size > TRANSACTION_BYTES_MAX:
         raise StoreError(f"a change of {size} bytes is more than ZooKeeper takes at once ({TRANSACTION_BYTES_MAX})")
-
-
-def _take_outcome(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()

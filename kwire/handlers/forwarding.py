@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
-from kwire.cluster.controller import automatic_topic
+from kwire.cluster.controller import automatic_topics
 from kwire.cluster.peers import PeerUnavailable
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
@@ -89,13 +89,10 @@ def _refused(response: Any) -> bool:
 
 
 async def auto_create(services: Services, names: Sequence[str]) -> None:
-    """Create topics that a client asked for, as `auto.create.topics.enable` promises: with the broker's defaults,
-    internal ones as they must be (not that of share groups, which there are none of). A topic that cannot be created
-    is left out: its client will be told that there is none."""
+    """`Controller.auto_create`, wherever the controller is."""
     if services.controller.active:
         await services.controller.auto_create(names)
         return
-    topics = [automatic_topic(services.config, name) for name in names if name != "__share_group_state"]
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -104,7 +101,7 @@ async def auto_create(services: Services, names: Sequence[str]) -> None:
                 replication_factor=topic.replication_factor,
                 configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
             )
-            for topic in topics
+            for topic in automatic_topics(services.config, names)
         ],
         timeout_ms=services.config.request_timeout_ms,
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from kwire.base import futures
 from kwire.base.doors import Files
 from kwire.log.checkpoints import PARTITION_METADATA_FILE
 from kwire.log.environment import LogEnvironment, StorageError, SyncFailed, loop_runs
@@ -70,7 +71,8 @@ class Flusher:
         else:
             started = asyncio.ensure_future(self._sync(end_offset))
         self._under_way, self._target = started, end_offset
-        started.add_done_callback(_look_at)
+        # A failure was reported by `on_failure`; whoever waits gets it as well, and nobody need wait.
+        started.add_done_callback(futures.heed)
         return started
 
     async def _after(self, before: asyncio.Future[None], end_offset: int) -> None:
@@ -217,9 +219,3 @@ def _sync(files: Files, fd: int) -> None:
         files.fsync(fd)
     except OSError as error:
         raise SyncFailed(error.errno, error.strerror or str(error)) from error
-
-
-def _look_at(future: asyncio.Future[None]) -> None:
-    """A failure was reported by `on_failure`; whoever waits gets it as well, and nobody need wait."""
-    if not future.cancelled():
-        future.exception()

@@ -206,8 +206,7 @@ class PartitionLog(LogCutting):
 
     def _flushed_if_due(self, info: AppendInfo) -> AppendInfo:
         """With the sync that an answer has to wait for (`flush.messages`), be it for a client or a coordinator."""
-        if info.last_offset + 1 - self.flusher.recovery_point >= self._flush_messages:
-            info.flushed = self.flusher.flush()
+        info.flushed = self.flush_if_due(info.last_offset + 1)
         return info
 
     def begin_leader_epoch(self, epoch: int) -> None:
@@ -513,9 +512,10 @@ class PartitionLog(LogCutting):
 
     # Stopping
 
-    def flush_if_due(self) -> asyncio.Future[None] | None:
-        """The sync that `flush.messages` asks for; None if nothing is due. A leader's appends ask for it themselves."""
-        if self.log_end_offset - self.flusher.recovery_point < self._flush_messages:
+    def flush_if_due(self, end: int = -1) -> asyncio.Future[None] | None:
+        """The sync that `flush.messages` asks for below offset ``end`` (by default of everything); None if nothing is
+        due. A leader's appends ask for it themselves."""
+        if (end if end >= 0 else self.log_end_offset) - self.flusher.recovery_point < self._flush_messages:
             return None
         return self.flusher.flush()
 

@@ -287,7 +287,7 @@ class Segment:
         OSError, CorruptLog."""
         fd, path = self.file.descriptor(), self.file.path
         for damage in [*self.bad, Damage(end, end, "")]:
-            yield from scan(self._files, fd, path, start, damage.position, check_crc=False)
+            yield from scan(self._files, fd, path, start, min(damage.position, end), check_crc=False)
             start = max(start, damage.end)
 
     def _refuse_damage(self, offset: int, found: BatchPosition | None) -> None:

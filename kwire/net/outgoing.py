@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from kwire.base import futures
 from kwire.base.file_range import FileRange
 from kwire.net.cold_ranges import is_cached, read_in
 from kwire.net.settings import IOV_LIMIT, SMALL_RANGE, Part
@@ -113,8 +114,7 @@ class Outgoing:
 
     def _was_read(self, future: asyncio.Future[None]) -> None:
         self._reading = None
-        if not future.cancelled():
-            future.exception()  # whoever sends the range meets it again
+        futures.heed(future)  # whoever sends the range meets a failure again
         self._on_writable()
 
     def _wait(self) -> None:

@@ -108,7 +108,6 @@ def tell(told: Callable[[Story], Coroutine[Any, Any, None]], seed: int = 1, **co
         await told(story)
         await cluster.stop()
 
-    cluster_campaign.silence()
     simulation = Simulation(seed)
     simulation.run(run(simulation))
 
@@ -298,11 +297,9 @@ def test_a_follower_tells_its_end_only_when_it_is_flushed() -> None:
 
 @pytest.mark.parametrize("first", [1, 6])
 def test_clusters_with_faults_keep_what_they_promise(first: int) -> None:
-    cluster_campaign.silence()
     for seed in range(first, first + 5):
         assert cluster_campaign.run(seed).wrong == [], seed
 
 
 def test_a_seed_replays_bit_for_bit() -> None:
-    cluster_campaign.silence()
     assert cluster_campaign.run(3).digest == cluster_campaign.run(3).digest != cluster_campaign.run(4).digest

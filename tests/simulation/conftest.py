@@ -1,0 +1,17 @@
+"""No log: what simulated brokers complain about is daily work here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kwire.base import logging
+from scripts.campaign import silence
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    silence()
+    yield
+    logging.configure(level="INFO")
