@@ -154,19 +154,26 @@ def maven_jars(
     """The folder ``name`` of the cache with jars and all that they depend on, fetched on first use.
 
     ``wanted``: (group, artifact, version) each, and a classifier where there is one; ``options`` are those of Maven's
-    `copy-dependencies`. ``files`` (name -> text) lie beside the jars. The file `.complete` is written last. Raises
-    `JarsUnavailable`.
+    `copy-dependencies`. ``files`` (name -> text) lie beside the jars. The file `.complete` is written last, with what
+    was wanted. Raises `JarsUnavailable`.
     """
     folder = cache_root() / name
-    if not (folder / _COMPLETE).exists():
+    pom = _pom(name, wanted)
+    if not _is_complete(folder, pom):
         with locked(name):
-            if not (folder / _COMPLETE).exists():
+            if not _is_complete(folder, pom):
                 folder.mkdir(parents=True, exist_ok=True)
-                for file, text in {**(files or {}), "pom.xml": _pom(name, wanted)}.items():
+                for file, text in {**(files or {}), "pom.xml": pom}.items():
                     (folder / file).write_text(text)
                 _fetch(folder, what, options)
-                (folder / _COMPLETE).write_text("")
+                (folder / _COMPLETE).write_text(pom)
     return folder
+
+
+def _is_complete(folder: Path, pom: str) -> bool:
+    """Whether all that a pom wants is in a folder; what an earlier one wanted may be less."""
+    complete = folder / _COMPLETE
+    return complete.exists() and complete.read_text() == pom
 
 
 def _pom(name: str, wanted: Iterable[tuple[str, ...]]) -> str:

@@ -27,6 +27,7 @@ _DEPENDENCIES: list[tuple[str, ...]] = [
     ("org.scalatestplus", "scalacheck-1-18_2.13", f"{SCALATEST_VERSION}.0"),
     ("org.scalatestplus", "mockito-5-12_2.13", f"{SCALATEST_VERSION}.0"),
     ("junit", "junit", "4.13.2"),
+    ("org.jmock", "jmock", "2.13.1"),
 ]
 _SUITES = f"spark-sql-kafka-0-10_2.13-{SPARK_VERSION}-tests.jar"
 _REPLACED = "kafka010/KafkaTestUtils"
