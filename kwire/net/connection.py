@@ -9,6 +9,9 @@ The rules of this file:
 - Memory is bounded: an unfinished frame takes what has been received of it (`large_frames`: a few times as much), never
   what it announces; a client that does not read its answers is not read from; a held-back connection holds at most one
   piece of `RECEIVE_BYTES` besides the frame under way.
+- What is answered in a turn of the loop is sent at its end, to one connection after the other: a client that is woken
+  for the first answer is awake for the others, which cost less (`Wire.flush_soon`). A connection that is read twice
+  running has the loop for itself, and is answered at once.
 - Every part with a `release` (a `FileRange`) is released exactly once: when it is sent, or when the connection is gone.
 - An exception in here closes the connection, or the client would wait for ever.
 
@@ -51,8 +54,8 @@ class Dispatcher(Protocol):
 class Wire:
     """What all connections of a broker share. ``tick`` counts sweeps: a connection notes it when bytes move."""
 
-    __slots__ = ("dispatcher", "doors", "log", "loop", "on_close", "pipelined_keys", "request_max_bytes", "scratch",
-                 "settings", "spare", "tick")  # fmt: skip
+    __slots__ = ("_unsent", "dispatcher", "doors", "last_read", "log", "loop", "on_close", "pipelined_keys",
+                 "request_max_bytes", "scratch", "settings", "spare", "tick")  # fmt: skip
 
     def __init__(
         self,
@@ -76,6 +79,19 @@ class Wire:
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.spare = SpareBuffers()
         self.tick = 0
+        self.last_read: Connection | None = None
+        self._unsent: list[Connection] = []
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Send what a connection is about to answer when all have been read that can be."""
+        if not self._unsent:
+            self.loop.call_soon(self._flush)
+        self._unsent.append(connection)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for connection in unsent:
+            connection.turn_over()
 
 
 class Slot:
@@ -150,15 +166,26 @@ class Connection:
         if not received:
             self.close()
             return
-        self.active_tick = self._wire.tick
-        if large is None:
-            self._guarded_take(room[:received], owned=False)
-        else:
+        wire = self._wire
+        self.active_tick = wire.tick
+        if large is not None:
             large.have += received
             if large.have < large.need:
                 return
+        alone = wire.last_read is self
+        if not alone:
+            wire.last_read = self
+            wire.flush_soon(self)  # before anything else is begun that others wait for
+        if large is None:
+            self._guarded_take(room[:received], owned=False)
+        else:
             room.release()
             self._guarded_take_large(large)
+        if alone:
+            self.turn_over()
+
+    def turn_over(self) -> None:
+        """What could be read has been."""
         if self._out.size or self._held is not None or self.closing:
             self._advance()
 

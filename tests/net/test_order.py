@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from kwire.net.connection import Connection
 from kwire.net.settings import FRAMES_PER_TURN, PIPELINE_DEPTH
 from tests.net.conftest import OTHER_KEY, PIPELINED_KEY, Network, frame, request
 
@@ -129,3 +130,22 @@ async def test_pending_work_is_cancelled_when_its_connection_is_gone(network: Ne
     await asyncio.wait_for(cancelled.wait(), 5)
     network.answers.slots[0].answer([frame(b"too late")], 12)  # harmless
     assert not server.connections
+
+
+async def test_answers_leave_when_all_connections_have_been_read(network: Network) -> None:
+    server = network.serve()
+    clients = [await network.connect(server) for _ in range(3)]
+    await settle()
+    unsent: list[int] = []
+
+    def answer(connection: Connection, _body: memoryview) -> None:
+        unsent.append(sum(not each.idle for each in server.connections))
+        connection.send([frame(b"answer")], 10)
+
+    network.answers.answer = answer
+    for client in clients:
+        client.writer.write(request(OTHER_KEY))  # leaves at once: all are readable in the same turn
+    assert [await client.receive() for client in clients] == [b"answer"] * 3
+    assert unsent == [0, 1, 2]
+    await settle()
+    assert all(each.idle for each in server.connections)
