@@ -78,6 +78,7 @@ async def scenario(simulation: Simulation, outcome: Outcome) -> None:
                 await each.end()
             await read_all(cluster, history, readers)
         outcome.wrong += anomalies(history)
+    outcome.wrong += cluster.trouble
     ends = Counter(f"transactions {txn.outcome}" for txn in history.transactions if txn.sent)
     polled = sum(map(len, (*history.polled.values(), *history.committed_polled.values())))
     outcome.counts = {**faults.counts, "acked": len(history.acked), "unknown": len(history.unknown),

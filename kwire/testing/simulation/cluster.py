@@ -41,6 +41,14 @@ class SimulatedBroker:
         self.broker: Broker | None = None
         self._client: StoreClient | None = None
         self._lives = 0
+        self._stopping = False
+
+    def leads_unregistered(self) -> bool:
+        """Whether this process leads what it led, though it knows that its registration is over."""
+        broker = self.broker
+        if broker is None or not self.running or self._stopping or broker.membership.alive:
+            return False
+        return any(partition.leading for partition in broker.replicas.partitions())
 
     @property
     def running(self) -> bool:
@@ -52,6 +60,7 @@ class SimulatedBroker:
 
         simulation = self._cluster.simulation
         self._lives += 1
+        self._stopping = False
         self.life = Life(f"{self.host}/{self._lives}")
         self._client = StoreClient(self._cluster.store, self.host)
         sockets = SimulatedSockets(simulation.network, self.host, self._disk)
@@ -112,6 +121,7 @@ class SimulatedBroker:
         assert self.broker is not None
         assert self.life is not None
         life = self.life
+        self._stopping = True
         stopping = self.within(self.broker.stop())
         while not stopping.done() and not life.dead:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -148,6 +158,7 @@ class SimulatedCluster:
         self.deaths_are_seen = deaths_are_seen
         self.store = StoreServer(simulation.network)
         self._properties = dict(properties or {})
+        self.trouble: list[str] = []
         self.brokers = {number: SimulatedBroker(self, number) for number in range(1, count + 1)}
 
     def config(self, node_id: int) -> KafkaConfig:
@@ -180,6 +191,12 @@ class SimulatedCluster:
         """Start all, one after the other."""
         for broker in self.brokers.values():
             await broker.start()
+
+    def look(self) -> None:
+        """What may not be at any moment, noted in ``trouble``. Looking changes nothing: a seed goes on as it would."""
+        for broker in self.brokers.values():
+            if not self.trouble and broker.leads_unregistered():
+                self.trouble.append(f"{broker.host} leads without a registration")
 
     def cut_from_store(self, broker: SimulatedBroker) -> None:
         self.simulation.network.cut(broker.host, HOST)

@@ -86,7 +86,9 @@ class Client:
                 if connection is None or connection.closed:
                     connection = await RawClient.connect(self.machine.doors, *address, self.machine.name)
                     self._connections[address] = connection
-                return await connection.call(request, version)
+                answer = await connection.call(request, version)
+                self._cluster.look()
+                return answer
         except (TimeoutError, OSError, ConnectionClosed):
             lost = self._connections.pop(address, None)
             if lost is not None:
