@@ -6,7 +6,8 @@ another one answers where the two part, and the follower cuts there: epochs deci
 of one partition delays that one only.
 
 A partition that begins to follow does not wait for a request that sleeps at the leader: the connection is given up and
-a new session begins, which takes a millisecond.
+a new session begins, which takes a millisecond. A new session names all partitions, so it is begun the more seldom the
+more there are; those that come meanwhile wait for the request, at most `replica.fetch.wait.max.ms`, as in Kafka.
 
 A partition rests after an error, and, where it is throttled and not in sync, while the quota is exceeded (KIP-73): then
 it is no part of the session.
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 FETCH_VERSION: Final = 18
 LIST_OFFSETS_VERSION: Final = 10
 EARLIEST: Final = -2
+SESSION_REST_S: Final = 0.0004
+"""How long after it has begun a session is not given up, for each of its partitions: twenty times what that costs."""
+
 PAUSE_MIN_S: Final = 0.02
 """How long throttled partitions rest at least, so that a fetch is worth its while."""
 
@@ -101,6 +105,7 @@ class Fetcher:
         self._connection: ClientConnection | None = None
         self._sleeping: asyncio.Future[None] | None = None
         self._anew = False
+        self._kept_until_s = 0.0  # until when the session is not given up
         self._task = self._loop.create_task(self._run(), name=f"fetch from broker {leader}")
 
     def add(self, partition: Partition) -> None:
@@ -131,9 +136,10 @@ class Fetcher:
 
     def _hurry(self) -> None:
         """End a wait, in the next turn of the loop, so that many partitions are one new session."""
-        if not self._anew:
-            self._anew = True
-            self._loop.call_soon(self._interrupt)
+        if self._anew or (self._sleeping is None and self._loop.time() < self._kept_until_s):
+            return
+        self._anew = True
+        self._loop.call_soon(self._interrupt)
 
     def _interrupt(self) -> None:
         if self._sleeping is not None and not self._sleeping.done():
@@ -195,6 +201,7 @@ class Fetcher:
             followed.told = False
         timeout_s = self._owner.config.replica_socket_timeout_ms / 1000
         self._anew = False
+        self._kept_until_s = self._loop.time() + len(self._followed) * SESSION_REST_S
         while self._followed:
             self._wake_rested()
             self._throttle()

@@ -8,7 +8,10 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from kwire.base.errors import ErrorCode
+from kwire.cluster import replica_fetcher
 from kwire.cluster.keys import PartitionState
 from kwire.cluster.partition import Partition
 from kwire.cluster.replica_fetchers import ReplicaFetchers
@@ -258,5 +261,25 @@ def test_who_is_followed_no_more_is_forgotten() -> None:
         follower.fetchers.forget(follower.partitions[1])
         await follower.answered()
         assert forgotten(follower.leader.requests[-1]) == [1]
+
+    tell(told())
+
+
+def test_a_large_session_is_not_given_up_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        loop = asyncio.get_running_loop()
+        follower = await Follower().begun()
+        monkeypatch.setattr(replica_fetcher, "SESSION_REST_S", 1.0)
+        first, began_s = follower.partitions[0], loop.time()
+        follower.fetchers.follow(first)
+        await follower.answered()
+        assert loop.time() - began_s < 0.1, "a new session at once"
+        await asyncio.sleep(WAIT_S / 10)
+        began_s = loop.time()
+        follower.fetchers.follow(first)
+        await follower.answered()
+        assert loop.time() - began_s > WAIT_S / 2, "the request under way is waited for"
+        assert asked(follower.leader.requests[-1]) == {0: START}
+        assert follower.leader.requests[-1].session_epoch > 0
 
     tell(told())
