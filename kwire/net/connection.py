@@ -10,8 +10,8 @@ The rules of this file:
   what it announces; a client that does not read its answers is not read from; a held-back connection holds at most one
   piece of `RECEIVE_BYTES` besides the frame under way.
 - What is answered in a turn of the loop is sent at its end, to one connection after the other: a client that is woken
-  for the first answer is awake for the others, which cost less (`Wire.flush_soon`). A connection that is read twice
-  running has the loop for itself, and is answered at once.
+  for the first answer is awake for the others, which cost less (`Wire.flush_soon`). Not so what took long
+  (`LONG_BYTES`), and a connection that is read twice running: it has the loop for itself.
 - Every part with a `release` (a `FileRange`) is released exactly once: when it is sent, or when the connection is gone.
 - An exception in here closes the connection, or the client would wait for ever.
 
@@ -29,7 +29,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kwire.net.large_frames import LARGE_BYTES, LargeFrame, SpareBuffers
 from kwire.net.outgoing import Outgoing, release_parts
-from kwire.net.settings import FRAMES_PER_TURN, OUTGOING_LIMIT, PIPELINE_DEPTH, RECEIVE_BYTES, NetSettings, Part
+from kwire.net.settings import (
+    FRAMES_PER_TURN,
+    LONG_BYTES,
+    OUTGOING_LIMIT,
+    PIPELINE_DEPTH,
+    RECEIVE_BYTES,
+    UNSENT_MAX,
+    NetSettings,
+    Part,
+)
 
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
@@ -85,10 +94,13 @@ class Wire:
     def flush_soon(self, connection: Connection) -> None:
         """Send what a connection is about to answer when all have been read that can be."""
         if not self._unsent:
-            self.loop.call_soon(self._flush)
+            self.loop.call_soon(self.flush)
+        elif len(self._unsent) == UNSENT_MAX:
+            self.flush()
         self._unsent.append(connection)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what has been answered in this turn."""
         unsent, self._unsent = self._unsent, []
         for connection in unsent:
             connection.turn_over()
@@ -172,16 +184,16 @@ class Connection:
             large.have += received
             if large.have < large.need:
                 return
-        alone = wire.last_read is self
-        if not alone:
-            wire.last_read = self
+        at_once = wire.last_read is self or large is not None or received >= LONG_BYTES
+        wire.last_read = self
+        if not at_once:
             wire.flush_soon(self)  # before anything else is begun that others wait for
         if large is None:
             self._guarded_take(room[:received], owned=False)
         else:
             room.release()
             self._guarded_take_large(large)
-        if alone:
+        if at_once:
             self.turn_over()
 
     def turn_over(self) -> None:

@@ -15,6 +15,12 @@ PIPELINE_DEPTH: Final = 64
 FRAMES_PER_TURN: Final = 64
 """How many requests of one connection are started before the other connections have their turn."""
 
+UNSENT_MAX: Final = 16
+"""How many connections' answers leave together: the first one should not wait for long."""
+
+LONG_BYTES: Final = 16 * 1024
+"""What takes longer to handle than a client takes to wake up: its answer leaves at once."""
+
 OUTGOING_LIMIT: Final = 256 * 1024
 """Bytes of answers that wait for a slow reader before its next request is left unread."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kwire.net.connection import Connection
-from kwire.net.settings import FRAMES_PER_TURN, PIPELINE_DEPTH
+from kwire.net.settings import FRAMES_PER_TURN, LONG_BYTES, PIPELINE_DEPTH, UNSENT_MAX
 from tests.net.conftest import OTHER_KEY, PIPELINED_KEY, Network, frame, request
 
 
@@ -149,3 +149,26 @@ async def test_answers_leave_when_all_connections_have_been_read(network: Networ
     assert unsent == [0, 1, 2]
     await settle()
     assert all(each.idle for each in server.connections)
+
+
+async def test_no_more_answers_are_gathered_than_are_worth_it(network: Network) -> None:
+    server = network.serve()
+    clients = [await network.connect(server) for _ in range(UNSENT_MAX + 2)]
+    await settle()
+    unsent: list[int] = []
+
+    def answer(connection: Connection, _body: memoryview) -> None:
+        unsent.append(sum(not each.idle for each in server.connections))
+        connection.send([frame(b"answer")], 10)
+
+    network.answers.answer = answer
+    for client in clients:
+        client.writer.write(request(OTHER_KEY))
+    assert [await client.receive() for client in clients] == [b"answer"] * len(clients)
+    assert max(unsent) == UNSENT_MAX - 1
+    network.answers.frames.clear()
+    unsent.clear()
+    for client in clients[:2]:
+        client.writer.write(request(OTHER_KEY, bytes(LONG_BYTES)))
+    await network.answers.count(2)
+    assert unsent == [0, 0], "what took long is answered at once"
