@@ -101,7 +101,8 @@ class LogManager:
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._parents: dict[tuple[str, int], LogDirectory] = {}
         self._unopened: dict[tuple[str, int], _Found] = {}  # that an OSError kept from being opened
-        self.stopped_clean = True  # whether every directory with logs was left in order, as far as they are loaded
+        # Whether every directory was left in order, as far as they are loaded. One without logs may have lost them all.
+        self.stopped_clean = True
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._checkpoints = OffsetCheckpoints(doors, self._collect, self.guard.report)
@@ -211,7 +212,7 @@ class LogManager:
         path, files = directory.path, self._files
         kept = checkpoints.take_shutdown_copy(files, path)
         clean = checkpoints.take_clean_shutdown(files, path)
-        self.stopped_clean &= clean or not any(names.parse_directory_name(name) for name in files.listdir(path))
+        self.stopped_clean &= clean
         if clean:
             self._restore(path, kept)
         recovery_points = self._offsets(path, RECOVERY_POINT_FILE)

@@ -40,6 +40,18 @@ async def started(*paths: Path, **how: object) -> LogManager:
     return logs
 
 
+async def test_a_directory_without_the_marker_was_not_left_in_order_even_if_it_is_empty(tmp_path: Path) -> None:
+    logs = await started(tmp_path)
+    assert not logs.stopped_clean, "it may have lost everything"
+    await logs.close()
+    again = await started(tmp_path)
+    assert again.stopped_clean
+    await again.close()
+    with_another = await started(tmp_path, tmp_path / "another")
+    assert not with_another.stopped_clean, "as in Apache Kafka"
+    await with_another.close()
+
+
 def folders(path: Path) -> list[str]:
     return [each.name for each in path.iterdir() if each.is_dir()]
 

@@ -68,7 +68,8 @@ class History:
 
 
 class Client:
-    """A client that knows where leaders are, and finds out again when they are not."""
+    """A client that knows where leaders are, and finds out again when they are not. What it is told of an older leader
+    than it has heard of it does not believe (KIP-320): the broker that says so is behind."""
 
     def __init__(self, cluster: SimulatedCluster, name: str, partitions: int) -> None:
         self.machine: Machine = cluster.simulation.machine(name)
@@ -77,6 +78,7 @@ class Client:
         self._cluster = cluster
         self._connections: dict[tuple[str, int], RawClient] = {}
         self._leaders: dict[int, tuple[str, int]] = {}
+        self.epochs: dict[int, int] = {}
 
     async def call(self, address: tuple[str, int], request: Message, version: int) -> Any:
         """One request; None when there is no answer in time."""
@@ -111,9 +113,14 @@ class Client:
             brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
             for topic in answer.topics:
                 for each in topic.partitions:
-                    if each.leader_id in brokers:
+                    if self.heard_of_epoch(each.partition_index, each.leader_epoch) and each.leader_id in brokers:
                         self._leaders[each.partition_index] = brokers[each.leader_id]
         return self._leaders.get(partition)
+
+    def heard_of_epoch(self, partition: int, epoch: int) -> bool:
+        """Whether a leader epoch is none that is over."""
+        newest = self.epochs[partition] = max(epoch, self.epochs.get(partition, -1))
+        return newest == epoch
 
     async def any_broker(self) -> tuple[str, int]:
         return self.random.choice(self._cluster.bootstrap)
@@ -235,7 +242,12 @@ class Consumer:
         if address is None:
             await asyncio.sleep(PAUSE_S)
             return 0, -1
-        asked = FetchPartition(partition=partition, fetch_offset=self.positions[partition], partition_max_bytes=20_000)
+        asked = FetchPartition(
+            partition=partition,
+            current_leader_epoch=-1 if anywhere else self._client.epochs.get(partition, -1),
+            fetch_offset=self.positions[partition],
+            partition_max_bytes=20_000,
+        )
         request = FetchRequest(
             max_wait_ms=100,
             min_bytes=1,
@@ -273,6 +285,7 @@ class Consumer:
             elif not (header.is_transactional and header.producer_id in aborted):
                 count += self._take_batch(partition, batch)
             self.positions[partition] = max(self.positions[partition], header.last_offset + 1)
+            self._client.heard_of_epoch(partition, header.partition_leader_epoch)
         return count
 
     def _take_batch(self, partition: int, batch: memoryview) -> int:
