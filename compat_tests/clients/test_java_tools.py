@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -236,21 +237,25 @@ def test_configurations_are_altered_and_described(
     observe("unknown topic", seen(tool("ConfigCommand", "--describe", *nowhere)))
 
 
+def retention(tool: Tool, where: list[str]) -> list[str]:
+    """What the tool tells of the brokers' retention time."""
+    shown = tool("ConfigCommand", "--describe", *where).check().out
+    return [line for line in shown.splitlines() if "log.retention.ms" in line]
+
+
+def _has(tool: Tool, where: list[str], text: str) -> bool:
+    return any(text in line for line in retention(tool, where))
+
+
 def test_broker_configurations_are_altered_and_described(tool: Tool, observe: Observations) -> None:
     for entity in (["--entity-name", "1"], ["--entity-default"]):
         where = ["--entity-type", "brokers", *entity]
         change = ["--alter", "--add-config", "log.retention.ms=7200000"]
-        lines: list[str] = []
-
-        def altered() -> bool:  # Apache Kafka may name the new value before it has it
-            shown = tool("ConfigCommand", "--describe", *where).check().out  # noqa: B023
-            lines[:] = [line for line in shown.splitlines() if "log.retention.ms" in line]  # noqa: B023
-            return any("log.retention.ms=7200000 " in line for line in lines)  # noqa: B023
-
         try:
             observe(f"alter {entity}", seen(tool("ConfigCommand", *change, *where)))
-            wait_until(altered, 30, "the new value")
-            observe(f"altered {entity}", lines)
+            has_it = partial(_has, tool, where, "log.retention.ms=7200000 ")
+            wait_until(has_it, 30, "the new value")  # Apache Kafka may name it before it has it
+            observe(f"altered {entity}", retention(tool, where))
         finally:  # all tests of a run share the broker
             removed = seen(tool("ConfigCommand", "--alter", "--delete-config", "log.retention.ms", *where))
         observe(f"remove {entity}", removed)

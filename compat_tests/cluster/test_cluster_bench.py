@@ -14,19 +14,8 @@ from scripts import cluster_bench
 def test_every_part_measures_a_cluster(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     words = ["--broker", "kwire", "--store", "embedded", "--clients", "librdkafka", "--timeouts", "default"]
-    words += [
-        "--partitions",
-        "0",
-        "20",
-        "--scale",
-        "0.002",
-        "--workloads",
-        "6p-16k",
-        "--dir",
-        str(tmp_path),
-        "--json",
-        str(found),
-    ]
+    words += ["--partitions", "0", "20", "--scale", "0.002", "--workloads", "6p-16k"]
+    words += ["--dir", str(tmp_path), "--json", str(found)]
     assert cluster_bench.main(words) == 0
     facts = json.loads(found.read_text())
     assert not facts["failures"]

@@ -1,6 +1,7 @@
 """What the stores hand out, each to those in its own process: places in the feed, and sessions.
 
-What is told, and when a session is over, is the stores' to say (`embedded`, `shared_store`, `zookeeper`, `memory`).
+What is told, and when a session is over, is the stores' to say (`embedded`, `shared_store`, `zookeeper`, `memory`,
+the simulation's).
 """
 
 from __future__ import annotations

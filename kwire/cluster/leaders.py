@@ -128,7 +128,9 @@ class LeaderDecisions(Decisions):
             if size >= PARTITIONS_PER_DECISION:
                 count += await self._decide(partial(self._plan_leaders, names))
                 names, size = [], 0
-        return count + await self._decide(partial(self._plan_leaders, names))
+        if names:
+            count += await self._decide(partial(self._plan_leaders, names))
+        return count
 
     def _plan_leaders(self, names: Sequence[str], image: ClusterImage, plan: Plan) -> int:
         settle = self._settler(image)

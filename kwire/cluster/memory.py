@@ -8,9 +8,9 @@ takes effect and once before it answers, so that concurrent commits interleave a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from kwire.cluster.feed import Feed, Place
+from kwire.cluster.feed import Feed, OwnSession, Place
 from kwire.cluster.store import (
     ABSENT,
     Change,
@@ -26,31 +26,17 @@ from kwire.cluster.store import (
 )
 
 
-class MemorySession:
+class MemorySession(OwnSession):
     """A session of a `MemoryStore`."""
 
     def __init__(self, store: MemoryStore, session_id: int, owner: str) -> None:
-        self.id = session_id
+        super().__init__(session_id, store.close_session)
         self.owner = owner
         self._store = store
-        self._callbacks: list[Callable[[], None]] = []
 
     @property
     def alive(self) -> bool:
         return self.id in self._store.sessions
-
-    def on_loss(self, callback: Callable[[], None]) -> None:
-        self._callbacks.append(callback)
-
-    async def close(self) -> None:
-        await self._store.step()
-        self._store.end_session(self.id)
-
-    def lost(self) -> None:
-        """The store took the session away."""
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
 
 
 class MemoryStore:
@@ -129,6 +115,11 @@ class MemoryStore:
         session = self.sessions[session_id]
         self.end_session(session_id)
         session.lost()
+
+    async def close_session(self, session: OwnSession) -> None:
+        """`end_session`, for its owner (called by `OwnSession.close`)."""
+        await self.step()
+        self.end_session(session.id)
 
     def end_session(self, session_id: int) -> None:
         """Take a session's keys away with it; content if it is over already."""

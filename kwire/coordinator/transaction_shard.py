@@ -212,14 +212,13 @@ class TransactionShard:
         )
         if transaction.producer_id != producer.id and not overflow:
             return Result(Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-        completed = state in (COMPLETE_COMMIT, COMPLETE_ABORT)
         bumped = producer.epoch == transaction.producer_epoch - 1 and transaction.client_version >= EPOCH_BUMP
-        if producer.epoch != transaction.producer_epoch and not (completed and (bumped or overflow)):
-            return Result(Outcome(ErrorCode.PRODUCER_FENCED))
-        if completed and (bumped or overflow):
+        if state in (COMPLETE_COMMIT, COMPLETE_ABORT) and (bumped or overflow):
             if state is (COMPLETE_COMMIT if commit else COMPLETE_ABORT):
                 return Result(Outcome(ErrorCode.NONE, Producer(transaction.producer_id, transaction.producer_epoch)))
             return Result(Outcome(ErrorCode.INVALID_TXN_STATE))
+        if producer.epoch != transaction.producer_epoch:
+            return Result(Outcome(ErrorCode.PRODUCER_FENCED))
         if state is not ONGOING and commit:
             return Result(Outcome(ErrorCode.INVALID_TXN_STATE))
         next_id = self._take_id() if transaction.is_epoch_exhausted else NONE

@@ -160,3 +160,17 @@ def take_shutdown_copy(files: Files, directory: str) -> dict[str, str]:
         return {}
     kept = json.loads(body)
     return dict(kept["texts"]) if kept.get("version") == 0 else {}
+
+
+def restore(files: Files, directory: str, kept: Mapping[str, str]) -> list[str]:
+    """Put small files right that do not say any more what `take_shutdown_copy` says they did; the paths of those."""
+    restored = []
+    for file, text in kept.items():
+        path = f"{directory}/{file}"
+        if not files.exists(os.path.dirname(path)):
+            continue
+        found = files.read(path) if files.exists(path) else None
+        if found != text.encode() and (found is not None or text != join_lines([])):
+            write_text(files, path, text)
+            restored.append(path)
+    return restored

@@ -7,8 +7,7 @@ Everything periodic is a timer of the running loop that the manager owns; an idl
 from __future__ import annotations
 
 import asyncio
-import os.path
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -214,7 +213,8 @@ class LogManager:
         clean = checkpoints.take_clean_shutdown(files, path)
         self.stopped_clean &= clean
         if clean:
-            self._restore(path, kept)
+            for file in checkpoints.restore(files, path, kept):
+                logger.warning("file restored: it is not what it was at the last stop", path=file)
         recovery_points = self._offsets(path, RECOVERY_POINT_FILE)
         starts = self._offsets(path, LOG_START_OFFSET_FILE)
         high_watermarks = self._offsets(path, HIGH_WATERMARK_FILE)
@@ -237,17 +237,6 @@ class LogManager:
         """A log is gone, and checkpoints on stable storage name it: another one of its name must not be taken for it
         after a power loss, which would hide records or take for safe what is not."""
         directory.retired[key] = set(CHECKPOINTED)
-
-    def _restore(self, path: str, kept: Mapping[str, str]) -> None:
-        """Put small files right that do not say any more what they said when the broker stopped in order."""
-        for file, text in kept.items():
-            name = f"{path}/{file}"
-            if not self._files.exists(os.path.dirname(name)):
-                continue
-            found = self._files.read(name) if self._files.exists(name) else None
-            if found != text.encode() and (found is not None or text != checkpoints.join_lines([])):
-                logger.warning("file restored: it is not what it was at the last stop", path=name)
-                checkpoints.write_text(self._files, name, text)
 
     def _offsets(self, path: str, file: str) -> dict[tuple[str, int], int]:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kwire.net.connection import Connection
+from kwire.net.server import NetServer
 from kwire.net.settings import FRAMES_PER_TURN, LONG_BYTES, PIPELINE_DEPTH, UNSENT_MAX
 from tests.net.conftest import OTHER_KEY, PIPELINED_KEY, Network, frame, request
 
@@ -132,10 +133,8 @@ async def test_pending_work_is_cancelled_when_its_connection_is_gone(network: Ne
     assert not server.connections
 
 
-async def test_answers_leave_when_all_connections_have_been_read(network: Network) -> None:
-    server = network.serve()
-    clients = [await network.connect(server) for _ in range(3)]
-    await settle()
+def count_unsent(network: Network, server: NetServer) -> list[int]:
+    """Answer from now on; with each answer, how many connections have one that has not left comes into the list."""
     unsent: list[int] = []
 
     def answer(connection: Connection, _body: memoryview) -> None:
@@ -143,6 +142,14 @@ async def test_answers_leave_when_all_connections_have_been_read(network: Networ
         connection.send([frame(b"answer")], 10)
 
     network.answers.answer = answer
+    return unsent
+
+
+async def test_answers_leave_when_all_connections_have_been_read(network: Network) -> None:
+    server = network.serve()
+    clients = [await network.connect(server) for _ in range(3)]
+    await settle()
+    unsent = count_unsent(network, server)
     for client in clients:
         client.writer.write(request(OTHER_KEY))  # leaves at once: all are readable in the same turn
     assert [await client.receive() for client in clients] == [b"answer"] * 3
@@ -155,13 +162,7 @@ async def test_no_more_answers_are_gathered_than_are_worth_it(network: Network) 
     server = network.serve()
     clients = [await network.connect(server) for _ in range(UNSENT_MAX + 2)]
     await settle()
-    unsent: list[int] = []
-
-    def answer(connection: Connection, _body: memoryview) -> None:
-        unsent.append(sum(not each.idle for each in server.connections))
-        connection.send([frame(b"answer")], 10)
-
-    network.answers.answer = answer
+    unsent = count_unsent(network, server)
     for client in clients:
         client.writer.write(request(OTHER_KEY))
     assert [await client.receive() for client in clients] == [b"answer"] * len(clients)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kwire.cluster.feed import Place
+from kwire.cluster.feed import OwnSession, Place
 from kwire.cluster.memory import MemorySession, MemoryStore
 from kwire.cluster.store import Check, Entry, Event, Listener, SessionLost, StoreUnavailable, Write, check_commit
 from kwire.testing.simulation.network import WIRE
@@ -59,21 +59,16 @@ class StoreServer:
         self.network.loop.call_later(lease_s - silent_s + 1e-6, self._watch, session, context=WIRE)
 
 
-class StoreSession:
+class StoreSession(OwnSession):
     """A broker's session, as the broker sees it."""
 
     def __init__(self, client: StoreClient, session_id: int, lease_s: float) -> None:
-        self.id = session_id
-        self.alive = True
+        super().__init__(session_id, client.end_session)
         self._client = client
         self._lease_s = lease_s
-        self._callbacks: list[Callable[[], None]] = []
         self._loop = asyncio.get_running_loop()
         self._answered_s = self._loop.time()
         self._task = self._loop.create_task(self._beat())
-
-    def on_loss(self, callback: Callable[[], None]) -> None:
-        self._callbacks.append(callback)
 
     async def _beat(self) -> None:
         server = self._client.server
@@ -81,27 +76,20 @@ class StoreSession:
             asked_s = self._loop.time()
             try:
                 if not await self._client.call(lambda: server.hear(self.id)):
-                    self.lose()
+                    self.lost()
                     return
                 self._answered_s = asked_s
             except StoreUnavailable:
                 pass
             if self._loop.time() - self._answered_s >= self._lease_s:
-                self.lose()
+                self.lost()
                 return
             await asyncio.sleep(self._lease_s / HEARTBEATS_PER_LEASE)
 
-    def lose(self) -> None:
-        if self.alive:
-            self.alive = False
-            for callback in self._callbacks:
-                callback()
-
     async def close(self) -> None:
         if self.alive:
-            self.alive = False
             self._task.cancel()
-            await self._client.call(lambda: self._client.server.memory.end_session(self.id))
+        await super().close()
 
 
 class StoreClient:
@@ -138,7 +126,7 @@ class StoreClient:
             return await self.call(lambda: self.server.memory.commit_now(checks, writes))
         except SessionLost:
             for session in self.sessions:
-                session.lose()
+                session.lost()
             raise
 
     async def open_session(self, owner: str, *, lease_ms: int) -> StoreSession:
@@ -146,6 +134,10 @@ class StoreClient:
         session = StoreSession(self, await self.call(lambda: self.server.open_session(owner, lease_s)), lease_s)
         self.sessions.append(session)
         return session
+
+    async def end_session(self, session: OwnSession) -> None:
+        """Take a session's keys away (called by `OwnSession.close`)."""
+        await self.call(lambda: self.server.memory.end_session(session.id))
 
     async def subscribe(self, listener: Listener) -> Place:
         """The feed is delivered in the process of the caller, in order, however long it takes."""
