@@ -99,11 +99,12 @@ class PartitionLog(LogCutting):
             clean, recovery_point = True, recovered.log_end_offset
             log_start_offset = recovered.log_start_offset
         try:
-            if not files.exists(directory):
+            is_new = not files.exists(directory)
+            if is_new:
                 files.makedirs(directory)
-            if topic_id != bytes(16) and read_topic_id(files, directory) is None:
+            if topic_id != bytes(16) and (is_new or read_topic_id(files, directory) is None):
                 write_topic_id(files, directory, topic_id)
-            opened = LogRecovery(
+            recovery = LogRecovery(
                 env,
                 directory,
                 names.directory_name(topic, partition),
@@ -113,7 +114,8 @@ class PartitionLog(LogCutting):
                 log_start_offset=log_start_offset,
                 cleaned_to=cleaned_to,
                 progress=progress,
-            ).run()
+            )
+            opened = recovery.begin() if is_new else recovery.run()
             if recovered is not None:
                 recovered.apply(opened)
         except OSError as error:

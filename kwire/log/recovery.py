@@ -82,6 +82,12 @@ class LogRecovery:
         self._behind_damage = False  # where the next batch begins is not known
         self._noted = self.epochs  # the leader epochs as their file has them
 
+    def begin(self) -> LogRecovery:
+        """Instead of `run`, in a directory that has just been made: one empty segment, and nothing to bring back."""
+        self.segments.append(self._new_segment(self.log_start_offset, leftovers=False))
+        self.log_end_offset = self.recovery_point = self.producers.map_end_offset = self.log_start_offset
+        return self
+
     def run(self) -> LogRecovery:
         """All passes. OSError when the disk fails; damage in files is repaired, not raised."""
         self._pass_1_leftovers()
@@ -170,10 +176,10 @@ class LogRecovery:
         segment = Segment(self._env.cache, self._directory, base_offset, stat.st_size, created_ms, new=False)
         self.segments.append(segment)
 
-    def _new_segment(self, base_offset: int) -> Segment:
+    def _new_segment(self, base_offset: int, *, leftovers: bool = True) -> Segment:
         now_ms = self._env.doors.clock.time_ms()
         segment = Segment(self._env.cache, self._directory, base_offset, 0, now_ms, new=True)
-        segment.create_files()
+        segment.create_files(leftovers=leftovers)
         return segment
 
     # 4

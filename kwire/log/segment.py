@@ -365,9 +365,9 @@ class Segment:
 
     # Changing and leaving
 
-    def create_files(self) -> None:
-        """Begin a new segment on disk; files of that name are leftovers."""
-        for path in self.paths():
+    def create_files(self, *, leftovers: bool = True) -> None:
+        """Begin a new segment on disk. ``leftovers``: there may be files of that name, which go."""
+        for path in self.paths() if leftovers else ():
             self._files.unlink(path)
         self.file.descriptor(create=True)
         self.index.ensure_file()
