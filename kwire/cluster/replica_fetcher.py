@@ -5,9 +5,9 @@ fetches from the end of its log and says in which epoch its last record was writ
 another one answers where the two part, and the follower cuts there: epochs decide, never the high watermark. An error
 of one partition delays that one only.
 
-A partition that begins to follow does not wait for a request that sleeps at the leader: the connection is given up and
-a new session begins, which takes a millisecond. A new session names all partitions, so it is begun the more seldom the
-more there are; those that come meanwhile wait for the request, at most `replica.fetch.wait.max.ms`, as in Kafka.
+A partition that begins to follow does not wait for a request that sleeps at the leader: a request behind it on the
+same connection, whatever it is, has the leader answer it at once, and the next one names what is new. (A leader of an
+older kwire answers when it has slept, at most `replica.fetch.wait.max.ms`.)
 
 A partition rests after an error, and, where it is throttled and not in sync, while the quota is exceeded (KIP-73): then
 it is no part of the session.
@@ -26,6 +26,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.cluster.peers import PeerUnavailable
 from kwire.codec.errors import CodecError
+from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.fetch_request import (
     FetchPartition,
     FetchRequest,
@@ -45,8 +46,13 @@ if TYPE_CHECKING:
 FETCH_VERSION: Final = 18
 LIST_OFFSETS_VERSION: Final = 10
 EARLIEST: Final = -2
-SESSION_REST_S: Final = 0.0004
-"""How long after it has begun a session is not given up, for each of its partitions: twenty times what that costs."""
+API_VERSIONS_VERSION: Final = 0
+NUDGED_MAX_S: Final = 2.0
+"""A leader that has not answered so long after it was nudged is connected to anew: the network may have lost it."""
+
+QUIET_REST_S: Final = 0.02
+"""How long a partition rests after the first of the errors that pass by themselves; after each other one twice as long,
+at most `replica.fetch.backoff.ms`."""
 
 PAUSE_MIN_S: Final = 0.02
 """How long throttled partitions rest at least, so that a fetch is worth its while."""
@@ -68,14 +74,16 @@ _logger = get_logger("kwire.cluster.fetcher")
 
 
 class _Followed:
-    """One partition of a fetcher. ``until_s``: it is left alone before this moment of the loop's clock."""
+    """One partition of a fetcher. ``until_s``: it is left alone before this moment of the loop's clock; ``rest_s``: for
+    how long it is left alone when the next error comes that passes by itself."""
 
-    __slots__ = ("partition", "told", "until_s")
+    __slots__ = ("partition", "rest_s", "told", "until_s")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.told = False
         self.until_s = 0.0
+        self.rest_s = QUIET_REST_S
 
     def asked(self, max_bytes: int) -> FetchPartition:
         partition, log = self.partition, self.partition.log
@@ -104,8 +112,10 @@ class Fetcher:
         self._forgotten: dict[Key, None] = {}
         self._connection: ClientConnection | None = None
         self._sleeping: asyncio.Future[None] | None = None
-        self._anew = False
-        self._kept_until_s = 0.0  # until when the session is not given up
+        self._asked: asyncio.Future[FetchResponse] | None = None  # the request that is under way
+        self._hurrying = False
+        self._nudged = False  # the leader was told not to let that request sleep
+        self._anew = False  # should the connection end, the next one is opened at once
         self._task = self._loop.create_task(self._run(), name=f"fetch from broker {leader}")
 
     def add(self, partition: Partition) -> None:
@@ -113,7 +123,8 @@ class Fetcher:
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is None or followed.partition is not partition:
-            self._followed[key] = _Followed(partition)
+            followed = self._followed[key] = _Followed(partition)
+        followed.rest_s = QUIET_REST_S
         self._forgotten.pop(key, None)
         self._resting.pop(key, None)
         self._dirty[key] = self._behind[key] = None
@@ -135,16 +146,33 @@ class Fetcher:
         self._disconnect()
 
     def _hurry(self) -> None:
-        """End a wait, in the next turn of the loop, so that many partitions are one new session."""
-        if self._anew or (self._sleeping is None and self._loop.time() < self._kept_until_s):
-            return
-        self._anew = True
-        self._loop.call_soon(self._interrupt)
+        """End a wait, in the next turn of the loop, so that many partitions are one request."""
+        if not self._hurrying:
+            self._hurrying = True
+            self._loop.call_soon(self._interrupt)
 
     def _interrupt(self) -> None:
-        if self._sleeping is not None and not self._sleeping.done():
-            self._sleeping.set_result(None)
-        self._disconnect()
+        self._hurrying = False
+        if self._sleeping is not None:
+            self._wake(self._sleeping)
+        elif self._asked is None:
+            self._anew = True
+        elif self._dirty and not self._nudged:
+            self._nudge(self._asked)
+
+    def _nudge(self, asked: asyncio.Future[FetchResponse]) -> None:
+        """Have the leader answer now: it does when there is another request to answer."""
+        if self._connection is None or asked.done():
+            return
+        self._nudged = True
+        answer = self._connection.call(ApiVersionsRequest(), API_VERSIONS_VERSION)
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._loop.call_later(NUDGED_MAX_S, self._give_up, asked)
+
+    def _give_up(self, asked: asyncio.Future[FetchResponse]) -> None:
+        if self._asked is asked and not asked.done():
+            self._anew = True
+            self._disconnect()
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -184,6 +212,7 @@ class Fetcher:
                 _logger.info("fetch session ended", leader=self._leader, error=error.code.name)
             except Exception as error:
                 _logger.error("fetcher failed", leader=self._leader, exc_info=error)
+            self._asked = None
             self._disconnect()
             if not self._anew:
                 await self._sleep(self._owner.config.replica_fetch_backoff_ms / 1000)
@@ -193,15 +222,12 @@ class Fetcher:
         self._connection = connection = await self._owner.peers.connect(
             self._leader, f"broker-{self._owner.broker_id}-fetcher-{self._leader}"
         )
-        if self._anew and not self._followed:
-            return
         session_id = session_epoch = 0
+        self._anew = False
         self._forgotten.clear()
         for followed in self._followed.values():
             followed.told = False
         timeout_s = self._owner.config.replica_socket_timeout_ms / 1000
-        self._anew = False
-        self._kept_until_s = self._loop.time() + len(self._followed) * SESSION_REST_S
         while self._followed:
             self._wake_rested()
             self._throttle()
@@ -215,8 +241,10 @@ class Fetcher:
                 await self._sleep(self._owner.config.replica_fetch_backoff_ms / 1000)
                 continue
             request = self._request(session_id, session_epoch, rest_s)
+            self._asked, self._nudged = connection.call(request, FETCH_VERSION), False
             async with asyncio.timeout(timeout_s):
-                response: FetchResponse = await connection.call(request, FETCH_VERSION)
+                response = await self._asked
+            self._asked = None
             if response.error_code:
                 raise KafkaError(ErrorCode(response.error_code))
             if session_epoch == 0:
@@ -293,6 +321,7 @@ class Fetcher:
 
     def _append(self, key: Key, partition: Partition, data: PartitionData) -> None:
         records: Any = data.records or b""
+        self._followed[key].rest_s = QUIET_REST_S
         quota = self._owner.quota
         if quota.is_throttled(partition.topic, partition.index):
             quota.record(len(records))
@@ -338,8 +367,13 @@ class Fetcher:
 
     def _rest(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
         """Leave a partition alone for a while that cannot be fetched."""
-        self._leave_alone(key, followed, self._loop.time() + self._owner.config.replica_fetch_backoff_ms / 1000)
-        log = _logger.debug if error in _QUIET else _logger.info
+        rest_s = self._owner.config.replica_fetch_backoff_ms / 1000
+        log = _logger.info
+        if error in _QUIET:
+            log = _logger.debug
+            rest_s = min(rest_s, followed.rest_s)
+            followed.rest_s *= 2
+        self._leave_alone(key, followed, self._loop.time() + rest_s)
         log("partition rests", topic=followed.partition.topic, partition=followed.partition.index, error=error.name)
 
     def _cut(self, partition: Partition, epoch: int, end_offset: int) -> None:

@@ -210,10 +210,11 @@ class RequestContext:
     ``client_host`` is what Kafka shows of a client, such as ``/127.0.0.1``. ``endpoint`` is the (host, port) under
     which this broker is told to this client: the advertised one of the listener, or else the address that the client
     connected to. ``throttle_time_ms`` may be set by a handler; the dispatcher mutes the connection for as long.
+    ``hurry`` may be set by one that waits: it is called when the client has sent another request meanwhile.
     """
 
     __slots__ = ("api_key", "api_version", "client_host", "client_id", "connection_id", "correlation_id", "endpoint",
-                 "listener", "principal", "services", "software_name", "software_version",
+                 "hurry", "listener", "principal", "services", "software_name", "software_version",
                  "throttle_time_ms")  # fmt: skip
 
     def __init__(
@@ -245,3 +246,4 @@ class RequestContext:
         self.software_name = software_name
         self.software_version = software_version
         self.throttle_time_ms = 0
+        self.hurry: Callable[[], object] | None = None

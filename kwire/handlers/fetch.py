@@ -12,6 +12,7 @@ Behaviour:
 - from version 11 on a consumer may read any replica, up to its high watermark; an offset between that and the end of
   its log brings nothing, one beyond the end OFFSET_OUT_OF_RANGE, also where the leader has more. With
   `replica.selector.class` a leader names the in-sync follower in the consumer's rack, instead of records (KIP-392).
+- a follower that sends another request behind one that waits is answered at once, with what there is.
 - a follower that is not in sync gets nothing of throttled partitions while the leader's quota is exceeded (KIP-73).
 - batches leave as ranges of the log's files, uncopied.
 
@@ -73,7 +74,10 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     fetch.read_all()
     if fetch.is_enough():
         return fetch.response()
-    return _WaitingFetch(fetch, request.max_wait_ms).answer
+    waiting = _WaitingFetch(fetch, request.max_wait_ms)
+    if fetch.followed is not None:
+        context.hurry = waiting.hurry
+    return waiting.answer
 
 
 def refuse_strangers(context: RequestContext) -> None:
@@ -386,6 +390,13 @@ class _WaitingFetch:
             self._answer()
         else:
             self._fetch.release()
+
+    def hurry(self) -> None:
+        """A follower has something new to say, which it can when this is answered."""
+        if not self.answer.done():
+            changed, self._changed = self._changed, {}
+            self._fetch.read_again(changed)
+            self._answer()
 
     def _time_is_over(self) -> None:
         if not self.answer.done():

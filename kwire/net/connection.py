@@ -109,7 +109,7 @@ class Wire:
 class Slot:
     """The place of a pending answer in the order of its connection."""
 
-    __slots__ = ("_connection", "cancel", "done", "parts", "pipelined", "size")
+    __slots__ = ("_connection", "cancel", "done", "hurry", "parts", "pipelined", "size")
 
     def __init__(self, connection: Connection, pipelined: bool) -> None:
         self._connection = connection
@@ -118,11 +118,13 @@ class Slot:
         self.parts: list[Part] | None = None
         self.size = 0
         self.cancel: Callable[[], object] | None = None
+        self.hurry: Callable[[], object] | None = None
+        """Called when the client has sent another request behind this one, which waits for its turn."""
 
     def answer(self, parts: list[Part] | None, size: int = 0) -> None:
         """The answer's parts and their bytes together, or None for "no answer". Too late is harmless."""
         self.done = True
-        self.cancel = None
+        self.cancel = self.hurry = None
         self.parts = parts
         self.size = size
         self._connection.slot_done()
@@ -289,6 +291,8 @@ class Connection:
         self._pause()
         if yielding:
             self._yield()
+        elif self._slots and (hurry := self._slots[0].hurry) is not None:
+            hurry()
 
     def _yield(self) -> None:
         self._yielding = True

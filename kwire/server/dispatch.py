@@ -113,6 +113,7 @@ class Exchange(RequestContext):
         self.software_name = client.software_name
         self.software_version = client.software_version
         self.throttle_time_ms = 0
+        self.hurry = None
         self.connection = connection
         self.route = route
         self.request: Any = None
@@ -267,6 +268,7 @@ class Dispatcher:
         self.pending[future] = exchange
         if api.cancel_on_disconnect:
             exchange.slot.cancel = future.cancel
+        exchange.slot.hurry = exchange.hurry
         exchange.waited = -self._clock()
         future.add_done_callback(self._done)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from kwire.base.errors import ErrorCode
-from kwire.cluster import replica_fetcher
 from kwire.cluster.keys import PartitionState
 from kwire.cluster.partition import Partition
 from kwire.cluster.replica_fetchers import ReplicaFetchers
 from kwire.cluster.throttles import ReplicationQuota
+from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+from kwire.codec.messages.api_versions_response import ApiVersionsResponse
 from kwire.codec.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kwire.net.client import ConnectionLost
 from kwire.testing.simulation import Simulation
@@ -47,6 +47,9 @@ class Leader:
         self.requests: list[Any] = []
         self.next: dict[int, PartitionData] = {}
         self.session_id = 7
+        self.nudges = 0
+        self.is_old = False
+        self.is_silent = False
         self._changed = asyncio.Event()
         self._closed = False
 
@@ -60,13 +63,21 @@ class Leader:
         self._closed = True
         self._changed.set()
 
-    async def call(self, request: Any, version: int) -> FetchResponse:
+    def call(self, request: Any, version: int) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(self._answer(request))
+
+    async def _answer(self, request: Any) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            self.nudges += 1
+            if not (self.is_old or self.is_silent):
+                self._changed.set()
+            return ApiVersionsResponse()
         self.requests.append(request)
         await asyncio.sleep(0.001)
         if not self.next:
             self._changed.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), request.max_wait_ms / 1000)
+                await asyncio.wait_for(self._changed.wait(), None if self.is_silent else request.max_wait_ms / 1000)
         if self._closed:
             raise ConnectionLost
         given, self.next = list(self.next.values()), {}
@@ -168,7 +179,7 @@ def test_an_error_of_one_partition_rests_that_one_only() -> None:
     async def told() -> None:
         loop = asyncio.get_running_loop()
         follower = await Follower().begun()
-        follower.leader.gives(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        follower.leader.gives(0, error=ErrorCode.CORRUPT_MESSAGE)
         while not forgotten(follower.leader.requests[-1]):
             await follower.answered()
         began_s = loop.time()
@@ -243,14 +254,16 @@ def test_where_all_rest_nothing_is_asked_until_the_quota_allows_it() -> None:
 
 def test_a_new_leader_epoch_ends_a_rest() -> None:
     async def told() -> None:
+        loop = asyncio.get_running_loop()
         follower = await Follower().begun()
-        follower.leader.gives(0, error=ErrorCode.UNKNOWN_LEADER_EPOCH)
+        follower.leader.gives(0, error=ErrorCode.CORRUPT_MESSAGE)
         while not forgotten(follower.leader.requests[-1]):
             await follower.answered()
+        began_s = loop.time()
         follower.fetchers.follow(follower.partitions[0])
-        await follower.answered()
-        assert asked(follower.leader.requests[-1]) == {0: START, 1: START}
-        assert follower.leader.requests[-1].session_epoch == 0
+        while 0 not in asked(follower.leader.requests[-1]):
+            await follower.answered()
+        assert loop.time() - began_s < BACKOFF_S / 10
 
     tell(told())
 
@@ -265,21 +278,72 @@ def test_who_is_followed_no_more_is_forgotten() -> None:
     tell(told())
 
 
-def test_a_large_session_is_not_given_up_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_sleeps_is_ended_by_one_behind_it() -> None:
     async def told() -> None:
         loop = asyncio.get_running_loop()
         follower = await Follower().begun()
-        monkeypatch.setattr(replica_fetcher, "SESSION_REST_S", 1.0)
-        first, began_s = follower.partitions[0], loop.time()
-        follower.fetchers.follow(first)
         await follower.answered()
-        assert loop.time() - began_s < 0.1, "a new session at once"
         await asyncio.sleep(WAIT_S / 10)
         began_s = loop.time()
-        follower.fetchers.follow(first)
+        for partition in follower.partitions:
+            follower.fetchers.follow(partition)
         await follower.answered()
-        assert loop.time() - began_s > WAIT_S / 2, "the request under way is waited for"
+        assert loop.time() - began_s < WAIT_S / 10
+        assert follower.leader.nudges == 1, "for all that begin together"
+        assert asked(follower.leader.requests[-1]) == {0: START, 1: START}
+        assert follower.leader.requests[-1].session_epoch > 0, "the session goes on"
+
+    tell(told())
+
+
+def test_a_leader_that_does_not_mind_answers_when_it_has_slept() -> None:
+    async def told() -> None:
+        loop = asyncio.get_running_loop()
+        follower = await Follower().begun()
+        await follower.answered()
+        follower.leader.is_old = True
+        began_s = loop.time()
+        follower.fetchers.follow(follower.partitions[0])
+        await follower.answered()
+        assert WAIT_S / 2 < loop.time() - began_s < 2 * WAIT_S
         assert asked(follower.leader.requests[-1]) == {0: START}
         assert follower.leader.requests[-1].session_epoch > 0
+
+    tell(told())
+
+
+def test_a_leader_that_stays_silent_is_connected_to_anew() -> None:
+    async def told() -> None:
+        loop = asyncio.get_running_loop()
+        follower = await Follower().begun()
+        await follower.answered()
+        follower.leader.is_silent = True
+        await asyncio.sleep(WAIT_S * 2)
+        began_s = loop.time()
+        follower.fetchers.follow(follower.partitions[0])
+        await follower.answered()
+        assert 1.9 < loop.time() - began_s < 2.1
+        assert asked(follower.leader.requests[-1]) == {0: START, 1: START}
+        assert follower.leader.requests[-1].session_epoch == 0
+
+    tell(told())
+
+
+def test_what_passes_by_itself_is_asked_for_again_soon_and_then_later_and_later() -> None:
+    async def told() -> None:
+        loop = asyncio.get_running_loop()
+        follower = await Follower().begun()
+        rests = []
+        for _ in range(9):
+            follower.leader.gives(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            while not forgotten(follower.leader.requests[-1]):
+                await follower.answered()
+            began_s = loop.time()
+            while 0 not in asked(follower.leader.requests[-1]):
+                await follower.answered()
+            rests.append(loop.time() - began_s)
+        assert rests[0] < 0.05
+        assert all(earlier < later for earlier, later in pairwise(rests[:6]))
+        assert BACKOFF_S * 0.9 < rests[-1] < BACKOFF_S * 1.2
 
     tell(told())

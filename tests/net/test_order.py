@@ -173,3 +173,17 @@ async def test_no_more_answers_are_gathered_than_are_worth_it(network: Network) 
         client.writer.write(request(OTHER_KEY, bytes(LONG_BYTES)))
     await network.answers.count(2)
     assert unsent == [0, 0], "what took long is answered at once"
+
+
+async def test_a_request_that_waits_hears_of_the_one_behind_it(network: Network) -> None:
+    network.answers.defer = True
+    server = network.serve()
+    client = await network.connect(server)
+    await client.send(request(OTHER_KEY, b"1"))
+    await network.answers.count(1)
+    waiting = network.answers.slots[0]
+    waiting.hurry = lambda: waiting.answer([frame(b"at once")], 11)
+    await client.send(request(OTHER_KEY, b"2"))
+    assert await client.receive() == b"at once"
+    await network.answers.count(2)
+    assert waiting.hurry is None
