@@ -78,8 +78,8 @@ class Run:
         for timeouts in self.asked.timeouts:
             for kind in kinds:
                 with self._turn(f"failover, {timeouts}", kind) as home:
-                    facts = failover.measure(kind, home, timeouts, self.asked.clients, self.say)
-                    self.results.add(self.results.failover, timeouts, kind, facts)
+                    for facts in failover.measure(kind, home, timeouts, self.asked.clients, self.say):
+                        self.results.add(self.results.failover, timeouts, kind, facts)
 
     def _throughput(self, kinds: list[str]) -> None:
         generator.generator()

@@ -454,20 +454,19 @@ class Partition:
 
     def truncate_to(self, offset: int) -> None:
         """Drop what the leader does not have. KAFKA_STORAGE_ERROR."""
+        self._cut(self.log.truncate_to, offset)
+
+    def start_anew_at(self, offset: int) -> None:
+        """Drop everything: the leader begins behind this log's end. KAFKA_STORAGE_ERROR."""
+        self._cut(self.log.start_anew_at, offset)
+
+    def _cut(self, cut: Callable[[int], None], offset: int) -> None:
         try:
-            self.log.truncate_to(offset)
+            cut(offset)
         except KafkaError as error:
             if _is_lasting(error):
                 self.fail()
             raise
-
-    def start_anew_at(self, offset: int) -> None:
-        """Drop everything: the leader begins behind this log's end. KAFKA_STORAGE_ERROR."""
-        try:
-            self.log.start_anew_at(offset)
-        except OSError as error:
-            self.fail()
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     # Inside
 

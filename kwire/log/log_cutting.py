@@ -113,7 +113,7 @@ class LogCutting:
             return
         try:
             if offset < self.segments[0].base_offset:
-                self.start_anew_at(offset)
+                self._start_anew_at(offset)
                 return
             keep = max(bisect_right(self._bases, offset), 1)
             dropped = self.segments[keep:]
@@ -127,11 +127,26 @@ class LogCutting:
             raise self._failed(error) from error
 
     def start_anew_at(self, offset: int) -> None:
-        """Drop everything; the next record gets this offset. OSError."""
-        self._remove_files(self.segments)
-        new = Segment(self._env.cache, self.directory, offset, 0, self._clock_ms(), new=True)
-        new.create_files()
+        """Drop everything; the next record gets this offset. KafkaError."""
+        try:
+            self._start_anew_at(offset)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _start_anew_at(self, offset: int) -> None:
+        """Either wholly or, with an OSError, not at all."""
+        former, new = self.segments, self.active
+        if new.base_offset == offset:
+            new.truncate(offset)
+        else:
+            new = Segment(self._env.cache, self.directory, offset, 0, self._clock_ms(), new=True)
+            try:
+                new.create_files()
+            except OSError:
+                new.discard()
+                raise
         self.segments, self._bases, self.active = [new], [offset], new
+        self._remove_files([segment for segment in former if segment is not new])
         self.log_start_offset = offset
         self._end_moved_back(offset)
 

@@ -89,6 +89,7 @@ class LogDirectory:
         self.path = path
         self.failed: OSError | None = None
         self.directory_id = bytes(16)
+        self.logs = 0  # how many lie in it
         self.checkpoint_texts: dict[str, str] = {}  # what its checkpoint files say, on stable storage
         self.retired: dict[tuple[str, int], set[str]] = {}  # logs that are gone, by the checkpoints that may name them
         self.complaints: dict[int, float] = {}  # when passing trouble was last told, by errno

@@ -286,8 +286,19 @@ class LogManager:
         return log.log_end_offset >= other.log_end_offset
 
     def _add(self, log: PartitionLog, parent: LogDirectory) -> None:
-        self._logs[log.topic, log.partition] = log
-        self._parents[log.topic, log.partition] = parent
+        key = (log.topic, log.partition)
+        self._forget(key)
+        self._logs[key] = log
+        self._parents[key] = parent
+        parent.logs += 1
+
+    def _forget(self, key: tuple[str, int]) -> tuple[PartitionLog, LogDirectory] | None:
+        """A log is not served any more, or not from there: what and where it was, if it was."""
+        log, parent = self._logs.pop(key, None), self._parents.pop(key, None)
+        if log is None or parent is None:
+            return None
+        parent.logs -= 1
+        return log, parent
 
     # Making and deleting
 
@@ -365,23 +376,17 @@ class LogManager:
     def _by_load(self) -> list[LogDirectory]:
         """The usable directories, the one with the fewest logs first, whatever their size (as in Kafka)."""
         usable = [directory for directory in self.directories if directory.online]
-        if len(usable) < 2:  # and a topic of ten thousand partitions would count them ten thousand times
-            return usable
-        load = {directory.path: 0 for directory in usable}
-        for parent in self._parents.values():
-            if parent.path in load:
-                load[parent.path] += 1
-        return sorted(usable, key=lambda directory: load[directory.path])
+        return sorted(usable, key=lambda directory: directory.logs)
 
     async def delete(self, topic: str, partition: int) -> None:
         """Take a log out of service now; its directory is renamed at once and removed after `file.delete.delay.ms`.
 
         Nothing happens if there is no such log. KafkaError(KAFKA_STORAGE_ERROR)."""
-        log = self._logs.pop((topic, partition), None)
-        parent = self._parents.pop((topic, partition), None)
-        if log is None or parent is None:
+        found = self._forget((topic, partition))
+        if found is None:
             self._delete_unopened((topic, partition))
             return
+        log, parent = found
         self._retire(parent, (topic, partition))
         self._put_aside(log, parent, names.DELETE_DIRECTORY_SUFFIX)
         self._checkpoint_soon(parent)
@@ -411,9 +416,9 @@ class LogManager:
 
     def set_aside_as_stray(self, topic: str, partition: int) -> None:
         """A partition that the cluster does not know (any more): its directory is renamed to `-stray` and kept."""
-        log = self._logs.pop((topic, partition), None)
-        parent = self._parents.pop((topic, partition), None)
-        if log is not None and parent is not None:
+        found = self._forget((topic, partition))
+        if found is not None:
+            log, parent = found
             self._retire(parent, (topic, partition))
             self._put_aside(log, parent, names.STRAY_DIRECTORY_SUFFIX)
 

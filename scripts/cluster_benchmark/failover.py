@@ -54,16 +54,15 @@ def measure(
     clients: Sequence[str],
     say: Callable[[str], None],
     kills: Sequence[str] = KILLS,
-) -> Facts:
-    """The gaps in seconds, by "kill/client"; "kill/elected": until a broker that lives names another leader."""
-    facts: Facts = {}
+) -> Iterator[Facts]:
+    """For each kill, the gaps in seconds, by "kill/client"; "kill/elected": until a broker that lives names another
+    leader."""
     with started(kind, home, TIMEOUTS[timeouts]) as cluster:
         for kill in kills:
             found = _kill_under_load(cluster, kill, clients)
-            facts.update({f"{kill}/{name}": value for name, value in found.items()})
             shown = ", ".join(f"{name} {value:.2f} s" for name, value in found.items())
             say(f"{timeouts} timeouts, {kill} killed: {kind}: {shown}")
-    return facts
+            yield {f"{kill}/{name}": value for name, value in found.items()}
 
 
 def controller(cluster: Cluster) -> int:

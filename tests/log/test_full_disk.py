@@ -96,3 +96,36 @@ def test_a_failed_disk_is_no_passing_trouble(tmp_path: Path) -> None:
         log.append_as_leader(batch(1, size=400), leader_epoch=0)
     assert not failed.value.transient
     log.release()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+def test_a_log_that_cannot_begin_anew_stays_as_it_was(tmp_path: Path, code: int) -> None:
+    files = Stubborn()
+    log = open_log(tmp_path, LogConfig(internal_segment_bytes=1000), doors=doors_at(ManualClock(), files=files))
+    while len(log.segments) < 3:
+        append(log, 1, size=400)
+    end, batches = log.log_end_offset, read_all(log)
+    files.refuse = code
+    with pytest.raises(StorageError) as failed:
+        log.start_anew_at(end + 100)
+    assert failed.value.transient
+    assert (log.log_end_offset, log.log_start_offset) == (end, 0)
+    assert read_all(log) == batches
+    files.refuse = 0
+    assert append(log, 1, size=100) == end
+    log.start_anew_at(end + 100)
+    assert (log.log_end_offset, log.log_start_offset, log.size) == (end + 100, end + 100, 0)
+    assert append(log, 1, size=100) == end + 100
+    log.release()
+
+
+def test_a_log_begins_anew_where_its_last_segment_does(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(internal_segment_bytes=1000))
+    while len(log.segments) < 3:
+        append(log, 1, size=400)
+    base = log.active.base_offset
+    log.start_anew_at(base)
+    assert (log.log_end_offset, log.log_start_offset, log.size, len(log.segments)) == (base, base, 0, 1)
+    assert append(log, 1, size=100) == base
+    assert [first for first, _ in read_all(log)] == [base]
+    log.release()
