@@ -1,8 +1,9 @@
 """The transactional part of Produce: before a producer's records are written, its transaction must have the partition.
 
 Behaviour: batches of a partition whose log has the producer's transaction open go on at once. For all others the
-coordinator is asked whether the partition was added, or, from version 12 on, told to add it (KIP-890). What keeps a
-late answer from opening a transaction that is over by then: `kwire.log.producer_state.Verification`.
+coordinator is asked whether the partition was added, or, from version 12 on, told to add it (KIP-890), and asked again
+for a moment while the producer's last transaction ends. What keeps a late answer from opening a transaction that is
+over by then: `kwire.log.producer_state.Verification`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -20,10 +21,10 @@ from kwire.coordinator.transaction_shard import Producer
 from kwire.handlers.context import RequestContext
 from kwire.handlers.partitions import find_partition
 from kwire.handlers.transaction_calls import ABORTABLE_SINCE, IMPLICIT_SINCE, join_transaction
-from kwire.log.producer_state import Verification
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
+    from kwire.log.producer_state import ProducerStateManager, Verification
 
 _ATTRIBUTES: Final = 22
 _TRANSACTIONAL: Final = 16
@@ -48,15 +49,13 @@ class NotVerified(KafkaError):
     """The coordinator did not agree. It has words where Kafka tells them."""
 
 
-class Question:
+class Question(NamedTuple):
     """One batch whose partition has to be asked about."""
 
-    __slots__ = ("data", "name", "verification")
-
-    def __init__(self, data: PartitionProduceData, name: Name, verification: Verification) -> None:
-        self.data = data
-        self.name = name
-        self.verification = verification
+    data: PartitionProduceData
+    name: Name
+    producers: ProducerStateManager
+    verification: Verification
 
 
 def is_transactional(data: PartitionProduceData) -> bool:
@@ -80,38 +79,15 @@ def has_transactional(request: ProduceRequest) -> bool:
 def permits(request: ProduceRequest, transactional_id: str, context: RequestContext) -> Permits | Awaitable[Permits]:
     """With what, and whether, each partition's data may be appended. INVALID_PRODUCER_ID_MAPPING: batches of more than
     one producer."""
-    version, services = context.api_version, context.services
+    version = context.api_version
     knows = IMPLICIT_SINCE if version >= 12 else ABORTABLE_SINCE if version >= 11 else 0
-    if knows < IMPLICIT_SINCE and not services.config.transaction_partition_verification_enable:
+    if knows < IMPLICIT_SINCE and not context.services.config.transaction_partition_verification_enable:
         return {}
-    producers: dict[Producer, None] = {}
-    found: Permits = {}
-    questions: list[Question] = []
-    for topic, data in _transactional_data(request):
-        producer_id, epoch, sequence = _PRODUCER.unpack_from(cast("memoryview", data.records), _PRODUCER_AT)
-        producers[Producer(producer_id, epoch)] = None
-        partition = _partition(topic, data.index, context)
-        if partition is None:
-            continue
-        try:
-            verification = partition.log.producer_state.start_verification(
-                producer_id,
-                epoch,
-                sequence,
-                supports_epoch_bump=knows >= IMPLICIT_SINCE,
-                now_ms=services.doors.clock.time_ms(),
-            )
-        except KafkaError as error:
-            found[id(data)] = NotVerified(error.code)
-            continue
-        found[id(data)] = verification
-        if verification is not None:
-            questions.append(Question(data, (partition.topic, partition.index), verification))
-    if len(producers) > 1:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if not questions:
-        return found
-    return _ask(_Asking(context, transactional_id, next(iter(producers)), questions, knows, found))
+    asking = _Asking(request, transactional_id, context, knows)
+    errors = asking.ask()
+    if inspect.isawaitable(errors):
+        return _ask_again(asking, errors)
+    return _ask_again(asking, None) if asking.is_too_soon(errors) else asking.take(errors)
 
 
 def _transactional_data(request: ProduceRequest) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
@@ -132,44 +108,75 @@ def _partition(topic: TopicProduceData, index: int, context: RequestContext) -> 
 
 
 class _Asking:
-    """The questions of one request, and what is known so far."""
+    """What of one request the coordinator has to be asked about, and what is known so far."""
 
-    __slots__ = ("context", "found", "knows", "producer", "questions", "transactional_id")
+    __slots__ = ("_found", "_knows", "_producer", "_questions", "_request", "_transactional_id", "context")
 
-    def __init__(
-        self, context: RequestContext, transactional_id: str, producer: Producer, questions: list[Question], knows: int,
-        found: Permits,
-    ) -> None:  # fmt: skip
+    def __init__(self, request: ProduceRequest, transactional_id: str, context: RequestContext, knows: int) -> None:
+        self._request = request
+        self._transactional_id = transactional_id
         self.context = context
-        self.transactional_id = transactional_id
-        self.producer = producer
-        self.questions = questions
-        self.knows = knows
-        self.found = found
+        self._knows = knows
+        self._producer = Producer(-1, -1)
+        self._questions: list[Question] = []
+        self._found: Permits = {}
 
     def ask(self) -> dict[Name, ErrorCode] | Awaitable[dict[Name, ErrorCode]]:
-        names = [question.name for question in self.questions]
-        return join_transaction(self.context.services, self.transactional_id, self.producer, names, self.knows)
+        """Begin to verify, or begin anew: the marker of the transaction before, which all of this may wait for, ends
+        what was begun before it came."""
+        self._look()
+        if not self._questions:
+            return {}
+        names = [question.name for question in self._questions]
+        return join_transaction(self.context.services, self._transactional_id, self._producer, names, self._knows)
+
+    def is_too_soon(self, errors: dict[Name, ErrorCode]) -> bool:
+        """Whether the transaction before is not quite over, or was not when this was begun: its marker has come while
+        the coordinator was asked. (Those who add their partitions themselves have waited for that.)"""
+        if ErrorCode.CONCURRENT_TRANSACTIONS in errors.values():
+            return True
+        return self._knows >= IMPLICIT_SINCE and any(
+            errors[name] is ErrorCode.NONE and not producers.still_verified(*self._producer, verification)
+            for _, name, producers, verification in self._questions
+        )
 
     def take(self, errors: dict[Name, ErrorCode]) -> Permits:
-        for question in self.questions:
+        """What was found, with the coordinator's answers."""
+        for question in self._questions:
             error = errors[question.name]
             if error is not ErrorCode.NONE:
-                self.found[id(question.data)] = _refusal(error, self.knows)
-        return self.found
+                self._found[id(question.data)] = _refusal(error, self._knows)
+        return self._found
 
-
-def _ask(asking: _Asking) -> Permits | Awaitable[Permits]:
-    errors = asking.ask()
-    if inspect.isawaitable(errors):
-        return _ask_again(asking, errors)
-    if ErrorCode.CONCURRENT_TRANSACTIONS in errors.values():
-        return _ask_again(asking, None)
-    return asking.take(errors)
+    def _look(self) -> None:
+        """Which partitions have the transaction open, and which are to be asked about."""
+        self._found, self._questions = {}, []
+        producers: dict[Producer, None] = {}
+        now_ms = self.context.services.doors.clock.time_ms()
+        for topic, data in _transactional_data(self._request):
+            producer_id, epoch, sequence = _PRODUCER.unpack_from(cast("memoryview", data.records), _PRODUCER_AT)
+            self._producer = Producer(producer_id, epoch)
+            producers[self._producer] = None
+            partition = _partition(topic, data.index, self.context)
+            if partition is None:
+                continue
+            try:
+                verification = partition.log.producer_state.start_verification(
+                    producer_id, epoch, sequence, supports_epoch_bump=self._knows >= IMPLICIT_SINCE, now_ms=now_ms
+                )
+            except KafkaError as error:
+                self._found[id(data)] = NotVerified(error.code)
+                continue
+            self._found[id(data)] = verification
+            if verification is not None:
+                name = (partition.topic, partition.index)
+                self._questions.append(Question(data, name, partition.log.producer_state, verification))
+        if len(producers) > 1:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
 async def _ask_again(asking: _Asking, pending: Awaitable[dict[Name, ErrorCode]] | None) -> Permits:
-    """The last transaction of this producer may not be quite over: that is a matter of moments."""
+    """Until it is not too soon any more: a matter of moments."""
     config = asking.context.services.config
     loop = asyncio.get_running_loop()
     patience_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
@@ -181,7 +188,7 @@ async def _ask_again(asking: _Asking, pending: Awaitable[dict[Name, ErrorCode]] 
             errors = await answer if inspect.isawaitable(answer) else answer
         else:
             errors, pending = await pending, None
-        if ErrorCode.CONCURRENT_TRANSACTIONS not in errors.values() or loop.time() >= end:
+        if loop.time() >= end or not asking.is_too_soon(errors):
             return asking.take(errors)
 
 

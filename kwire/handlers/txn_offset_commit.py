@@ -113,17 +113,21 @@ def _needs_no_question(request: TxnOffsetCommitRequest, context: RequestContext,
 async def _commit_verified(
     request: TxnOffsetCommitRequest, context: RequestContext, partition: Partition, knows: int
 ) -> TxnOffsetCommitResponse:
-    """Another broker coordinates the transaction: what ends it while its answer is on the way is a marker here."""
+    """Another broker coordinates the transaction: what ends it while its answer is on the way is a marker here. For who
+    has not added the group before, that may be the marker of the transaction before: then it is asked once more."""
     services = context.services
     producer = Producer(request.producer_id, request.producer_epoch)
-    log = services.replicas.partition(*partition).log
-    verification = log.producer_state.start_verification(
-        *producer, 0, supports_epoch_bump=knows >= IMPLICIT_SINCE, now_ms=services.doors.clock.time_ms()
-    )
-    joined = join_transaction(services, request.transactional_id, producer, [partition], knows)
-    errors = await joined if inspect.isawaitable(joined) else joined
-    _check(errors[partition])
-    if not log.producer_state.still_verified(*producer, verification):
+    producers = services.replicas.partition(*partition).log.producer_state
+    for _ in range(2 if knows >= IMPLICIT_SINCE else 1):
+        verification = producers.start_verification(
+            *producer, 0, supports_epoch_bump=knows >= IMPLICIT_SINCE, now_ms=services.doors.clock.time_ms()
+        )
+        joined = join_transaction(services, request.transactional_id, producer, [partition], knows)
+        errors = await joined if inspect.isawaitable(joined) else joined
+        _check(errors[partition])
+        if producers.still_verified(*producer, verification):
+            break
+    else:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     answer = services.groups.commit_transactional_offsets(request, context.api_version)
     return await answer if inspect.isawaitable(answer) else answer
