@@ -210,11 +210,12 @@ class RequestContext:
     ``client_host`` is what Kafka shows of a client, such as ``/127.0.0.1``. ``endpoint`` is the (host, port) under
     which this broker is told to this client: the advertised one of the listener, or else the address that the client
     connected to. ``throttle_time_ms`` may be set by a handler; the dispatcher mutes the connection for as long.
-    ``hurry`` may be set by one that waits: it is called when the client has sent another request meanwhile.
+    ``hurry`` may be set by one that waits: it is called when the client has sent another request meanwhile. ``alone``
+    may be set by one of a pipelined API that waits: the client's next request is not begun before it is answered.
     """
 
-    __slots__ = ("api_key", "api_version", "client_host", "client_id", "connection_id", "correlation_id", "endpoint",
-                 "hurry", "listener", "principal", "services", "software_name", "software_version",
+    __slots__ = ("alone", "api_key", "api_version", "client_host", "client_id", "connection_id", "correlation_id",
+                 "endpoint", "hurry", "listener", "principal", "services", "software_name", "software_version",
                  "throttle_time_ms")  # fmt: skip
 
     def __init__(
@@ -247,3 +248,4 @@ class RequestContext:
         self.software_version = software_version
         self.throttle_time_ms = 0
         self.hurry: Callable[[], object] | None = None
+        self.alone = False

@@ -83,6 +83,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> Answer:
             return refuse(request, context.api_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
         permitted = permits(request, request.transactional_id, context)
         if inspect.isawaitable(permitted):
+            context.alone = True  # no batch of the producer may be written before these
             return _append_later(request, context, permitted)
         return _append_all(request, context, permitted)
     return _append_all(request, context, {})

@@ -5,7 +5,8 @@ The rules of this file:
 - A frame is handed on as a writable view over memory that nobody else writes to, so that what is inside (record
   batches) can be patched in place and written to disk without having been copied once more.
 - Requests are answered in order. The next one is started while earlier ones are pending only if all of them are of
-  the pipelined kind (Produce). Whatever may not start yet is held back, and nothing more is read meanwhile.
+  the pipelined kind (Produce, unless its handler wants to be alone). Whatever may not start yet is held back, and
+  nothing more is read meanwhile.
 - Memory is bounded: an unfinished frame takes what has been received of it (`large_frames`: a few times as much), never
   what it announces; a client that does not read its answers is not read from; a held-back connection holds at most one
   piece of `RECEIVE_BYTES` besides the frame under way.
@@ -279,7 +280,7 @@ class Connection:
         if not slots:
             return True
         return (
-            slots[0].pipelined
+            slots[-1].pipelined
             and len(slots) < PIPELINE_DEPTH
             and len(data) - position >= 2
             and _read_key(data, position)[0] in self._wire.pipelined_keys

@@ -114,6 +114,7 @@ class Exchange(RequestContext):
         self.software_version = client.software_version
         self.throttle_time_ms = 0
         self.hurry = None
+        self.alone = False
         self.connection = connection
         self.route = route
         self.request: Any = None
@@ -263,7 +264,7 @@ class Dispatcher:
     def _wait(self, exchange: Exchange, answer: Awaitable[Any]) -> None:
         """Answer when the awaitable is done."""
         api = exchange.route.api
-        exchange.slot = exchange.connection.defer(api.pipelined)
+        exchange.slot = exchange.connection.defer(api.pipelined and not exchange.alone)
         future: asyncio.Future[Any] = asyncio.ensure_future(answer)
         self.pending[future] = exchange
         if api.cancel_on_disconnect:

@@ -42,6 +42,25 @@ async def test_pipelined_requests_start_together_and_are_answered_in_order(netwo
     assert [await client.receive() for _ in range(3)] == [b"0", b"1", b"2"]
 
 
+async def test_nothing_overtakes_a_pipelined_request_that_wants_to_be_alone(network: Network) -> None:
+    alone = b"alone"
+
+    def answer(connection: Connection, body: memoryview) -> None:
+        network.answers.slots.append(connection.defer(pipelined=bytes(body[2:]) != alone))
+
+    network.answers.answer = answer
+    server = network.serve()
+    client = await network.connect(server)
+    await client.send(b"".join(request(PIPELINED_KEY, text) for text in (b"1", alone, b"3")))
+    await network.answers.count(2)
+    await settle()
+    network.answers.slots[0].answer([frame(b"1")], 5)
+    await settle()
+    assert len(network.answers.frames) == 2
+    network.answers.slots[1].answer([frame(b"2")], 5)
+    await network.answers.count(3)
+
+
 async def test_a_pipelined_answer_that_is_there_at_once_waits_for_the_ones_before(network: Network) -> None:
     network.answers.defer = True
     server = network.serve()
