@@ -131,22 +131,26 @@ class _Asking:
         return join_transaction(self.context.services, self._transactional_id, self._producer, names, self._knows)
 
     def is_too_soon(self, errors: dict[Name, ErrorCode]) -> bool:
-        """Whether the transaction before is not quite over, or was not when this was begun: its marker has come while
-        the coordinator was asked. (Those who add their partitions themselves have waited for that.)"""
-        if ErrorCode.CONCURRENT_TRANSACTIONS in errors.values():
-            return True
-        return self._knows >= IMPLICIT_SINCE and any(
-            errors[name] is ErrorCode.NONE and not producers.still_verified(*self._producer, verification)
-            for _, name, producers, verification in self._questions
-        )
+        """Whether the transaction before is not quite over, or was not when this was begun."""
+        return any(self._error(question, errors) is ErrorCode.CONCURRENT_TRANSACTIONS for question in self._questions)
 
     def take(self, errors: dict[Name, ErrorCode]) -> Permits:
         """What was found, with the coordinator's answers."""
         for question in self._questions:
-            error = errors[question.name]
+            error = self._error(question, errors)
             if error is not ErrorCode.NONE:
                 self._found[id(question.data)] = _refusal(error, self._knows)
         return self._found
+
+    def _error(self, question: Question, errors: dict[Name, ErrorCode]) -> ErrorCode:
+        """The coordinator's answer, or that the marker of the transaction before has come while it was asked. (Who adds
+        partitions before writing has waited for that marker: there it is the end of this transaction, and the log
+        refuses the write.)"""
+        error = errors[question.name]
+        overtaken = not question.producers.still_verified(*self._producer, question.verification)
+        if error is ErrorCode.NONE and self._knows >= IMPLICIT_SINCE and overtaken:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return error
 
     def _look(self) -> None:
         """Which partitions have the transaction open, and which are to be asked about."""

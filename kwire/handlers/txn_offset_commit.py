@@ -118,7 +118,8 @@ async def _commit_verified(
     services = context.services
     producer = Producer(request.producer_id, request.producer_epoch)
     producers = services.replicas.partition(*partition).log.producer_state
-    for _ in range(2 if knows >= IMPLICIT_SINCE else 1):
+    attempts = 2 if knows >= IMPLICIT_SINCE else 1
+    for _ in range(attempts):
         verification = producers.start_verification(
             *producer, 0, supports_epoch_bump=knows >= IMPLICIT_SINCE, now_ms=services.doors.clock.time_ms()
         )
@@ -128,7 +129,7 @@ async def _commit_verified(
         if producers.still_verified(*producer, verification):
             break
     else:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE if attempts == 1 else ErrorCode.CONCURRENT_TRANSACTIONS)
     answer = services.groups.commit_transactional_offsets(request, context.api_version)
     return await answer if inspect.isawaitable(answer) else answer
 
