@@ -5,6 +5,8 @@ Every test number is a process of the suite's `test-runner`, several at a time, 
 some of Kafka's scripts (`kafka-topics.sh`, `kafka-acls.sh`, a producer in Java): a folder in the form of Kafka's
 distribution, made of Kafka's jars, serves it.
 
+With three brokers the tests that make topics of three replicas do so, and those of racks find some.
+
 Needs gcc, g++, make, pkg-config and the development packages of OpenSSL, zlib and zstd; Java for a few tests.
 """
 
@@ -21,6 +23,7 @@ import sys
 import tarfile
 import tempfile
 import urllib.request
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
@@ -29,6 +32,7 @@ from pathlib import Path
 from compat_tests.brokers import Broker, make_broker
 from compat_tests.kafka_jars import KAFKA_VERSION, cache_root, kafka_jars_dir, locked
 from compat_tests.suites import Outcome, Suite, arguments, finish
+from scripts.cluster_benchmark.clusters import EMBEDDED, KAFKA, Cluster
 
 FOLDER = Path(__file__).parent
 CRATE, LIBRDKAFKA = "4.10.0+2.12.1", "2.12.1"
@@ -44,6 +48,8 @@ KAFKA_SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
+SELECTOR = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+OPEN = {"auto.create.topics.enable": "true", "min.insync.replicas": "1"}
 SCENARIOS = {"default": {}, "noautocreate": {"auto.create.topics.enable": "false"}}
 PACKAGES = {"openssl/ssl.h": "libssl-dev", "zlib.h": "zlib1g-dev", "zstd.h": "libzstd-dev"}
 _OPTIONAL = {"rapidjson/document.h": "rapidjson-dev"}  # three tests read statistics with it
@@ -59,9 +65,30 @@ class CannotBuild(Exception):
     """A tool or a header is missing, or the build failed; the message says which."""
 
 
-def suite() -> Suite:
-    """The suite at the version that is pinned here."""
-    return Suite("librdkafka", "librdkafka's own tests", LIBRDKAFKA, FOLDER)
+def suite(brokers: int = 1) -> Suite:
+    """The suite at the version that is pinned here, on one broker or three."""
+    if brokers == 1:
+        return Suite("librdkafka", "librdkafka's own tests", LIBRDKAFKA, FOLDER)
+    return Suite("librdkafka-3", "librdkafka's own tests on three brokers", LIBRDKAFKA, FOLDER, "allowed-3.txt")
+
+
+class ThreeBrokers:
+    """A cluster in the place of one broker, each of its brokers in a rack of its own."""
+
+    def __init__(self, kind: str, home: Path, settings: Mapping[str, str]) -> None:
+        self._cluster = Cluster(KAFKA if kind == "kafka" else EMBEDDED, home, {**SELECTOR, **OPEN, **settings})
+        for number, node in self._cluster.nodes.items():
+            node.settings["broker.rack"] = f"RACK{number}"
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
+
+    def start(self) -> None:
+        self._cluster.start()
+
+    def stop(self) -> None:
+        self._cluster.end()
 
 
 def why_not() -> str | None:
@@ -161,7 +188,7 @@ def distribution() -> Path:
     return home
 
 
-def run(kind: str, tests: list[str], quick: bool, jobs: int, limit_s: float) -> list[Outcome]:
+def run(kind: str, tests: list[str], quick: bool, jobs: int, limit_s: float, count: int = 1) -> list[Outcome]:
     """Run the tests (all, or the given numbers or names) and return how each ended."""
     chosen = {
         number: names
@@ -169,16 +196,19 @@ def run(kind: str, tests: list[str], quick: bool, jobs: int, limit_s: float) -> 
         if not tests or any(test.startswith(number) for test in tests)
     }
     with tempfile.TemporaryDirectory(prefix="librdkafka-") as folder:
-        brokers: dict[str, Broker] = {}
+        brokers: dict[str, Broker | ThreeBrokers] = {}
         try:
             for scenario in {each for names in chosen.values() for each in names.values()}:
                 settings = {**SETTINGS, **SCENARIOS[scenario], **(KAFKA_SETTINGS if kind == "kafka" else {})}
-                brokers[scenario] = make_broker(kind, Path(folder) / scenario, settings)
+                make = make_broker if count == 1 else ThreeBrokers
+                brokers[scenario] = make(kind, Path(folder) / scenario, settings)
                 brokers[scenario].start()
             runs = [(n, s) for n, names in chosen.items() for s in SCENARIOS if s in names.values()]
             with ThreadPoolExecutor(jobs) as pool:
                 tasks = [
-                    pool.submit(_run_number, number, scenario, brokers[scenario], Path(folder), quick, limit_s)
+                    pool.submit(
+                        _run_number, number, scenario, brokers[scenario].bootstrap, Path(folder), quick, limit_s
+                    )
                     for number, scenario in runs
                 ]
             return [outcome for task in tasks for outcome in task.result()]
@@ -187,11 +217,11 @@ def run(kind: str, tests: list[str], quick: bool, jobs: int, limit_s: float) -> 
                 broker.stop()
 
 
-def _run_number(number: str, scenario: str, broker: Broker, folder: Path, quick: bool, limit_s: float) -> list[Outcome]:
+def _run_number(number: str, scenario: str, bootstrap: str, folder: Path, quick: bool, limit_s: float) -> list[Outcome]:
     """All tests of a number and a scenario, in one process of the runner."""
     report, config = folder / f"{number}-{scenario}.json", folder / f"{number}-{scenario}.conf"
     # Twice the time, as in the suite's own test clusters.
-    config.write_text(f"bootstrap.servers={broker.bootstrap}\nbroker.address.family=v4\ntest.timeout.multiplier=2\n")
+    config.write_text(f"bootstrap.servers={bootstrap}\nbroker.address.family=v4\ntest.timeout.multiplier=2\n")
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": "../src:../src-cpp",
@@ -201,7 +231,7 @@ def _run_number(number: str, scenario: str, broker: Broker, folder: Path, quick:
         "RDKAFKA_TEST_CONF": str(config),
         "TEST_KAFKA_VERSION": f"{KAFKA_VERSION}.0",
         "KAFKA_PATH": str(distribution()),
-        "BROKERS": broker.bootstrap,
+        "BROKERS": bootstrap,
     }
     environment.pop("CI", None)
     command = ["./test-runner", "-p1", "-L", *(["-Q"] if quick else [])]
@@ -264,9 +294,10 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the suite's own quick mode: less data, fewer rounds")
     parser.add_argument("--jobs", type=int, default=4, help="tests at a time (default: 4)")
     parser.add_argument("--limit", type=float, default=900, help="seconds for one test number (default: 900)")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="how many (default: 1)")
     options: argparse.Namespace = parser.parse_args()
-    outcomes = run(options.broker, options.tests, options.quick, options.jobs, options.limit)
-    return finish(suite(), options.broker, outcomes, options.record)
+    outcomes = run(options.broker, options.tests, options.quick, options.jobs, options.limit, options.brokers)
+    return finish(suite(options.brokers), options.broker, outcomes, options.record)
 
 
 if __name__ == "__main__":
