@@ -199,9 +199,12 @@ def run(kind: str, tests: list[str], quick: bool, jobs: int, limit_s: float, cou
         brokers: dict[str, Broker | ThreeBrokers] = {}
         try:
             for scenario in {each for names in chosen.values() for each in names.values()}:
-                settings = {**SETTINGS, **SCENARIOS[scenario], **(KAFKA_SETTINGS if kind == "kafka" else {})}
-                make = make_broker if count == 1 else ThreeBrokers
-                brokers[scenario] = make(kind, Path(folder) / scenario, settings)
+                settings = {**SETTINGS, **SCENARIOS[scenario]}
+                if count == 3:  # without an authorizer, which would ask more of them
+                    brokers[scenario] = ThreeBrokers(kind, Path(folder) / scenario, settings)
+                else:
+                    settings |= KAFKA_SETTINGS if kind == "kafka" else {}
+                    brokers[scenario] = make_broker(kind, Path(folder) / scenario, settings)
                 brokers[scenario].start()
             runs = [(n, s) for n, names in chosen.items() for s in SCENARIOS if s in names.values()]
             with ThreadPoolExecutor(jobs) as pool:
