@@ -97,7 +97,7 @@ class Script:
             return {name: self.plain(getattr(value, name), name) for name in names}
         if isinstance(value, list | tuple):
             if field in _SORTED and not any(isinstance(item, MemberResponse) for item in value):
-                return [self.plain(item) for item in sorted(value, key=_without_ids)]
+                return [self.plain(item) for item in sorted(value, key=self._order)]
             return [self.plain(item) for item in value]
         if field in _IN_OTHER_WORDS:
             return None if value is None else bool(value)
@@ -107,6 +107,13 @@ class Script:
             raw = bytes(value)
             return self._name(raw.hex(), "topic") if field == "topic_id" and any(raw) else "bytes:" + raw.hex()
         return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    def _order(self, item: Any) -> str:
+        """What an item is sorted by: not by ids, which differ from run to run."""
+        text = _UUID.sub("", repr(item))
+        for name, topic_id in self._topic_ids.items():
+            text = text.replace(repr(topic_id), name)
+        return text
 
     def _name(self, text: str, kind: str) -> str:
         return self._names.setdefault(text, f"{kind}{len(self._names)}")
@@ -197,10 +204,6 @@ def _value(key: bytes, value: bytes | None) -> Any:
     if isinstance(parsed, OffsetCommitValue) and parsed.expire_timestamp != -1:
         parsed.expire_timestamp -= parsed.commit_timestamp
     return [version, parsed]
-
-
-def _without_ids(value: Any) -> str:
-    return _UUID.sub("", repr(value))
 
 
 # --- requests in few words -----------------------------------------------------------------------------------------
