@@ -54,9 +54,9 @@ SHORT = {
     "zookeeper.session.timeout.ms": "1000",
 }
 SHORT_QUORUM = {
-    "controller.quorum.fetch.timeout.ms": "500",
-    "controller.quorum.election.timeout.ms": "500",
-    "controller.quorum.election.backoff.max.ms": "250",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.election.backoff.max.ms": "500",
 }
 """What else Apache Kafka needs to notice as soon that its controller is gone."""
 
