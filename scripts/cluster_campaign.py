@@ -18,6 +18,7 @@ import multiprocessing
 import sys
 import time
 import traceback
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,10 +125,10 @@ def main() -> int:
         print(json.dumps(outcome.counts), outcome.digest)
         print("\n".join(outcome.wrong) or "clean")
         return 1 if outcome.wrong else 0
-    silence()
+    be_quiet()
     started, total, wrong = time.monotonic(), Counter[str](), []
     seeds = range(arguments.seed, arguments.seed + arguments.count)
-    with multiprocessing.get_context("spawn").Pool(arguments.jobs, silence) as pool:
+    with multiprocessing.get_context("spawn").Pool(arguments.jobs, be_quiet) as pool:
         for number, outcome in enumerate(pool.imap_unordered(run, seeds, chunksize=2), 1):
             total.update(outcome.counts)
             if outcome.wrong:
@@ -137,6 +138,14 @@ def main() -> int:
                 print(f"{number} seeds, {number / (time.monotonic() - started) * 60:.0f} a minute", flush=True)
     print(json.dumps({"seeds": len(seeds), "seconds": round(time.monotonic() - started), "wrong": wrong, **total}))
     return 1 if wrong else 0
+
+
+def be_quiet() -> None:
+    """No log, and nothing about what simulated processes had not finished when they were killed."""
+    silence()
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    tell = sys.unraisablehook
+    sys.unraisablehook = lambda found: None if "GeneratorExit" in str(found.exc_value) else tell(found)
 
 
 if __name__ == "__main__":

@@ -74,19 +74,22 @@ _logger = get_logger("kwire.cluster.fetcher")
 
 
 class _Followed:
-    """One partition of a fetcher. ``until_s``: it is left alone before this moment of the loop's clock; ``rest_s``: for
-    how long it is left alone when the next error comes that passes by itself."""
+    """One partition of a fetcher. ``told``: the leader has it in the session, asked for in leader epoch ``epoch``.
+    ``until_s``: it is left alone before this moment of the loop's clock; ``rest_s``: for how long it is left alone when
+    the next error comes that passes by itself."""
 
-    __slots__ = ("partition", "rest_s", "told", "until_s")
+    __slots__ = ("epoch", "partition", "rest_s", "told", "until_s")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.told = False
+        self.epoch = -1
         self.until_s = 0.0
         self.rest_s = QUIET_REST_S
 
     def asked(self, max_bytes: int) -> FetchPartition:
         partition, log = self.partition, self.partition.log
+        self.epoch = partition.leader_epoch
         return FetchPartition(
             partition=partition.index,
             current_leader_epoch=partition.leader_epoch,
@@ -123,7 +126,9 @@ class Fetcher:
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is None or followed.partition is not partition:
+            told = key in self._forgotten if followed is None else followed.told
             followed = self._followed[key] = _Followed(partition)
+            followed.told = told
         followed.rest_s = QUIET_REST_S
         self._forgotten.pop(key, None)
         self._resting.pop(key, None)
@@ -300,8 +305,8 @@ class Fetcher:
 
     async def _take_partition(self, key: Key, followed: _Followed, data: PartitionData) -> None:
         partition = followed.partition
-        if not partition.following or partition.leader != self._leader:
-            return
+        if not partition.following or partition.leader != self._leader or partition.leader_epoch != followed.epoch:
+            return  # of an earlier request; the next one names it
         self._dirty[key] = self._behind[key] = None
         error = ErrorCode(data.error_code)
         try:

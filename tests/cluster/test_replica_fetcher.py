@@ -347,3 +347,39 @@ def test_what_passes_by_itself_is_asked_for_again_soon_and_then_later_and_later(
         assert BACKOFF_S * 0.9 < rests[-1] < BACKOFF_S * 1.2
 
     tell(told())
+
+
+def test_an_answer_from_before_a_new_leader_epoch_does_not_count() -> None:
+    """A session that still had the partition as it was asked for before: nothing ever told it otherwise (found by seed
+    10001571 of the simulated cluster)."""
+
+    async def told() -> None:
+        follower = await Follower().begun()
+        await follower.answered()
+        partition = follower.partitions[0]
+        follower.fetchers.forget(partition)
+        partition.update(PartitionState((LEADER, ME), (LEADER,), LEADER, 1, 1))
+        follower.fetchers.follow(partition)
+        follower.leader.gives(0, error=ErrorCode.FENCED_LEADER_EPOCH)
+        await follower.answered()
+        (named,) = follower.leader.requests[-1].topics[0].partitions
+        assert (named.partition, named.current_leader_epoch) == (0, 1)
+        assert forgotten(follower.leader.requests[-1]) == []
+
+    tell(told())
+
+
+def test_what_comes_back_and_fails_before_it_is_named_is_forgotten_by_the_leader() -> None:
+    async def told() -> None:
+        follower = await Follower().begun()
+        await follower.answered()
+        partition = follower.partitions[0]
+        follower.fetchers.forget(partition)
+        follower.fetchers.follow(partition)
+        fetcher = next(iter(follower.fetchers._fetchers.values()))
+        key = (partition.topic_id, partition.index)
+        fetcher._rest(key, fetcher._followed[key], ErrorCode.CORRUPT_MESSAGE)
+        await follower.answered()
+        assert forgotten(follower.leader.requests[-1]) == [0]
+
+    tell(told())
