@@ -19,6 +19,7 @@ from compat_tests.brokers import KINDS, Broker, make_broker, wait_until
 from compat_tests.java_runner import JavaRunner
 from compat_tests.kafka_jars import why_no_java
 from compat_tests.observations import Observations, folder, started_ms
+from compat_tests.suites import CannotBuild
 
 ON_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
 started_ms()  # before this process starts others
@@ -74,6 +75,14 @@ def need(reason: str | None) -> None:
     if ON_CI:
         pytest.fail(f"{reason}; on CI this may not be skipped", pytrace=False)
     pytest.skip(reason)
+
+
+def need_built(build: Callable[[], object]) -> None:
+    """Build another project's suite (once); `need` what its building lacks."""
+    try:
+        build()
+    except CannotBuild as reason:
+        need(str(reason))
 
 
 @pytest.hookimpl(tryfirst=True)

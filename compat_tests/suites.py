@@ -26,6 +26,10 @@ STATES = ("passed", "failed", "skipped")
 _ROW = re.compile(r"^\| `(?P<test>[^`|]+)` \| (?P<state>[^|]*) \| (?P<cause>.*) \|$", re.M)
 
 
+class CannotBuild(Exception):
+    """A tool or a header that a suite needs is missing, or its build failed; the message says which."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How one test of a suite ended: ``state`` is one of `STATES`, ``reason`` says why it did not pass."""

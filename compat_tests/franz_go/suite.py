@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 
 from compat_tests.kafka_jars import cache_root, locked
-from compat_tests.suites import Outcome, Suite, arguments, finish
-from scripts.cluster_benchmark.clusters import EMBEDDED, KAFKA, started
+from compat_tests.suites import CannotBuild, Outcome, Suite, arguments, finish
+from scripts.cluster_benchmark.clusters import started
 
 FOLDER = Path(__file__).parent
 MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
@@ -29,10 +29,6 @@ LIMIT_S = 900
 _ENDED = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+) \((\d+\.\d+)s\)$", re.M)
 _SAID = re.compile(r"^ +\w+_test\.go:\d+: (.*)$", re.M)
 _STATES = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
-
-
-class CannotBuild(Exception):
-    """Go is missing or too old, or the build failed; the message says which."""
 
 
 def suite() -> Suite:
@@ -80,7 +76,7 @@ def run(kind: str, tests: list[str], records: int = RECORDS) -> list[Outcome]:
         command.append(f"-test.run=^({'|'.join(tests)})$")
     with (
         tempfile.TemporaryDirectory(prefix="franz-go-") as folder,
-        started(KAFKA if kind == "kafka" else EMBEDDED, Path(folder), SETTINGS) as cluster,
+        started(kind, Path(folder), SETTINGS) as cluster,
         tempfile.TemporaryFile("w+") as output,
     ):
         environment = {**os.environ, "KGO_SEEDS": cluster.bootstrap, "KGO_TEST_RECORDS": str(records)}

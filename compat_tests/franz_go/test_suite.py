@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.conftest import need
+from compat_tests.conftest import need_built
 from compat_tests.franz_go import suite
 
 
 @pytest.mark.timeout(900)
 def test_what_has_passed_passes() -> None:
-    try:
-        suite.program()
-    except suite.CannotBuild as reason:
-        need(str(reason))
+    need_built(suite.program)
     its = suite.suite()
     outcomes = suite.run("kwire", [], records=20_000)
     assert its.judge("kwire", outcomes) == []

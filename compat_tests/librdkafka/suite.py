@@ -31,8 +31,8 @@ from pathlib import Path
 
 from compat_tests.brokers import Broker, make_broker
 from compat_tests.kafka_jars import KAFKA_VERSION, cache_root, kafka_jars_dir, locked
-from compat_tests.suites import Outcome, Suite, arguments, finish
-from scripts.cluster_benchmark.clusters import EMBEDDED, KAFKA, Cluster
+from compat_tests.suites import CannotBuild, Outcome, Suite, arguments, finish
+from scripts.cluster_benchmark.clusters import Cluster
 
 FOLDER = Path(__file__).parent
 CRATE, LIBRDKAFKA = "4.10.0+2.12.1", "2.12.1"
@@ -61,10 +61,6 @@ _SCRIPTS = {
 }
 
 
-class CannotBuild(Exception):
-    """A tool or a header is missing, or the build failed; the message says which."""
-
-
 def suite(brokers: int = 1) -> Suite:
     """The suite at the version that is pinned here, on one broker or three."""
     if brokers == 1:
@@ -76,7 +72,7 @@ class ThreeBrokers:
     """A cluster in the place of one broker, each of its brokers in a rack of its own."""
 
     def __init__(self, kind: str, home: Path, settings: Mapping[str, str]) -> None:
-        self._cluster = Cluster(KAFKA if kind == "kafka" else EMBEDDED, home, {**SELECTOR, **OPEN, **settings})
+        self._cluster = Cluster(kind, home, {**SELECTOR, **OPEN, **settings})
         for number, node in self._cluster.nodes.items():
             node.settings["broker.rack"] = f"RACK{number}"
 

@@ -119,6 +119,12 @@ class Follower:
             await asyncio.sleep(0.001)
         return self
 
+    async def asleep(self) -> Follower:
+        """The first fetch is answered: the next one, which sleeps at the leader, names only what is new."""
+        await self.begun()
+        await self.answered()
+        return self
+
     async def answered(self) -> None:
         """The present fetch is answered, and the next one is on its way."""
         count = len(self.leader.requests)
@@ -281,8 +287,7 @@ def test_who_is_followed_no_more_is_forgotten() -> None:
 def test_a_request_that_sleeps_is_ended_by_one_behind_it() -> None:
     async def told() -> None:
         loop = asyncio.get_running_loop()
-        follower = await Follower().begun()
-        await follower.answered()
+        follower = await Follower().asleep()
         await asyncio.sleep(WAIT_S / 10)
         began_s = loop.time()
         for partition in follower.partitions:
@@ -299,8 +304,7 @@ def test_a_request_that_sleeps_is_ended_by_one_behind_it() -> None:
 def test_a_leader_that_does_not_mind_answers_when_it_has_slept() -> None:
     async def told() -> None:
         loop = asyncio.get_running_loop()
-        follower = await Follower().begun()
-        await follower.answered()
+        follower = await Follower().asleep()
         follower.leader.is_old = True
         began_s = loop.time()
         follower.fetchers.follow(follower.partitions[0])
@@ -315,8 +319,7 @@ def test_a_leader_that_does_not_mind_answers_when_it_has_slept() -> None:
 def test_a_leader_that_stays_silent_is_connected_to_anew() -> None:
     async def told() -> None:
         loop = asyncio.get_running_loop()
-        follower = await Follower().begun()
-        await follower.answered()
+        follower = await Follower().asleep()
         follower.leader.is_silent = True
         await asyncio.sleep(WAIT_S * 2)
         began_s = loop.time()
@@ -354,8 +357,7 @@ def test_an_answer_from_before_a_new_leader_epoch_does_not_count() -> None:
     10001571 of the simulated cluster)."""
 
     async def told() -> None:
-        follower = await Follower().begun()
-        await follower.answered()
+        follower = await Follower().asleep()
         partition = follower.partitions[0]
         follower.fetchers.forget(partition)
         partition.update(PartitionState((LEADER, ME), (LEADER,), LEADER, 1, 1))
@@ -371,8 +373,7 @@ def test_an_answer_from_before_a_new_leader_epoch_does_not_count() -> None:
 
 def test_what_comes_back_and_fails_before_it_is_named_is_forgotten_by_the_leader() -> None:
     async def told() -> None:
-        follower = await Follower().begun()
-        await follower.answered()
+        follower = await Follower().asleep()
         partition = follower.partitions[0]
         follower.fetchers.forget(partition)
         follower.fetchers.follow(partition)
