@@ -27,7 +27,10 @@ SETTINGS = {"auto.create.topics.enable": "true"}
 LEFT_OUT = "Share|SCRAM"
 LIMIT_S = 900
 _ENDED = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+) \((\d+\.\d+)s\)$", re.M)
+_DONE = re.compile(r"^(?:PASS|FAIL)$", re.M)
+_SPEAKER = re.compile(r"^=== (?:RUN|CONT|NAME) +(\w+)$", re.M)
 _SAID = re.compile(r"^ +\w+_test\.go:\d+: (.*)$", re.M)
+_CLEANING = re.compile("deleting (topic|group)", re.I)
 _STATES = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 
 
@@ -94,15 +97,16 @@ def _outcomes(output: str) -> list[Outcome]:
     for state, test, seconds in _ENDED.findall(output):
         reason = "" if state == "PASS" else _why(output, test)
         found.append(Outcome(test, _STATES[state], reason, float(seconds)))
-    if not output.rstrip().endswith(("PASS", "FAIL")):
+    if not _DONE.search(output):
         found.append(Outcome("the program", "failed", " ".join(output[-300:].split())))
     return sorted(found, key=lambda one: one.test)
 
 
 def _why(output: str, test: str) -> str:
-    """What was said last before a test ended otherwise than well: other tests talk at the same time."""
-    said: list[str] = _SAID.findall(output.partition(f": {test} (")[0])
-    return next((line[:300] for line in reversed(said) if "DELETING TOPIC" not in line.upper()), "")
+    """What a test that did not end well said first, but for its cleaning; tests talk in turns, each turn named."""
+    parts = _SPEAKER.split(output)
+    own = "\n".join(text for name, text in zip(parts[1::2], parts[2::2], strict=True) if name == test)
+    return next((line[:300] for line in _SAID.findall(own) if not _CLEANING.search(line)), "")
 
 
 def main() -> int:
