@@ -19,6 +19,7 @@ from compat_tests.kafka_jars import compile_java, java_command, kafka_classpath
 SOURCES = Path(__file__).parent / "java"
 
 TOOLS = {
+    "ClusterTool": "org.apache.kafka.tools.ClusterTool",
     "ConfigCommand": "kafka.admin.ConfigCommand",
     "ConsoleConsumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "ConsoleProducer": "org.apache.kafka.tools.ConsoleProducer",

@@ -1,8 +1,10 @@
-"""``kwire cluster status [HOST:PORT]``: a cluster on one screen.
+"""``kwire cluster``: a cluster on one screen, and brokers that will not come back.
 
-Brokers, controller, and the partitions that are not as they should be: under-replicated (a replica is out of sync) or
-offline (nobody leads). It asks any broker with DescribeCluster and Metadata, so it works on Apache Kafka as well. Exit
-status 1 when something is not well.
+``status [HOST:PORT]``: brokers, controller, and the partitions that are not as they should be: under-replicated (a
+replica is out of sync) or offline (nobody leads). Exit status 1 when something is not well.
+``unregister [HOST:PORT] --id N``: expect a broker no more.
+
+Any broker is asked, with DescribeCluster, Metadata and UnregisterBroker, so it works on Apache Kafka as well.
 """
 
 from __future__ import annotations
@@ -19,42 +21,61 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 5.0
 LISTED_MAX: Final = 20
+FENCED_VERSION: Final = 2
+"""The version of DescribeCluster that knows brokers which are away (KIP-1073)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire cluster``."""
-    parser.add_argument("action", choices=["status"])
+    parser.add_argument("action", choices=["status", "unregister"])
     parser.add_argument("address", metavar="HOST:PORT", nargs="?", default="localhost:9092")
+    parser.add_argument("--id", type=int, metavar="N", help="unregister: the broker that will not come back")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask and print; 0 when all is well."""
+    if (arguments.action == "unregister") != (arguments.id is not None):
+        return fail(
+            "--id N says which broker `unregister` is about" if arguments.id is None else "status takes no --id"
+        )
     host, colon, port = arguments.address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         return fail(f"{arguments.address!r} is not HOST:PORT")
     try:
-        cluster, metadata = asyncio.run(_ask(host.strip("[]") or "localhost", int(port)))
+        answers = asyncio.run(_ask(host.strip("[]") or "localhost", int(port), arguments.id))
     except OSError as error:
         return fail(f"{arguments.address}: {error.strerror or error}")
     except TimeoutError:
         return fail(f"{arguments.address}: no answer within {TIMEOUT_S:.0f} s")
-    lines, well = status(cluster, metadata)
+    if arguments.action == "unregister":
+        return _unregistered(arguments.id, *answers)
+    lines, well = status(*answers)
     print("\n".join(lines))
     return 0 if well else 1
 
 
-async def _ask(host: str, port: int) -> tuple[Any, Any]:
+async def _ask(host: str, port: int, unregister: int | None) -> list[Any]:
     from kwire.base.doors import Doors
+    from kwire.codec.messages.api_versions_request import ApiVersionsRequest
     from kwire.codec.messages.describe_cluster_request import DescribeClusterRequest
     from kwire.codec.messages.metadata_request import MetadataRequest
+    from kwire.codec.messages.unregister_broker_request import UnregisterBrokerRequest
+    from kwire.codec.protocol import ApiKey
     from kwire.net.client import ClientConnection, ConnectionLost
 
     connection: ClientConnection | None = None
     try:
         async with asyncio.timeout(TIMEOUT_S):
             connection = await ClientConnection.connect(Doors(), host, port, "kwire-cluster")
+            if unregister is not None:
+                return [await connection.call(UnregisterBrokerRequest(broker_id=unregister), 0)]
+            served = {
+                each.api_key: each.max_version for each in (await connection.call(ApiVersionsRequest(), 0)).api_keys
+            }
+            version = min(FENCED_VERSION, served.get(ApiKey.DESCRIBE_CLUSTER, 0))
+            brokers = DescribeClusterRequest(include_fenced_brokers=version >= FENCED_VERSION)
             everything: Message = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-            return await connection.call(DescribeClusterRequest(), 0), await connection.call(everything, 12)
+            return [await connection.call(brokers, version), await connection.call(everything, 12)]
     except ConnectionLost:
         raise ConnectionResetError("the broker closed the connection without an answer") from None
     finally:
@@ -62,11 +83,18 @@ async def _ask(host: str, port: int) -> tuple[Any, Any]:
             connection.close()
 
 
+def _unregistered(broker_id: int, answer: Any) -> int:
+    if answer.error_code:
+        return fail(answer.error_message or f"broker {broker_id}: error {answer.error_code}")
+    print(f"broker {broker_id} is not expected any more; it registers again when it is started")
+    return 0
+
+
 def status(cluster: Any, metadata: Any) -> tuple[list[str], bool]:
     """What is printed of a DescribeCluster and a Metadata response, and whether all is well."""
     led: dict[int, int] = {broker.broker_id: 0 for broker in cluster.brokers}
     held = dict(led)
-    behind, offline, total = [], [], 0
+    behind, offline, away, total = [], [], [], 0
     for topic in metadata.topics:
         for partition in topic.partitions:
             total += 1
@@ -85,7 +113,10 @@ def status(cluster: Any, metadata: Any) -> tuple[list[str], bool]:
     known = {broker.broker_id: broker for broker in cluster.brokers}
     for broker_id in sorted(held):
         broker = known.get(broker_id)
-        address = "away" if broker is None else f"{broker.host}:{broker.port}"
+        address = "" if broker is None else f"{broker.host}:{broker.port}"
+        if broker is None or broker.is_fenced:
+            away.append(broker_id)
+            address = f"{address} away".lstrip()
         rack = "" if broker is None else broker.rack or ""
         lines.append(f"{broker_id:>6}  {address:<28} {rack:<10} {led.get(broker_id, 0):>7} {held[broker_id]:>9}")
     lines += ["", f"topics {len(metadata.topics)}   partitions {total}   "
@@ -94,7 +125,7 @@ def status(cluster: Any, metadata: Any) -> tuple[list[str], bool]:
         if found:
             more = [f"  ... and {len(found) - LISTED_MAX} more"] if len(found) > LISTED_MAX else []
             lines += ["", f"{title}:", *(f"  {each}" for each in found[:LISTED_MAX]), *more]
-    return lines, not behind and not offline and cluster.controller_id >= 0 and len(known) == len(held)
+    return lines, not (behind or offline or away) and cluster.controller_id >= 0
 
 
 def _ids(brokers: list[int]) -> str:

@@ -20,7 +20,7 @@ from kwire.cluster.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, T
 from kwire.cluster.keys import ConfigResource, PartitionState
 from kwire.cluster.leaders import LeaderDecisions
 from kwire.cluster.plan import Plan
-from kwire.cluster.store import MetadataStore
+from kwire.cluster.store import ABSENT, MetadataStore
 from kwire.cluster.topics import (
     CLUSTER_METADATA_TOPIC,
     PARTITIONS_PER_REQUEST_MAX,
@@ -29,6 +29,7 @@ from kwire.cluster.topics import (
     check_replicas,
     check_same_factor,
     collision_key,
+    new_partition,
     place,
 )
 
@@ -122,12 +123,12 @@ class Controller(LeaderDecisions):
             results: dict[str, CreatedTopic | KafkaError] = {}
             for topic in topics:
                 try:
-                    created, assignments = self._plan_topic(image, topic, existing)
+                    created, states = self._plan_topic(image, topic, existing)
                 except KafkaError as error:
                     results[topic.name] = error
                     continue
                 if not validate_only:
-                    self._write_topic(plan, created, assignments)
+                    self._write_topic(plan, created, states)
                 results[topic.name] = created
             return results
 
@@ -141,7 +142,7 @@ class Controller(LeaderDecisions):
 
     def _plan_topic(
         self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str]
-    ) -> tuple[CreatedTopic, list[tuple[int, ...]]]:
+    ) -> tuple[CreatedTopic, list[PartitionState]]:
         if topic.name == CLUSTER_METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} cannot be created: the name is reserved.")
         check_name(topic.name)
@@ -154,9 +155,9 @@ class Controller(LeaderDecisions):
             )
         configs = _without_nulls(topic.configs)
         self._validate_config(ConfigResource.TOPIC, topic.name, configs)
-        assignments = self._plan_assignments(image, topic)
+        states = [new_partition(image, replicas) for replicas in self._plan_assignments(image, topic)]
         topic_id = random_uuid(self._random)
-        return CreatedTopic(topic.name, topic_id, len(assignments), len(assignments[0]), configs), assignments
+        return CreatedTopic(topic.name, topic_id, len(states), len(states[0].replicas), configs), states
 
     def _plan_assignments(self, image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
         if topic.assignments:
@@ -165,7 +166,7 @@ class Controller(LeaderDecisions):
                     ErrorCode.INVALID_REQUEST,
                     "Partitions were assigned by hand: number of partitions and replication factor must be -1.",
                 )
-            return check_assignments(topic.assignments, image.brokers)
+            return check_assignments(topic.assignments, image.registered)
         if topic.replication_factor < -1 or topic.replication_factor == 0:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -179,11 +180,10 @@ class Controller(LeaderDecisions):
         factor = topic.replication_factor
         if factor == -1:
             factor = self._config.default_replication_factor
-        return place(image.sorted_brokers(), count, factor, self._random)
+        return place(image, count, factor, self._random)
 
-    def _write_topic(self, plan: Plan, topic: CreatedTopic, assignments: Sequence[tuple[int, ...]]) -> None:
+    def _write_topic(self, plan: Plan, topic: CreatedTopic, states: list[PartitionState]) -> None:
         plan.write(keys.topic_key(topic.name), keys.pack(id=uuid_to_text(topic.id)))
-        states = [PartitionState(replicas, replicas, replicas[0], 0, 0) for replicas in assignments]
         for shard, start in enumerate(range(0, len(states), SHARD_PARTITIONS)):
             part = states[start : start + SHARD_PARTITIONS]
             plan.write(keys.shard_key(topic.id, shard), keys.pack_shard(part))
@@ -208,7 +208,7 @@ class Controller(LeaderDecisions):
             for name in new:
                 topic_id, count = topics[name]
                 created = CreatedTopic(name, topic_id if any(topic_id) else random_uuid(self._random), count, 1, {})
-                self._write_topic(plan, created, [(self._broker_id,)] * count)
+                self._write_topic(plan, created, [new_partition(image, (self._broker_id,))] * count)
             return new
 
         return await self._decide(decide)
@@ -247,7 +247,8 @@ class Controller(LeaderDecisions):
             results: dict[str, KafkaError | None] = {}
             for topic in topics:
                 try:
-                    grown, added = self._plan_partitions(image, topic)
+                    grown, replicas = self._plan_partitions(image, topic)
+                    added = [new_partition(image, each) for each in replicas]
                 except KafkaError as error:
                     results[topic.name] = error
                     continue
@@ -277,21 +278,20 @@ class Controller(LeaderDecisions):
             )
         factor = len(topic.partitions[0].replicas)
         if grow.assignments is None:
-            return topic, place(image.sorted_brokers(), more, factor, self._random)
+            return topic, place(image, more, factor, self._random)
         if len(grow.assignments) != more:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{more} additional partition(s) were asked for, but {len(grow.assignments)} assignment(s) given.",
             )
         for replicas in grow.assignments:
-            check_replicas(replicas, image.brokers)
+            check_replicas(replicas, image.registered)
         check_same_factor(grow.assignments, factor)
         return topic, [tuple(replicas) for replicas in grow.assignments]
 
-    def _write_partitions(self, plan: Plan, topic: TopicImage, added: Sequence[tuple[int, ...]]) -> None:
+    def _write_partitions(self, plan: Plan, topic: TopicImage, added: Sequence[PartitionState]) -> None:
         plan.check(keys.topic_key(topic.name))
-        states = list(topic.partitions)
-        states += [PartitionState(replicas, replicas, replicas[0], 0, 0) for replicas in added]
+        states = [*topic.partitions, *added]
         for shard in range(len(topic.partitions) // SHARD_PARTITIONS, -(-len(states) // SHARD_PARTITIONS)):
             part = states[shard * SHARD_PARTITIONS : (shard + 1) * SHARD_PARTITIONS]
             plan.write(keys.shard_key(topic.id, shard), keys.pack_shard(part))
@@ -341,7 +341,7 @@ class Controller(LeaderDecisions):
         supports, or lower without being meant so."""
 
         def decide(image: ClusterImage, plan: Plan) -> None:
-            ranges = {broker.id: broker.features for broker in image.brokers.values()}
+            ranges = {broker.id: broker.features for broker in image.registered.values()}
             levels = updated(image.features, updates, ranges, self._broker_id)
             if not validate_only and levels != image.features:
                 plan.write(keys.FEATURES, keys.pack(levels=levels))
@@ -352,6 +352,27 @@ class Controller(LeaderDecisions):
         if after != before:
             _logger.info("features are finalised", **after)
             await self.settle_leaders()  # who is eligible may follow from them
+
+    # Brokers
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Expect a broker no more; BROKER_ID_NOT_REGISTERED if nobody does. One that runs is out of all ISRs and leads
+        nothing until it is started anew. Its replicas stay where they are assigned."""
+
+        def decide(image: ClusterImage, plan: Plan) -> None:
+            if broker_id not in image.registered:
+                raise KafkaError(
+                    ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+                )
+            gone = [keys.registration_key(broker_id), keys.broker_key(broker_id)]
+            if image.controller_id == broker_id:
+                gone.append(keys.CONTROLLER)
+            for key in gone:
+                if self._metadata.version(key) != ABSENT:  # brokers of the first kwires have no lasting registration
+                    plan.write(key, None)
+
+        await self._decide(decide)
+        _logger.info("broker unregistered", broker=broker_id)
 
     # Producer ids
 

@@ -2,9 +2,9 @@
 
 A feature has levels. Every broker supports a range of them, which its registration tells; the cluster has *finalised*
 one level of each, and all brokers act by that. A broker whose range does not have the finalised level does not join;
-an update (UpdateFeatures, which only the controller decides) is refused while one registered broker does not support
-it. Both are decided by compare-and-set on the same key, so neither can slip past the other. Level 0 is the feature's
-absence, and what a broker supports of a feature that it does not know.
+an update (UpdateFeatures, which only the controller decides) is refused while one registered broker, be it away, does
+not support it. Both are decided by compare-and-set on the same key, so neither can slip past the other. Level 0 is the
+feature's absence, and what a broker supports of a feature that it does not know.
 
 What the levels mean is where they are obeyed: `transaction.version` in the transaction coordinator, `group.version` in
 the handlers of KIP-848, `eligible.leader.replicas.version` in `leaders`. `metadata.version` is for the format of what

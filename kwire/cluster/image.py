@@ -31,8 +31,8 @@ NO_FEATURES: Final[Mapping[str, Range]] = MappingProxyType({})
 
 
 class BrokerImage(NamedTuple):
-    """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch`` is the broker epoch;
-    ``leaving``: it is about to stop; ``features``: the levels that it supports."""
+    """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch`` is the broker epoch, -1 of
+    one that is away; ``leaving``: it is about to stop; ``features``: the levels that it supports."""
 
     id: int
     epoch: int
@@ -66,10 +66,14 @@ class Delta(NamedTuple):
 
 
 class ClusterImage:
-    """An immutable snapshot of the cluster. All mappings are read-only by agreement."""
+    """An immutable snapshot of the cluster. All mappings are read-only by agreement.
+
+    ``brokers`` are those that are there; ``registered`` has also those that are away (Kafka calls them fenced), which
+    may hold replicas and are expected back until they are unregistered.
+    """
 
     __slots__ = ("brokers", "cluster_id", "configs", "controller_epoch", "controller_id", "features",
-                 "next_producer_id", "notes", "revision", "topics", "topics_by_id")  # fmt: skip
+                 "next_producer_id", "notes", "registered", "revision", "topics", "topics_by_id")  # fmt: skip
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class ClusterImage:
         controller_id: int = -1,
         controller_epoch: int = 0,
         brokers: dict[int, BrokerImage] | None = None,
+        registered: dict[int, BrokerImage] | None = None,
         topics: dict[str, TopicImage] | None = None,
         topics_by_id: dict[bytes, TopicImage] | None = None,
         configs: dict[tuple[ConfigResource, str], Mapping[str, str]] | None = None,
@@ -90,6 +95,7 @@ class ClusterImage:
         self.controller_id = controller_id
         self.controller_epoch = controller_epoch
         self.brokers: dict[int, BrokerImage] = brokers or {}
+        self.registered: dict[int, BrokerImage] = registered or self.brokers
         self.topics: dict[str, TopicImage] = topics or {}
         self.topics_by_id: dict[bytes, TopicImage] = topics_by_id or {}
         self.configs: dict[tuple[ConfigResource, str], Mapping[str, str]] = configs or {}
@@ -119,8 +125,10 @@ class ClusterImage:
     def topic_config(self, name: str) -> Mapping[str, str]:
         return self.configs.get((ConfigResource.TOPIC, name), NO_CONFIG)
 
-    def sorted_brokers(self) -> list[BrokerImage]:
-        return [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
+    def sorted_brokers(self, *, away: bool = False) -> list[BrokerImage]:
+        """By id; with those that are ``away`` or without."""
+        brokers = self.registered if away else self.brokers
+        return [brokers[broker_id] for broker_id in sorted(brokers)]
 
 
 class MetadataCache:
@@ -216,6 +224,7 @@ class _Builder:
         self._pending: dict[str, bytes | None] = {}
         self._shards: dict[str, dict[int, list[PartitionState]]] = {}  # by topic id text
         self._names: dict[str, str] = {}  # topic id text -> name
+        self._registrations: dict[int, BrokerImage] = {}
 
     def gather(self, event: Event) -> None:
         """Take an event in; what it means is found by `build`."""
@@ -241,6 +250,7 @@ class _Builder:
             controller_id=old.controller_id,
             controller_epoch=old.controller_epoch,
             brokers=old.brokers,
+            registered=old.registered,
             topics=old.topics,
             topics_by_id=old.topics_by_id,
             configs=old.configs,
@@ -248,8 +258,8 @@ class _Builder:
             next_producer_id=old.next_producer_id,
         )
         self._build_single_keys(image, pending)
-        if "brokers" in groups:
-            self._build_brokers(image, groups["brokers"])
+        if "brokers" in groups or "registrations" in groups:
+            self._build_brokers(image, groups.get("brokers", ()), groups.get("registrations", ()))
         changed, deleted = self._build_topics(image, groups.get("topics", ()), groups.get("partitions", ()))
         configs = self._build_configs(image, groups.get("configs", ()))
         delta = Delta(changed, deleted, configs, brokers="brokers" in groups, controller=keys.CONTROLLER in pending)
@@ -269,23 +279,18 @@ class _Builder:
         if (value := pending.get(keys.CONTROLLER_EPOCH)) is not None:
             image.controller_epoch = keys.unpack(keys.CONTROLLER_EPOCH, value)["epoch"]
 
-    def _build_brokers(self, image: ClusterImage, changes: Iterable[tuple[str, bytes | None]]) -> None:
+    def _build_brokers(
+        self,
+        image: ClusterImage,
+        changes: Iterable[tuple[str, bytes | None]],
+        registrations: Iterable[tuple[str, bytes | None]],
+    ) -> None:
         image.brokers = dict(image.brokers)
         for key, value in changes:
-            broker_id = int(key.partition("/")[2])
-            if value is None:
-                image.brokers.pop(broker_id, None)
-                continue
-            fields = keys.unpack(key, value)
-            endpoints = {endpoint[0]: Endpoint(*endpoint) for endpoint in fields["endpoints"]}
-            image.brokers[broker_id] = BrokerImage(
-                broker_id,
-                self.created[key],
-                endpoints,
-                fields["rack"],
-                fields.get("leaving", False),
-                features.read_ranges(fields.get("features", {})),
-            )
+            _put_broker(image.brokers, key, value, self.created.get(key, 0))
+        for key, value in registrations:
+            _put_broker(self._registrations, key, value, -1)
+        image.registered = {**self._registrations, **image.brokers}
 
     def _build_topics(
         self,
@@ -351,6 +356,23 @@ class _Builder:
             else:
                 image.configs[resource] = MappingProxyType(keys.unpack(key, value)["values"])
         return resources
+
+
+def _put_broker(brokers: dict[int, BrokerImage], key: str, value: bytes | None, epoch: int) -> None:
+    broker_id = int(key.partition("/")[2])
+    if value is None:
+        brokers.pop(broker_id, None)
+        return
+    fields = keys.unpack(key, value)
+    endpoints = {endpoint[0]: Endpoint(*endpoint) for endpoint in fields["endpoints"]}
+    brokers[broker_id] = BrokerImage(
+        broker_id,
+        epoch,
+        endpoints,
+        fields["rack"],
+        fields.get("leaving", False),
+        features.read_ranges(fields.get("features", {})),
+    )
 
 
 __all__ = [

@@ -6,6 +6,8 @@
 | ``features`` | always | finalised feature levels by name (written anew, unchanged, by each registration) |
 | ``brokers/<id>`` | with the broker's session | endpoints, rack, the levels of features that it supports;
 ``created`` is the broker epoch, ``leaving``: it is about to stop and wants to lead nothing |
+| ``registrations/<id>`` | until it is unregistered | what the broker's latest registration told: a broker that is
+away still counts |
 | ``controller`` | with the controller's session | broker id and controller epoch |
 | ``controller-epoch`` | always | the newest controller epoch |
 | ``topics/<name>`` | always | topic id |
@@ -38,6 +40,7 @@ CONTROLLER: Final = "controller"
 CONTROLLER_EPOCH: Final = "controller-epoch"
 PRODUCER_IDS: Final = "producer-ids"
 BROKERS: Final = "brokers/"
+REGISTRATIONS: Final = "registrations/"
 TOPICS: Final = "topics/"
 PARTITIONS: Final = "partitions/"
 CONFIGS: Final = "configs/"
@@ -93,6 +96,10 @@ class PartitionState(NamedTuple):
 
 def broker_key(broker_id: int) -> str:
     return f"{BROKERS}{broker_id}"
+
+
+def registration_key(broker_id: int) -> str:
+    return f"{REGISTRATIONS}{broker_id}"
 
 
 def topic_key(name: str) -> str:

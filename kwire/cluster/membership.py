@@ -165,6 +165,7 @@ class Membership:
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"Another broker with id {self._broker_id} is registered."
             )
         plan.write(keys.broker_key(self._broker_id), self._registration(), self._session_id)
+        plan.write(keys.registration_key(self._broker_id), self._registration())
 
     async def _wait_for_an_earlier_life(self) -> None:
         """A broker that died may still be registered until its lease is over."""
@@ -213,10 +214,10 @@ class Membership:
         return new
 
     async def claim_office(self) -> bool:
-        """Become the controller if there is none; whether that came true."""
-        if not self.alive:
-            return False
+        """Become the controller if there is none; whether that came true. A broker that was unregistered does not."""
         plan = Plan(self._metadata)
+        if not self.alive or self._broker_id not in plan.image.brokers:
+            return False
         plan.check(keys.broker_key(self._broker_id))
         if not self._plan_office(plan):
             return False
@@ -227,6 +228,8 @@ class Membership:
 
     async def announce_leaving(self) -> None:
         """Tell the controller that this broker is about to stop, so that others lead (controlled shutdown)."""
+        if self._broker_id not in self._metadata.image.brokers:
+            return
         key = keys.broker_key(self._broker_id)
         version = self._metadata.version(key)
         write = Write(key, self._registration(leaving=True), self._session_id)

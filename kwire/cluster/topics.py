@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.image import BrokerImage, ClusterImage
+from kwire.cluster.keys import PartitionState
 
 NAME_CHARACTERS_MAX: Final = 249
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -53,7 +54,8 @@ def collision_key(name: str) -> str:
 
 
 def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
-    """INVALID_REPLICA_ASSIGNMENT for replicas of one partition that were placed by hand and cannot stay there."""
+    """INVALID_REPLICA_ASSIGNMENT for replicas of one partition that were placed by hand and cannot stay there.
+    ``brokers``: all that are registered."""
     if not replicas:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The assignment has an empty list of replicas.")
     if len(set(replicas)) != len(replicas):
@@ -111,7 +113,7 @@ def check_reassignment(image: ClusterImage, wanted: Reassignment, other_factor: 
     if wanted.replicas is None:
         return None if state.adding or state.removing else KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     try:
-        check_replicas(wanted.replicas, image.brokers)
+        check_replicas(wanted.replicas, image.registered)
     except KafkaError as error:
         return error
     factor = len(state.replicas) - len(state.adding)
@@ -120,14 +122,41 @@ def check_reassignment(image: ClusterImage, wanted: Reassignment, other_factor: 
     return None
 
 
-def place(brokers: Sequence[BrokerImage], partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:
+def new_partition(image: ClusterImage, replicas: Sequence[int]) -> PartitionState:
+    """A partition at its beginning: in sync are the replicas whose brokers are there and stay, the first of them leads.
+    INVALID_REPLICA_ASSIGNMENT if there is none."""
+    isr = tuple(each for each in replicas if each in image.brokers and not image.brokers[each].leaving)
+    if not isr:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers of the assignment {list(replicas)} are fenced or in controlled shutdown.",
+        )
+    return PartitionState(tuple(replicas), isr, isr[0], 0, 0)
+
+
+def place(image: ClusterImage, partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:
     """Spread replicas over racks first and brokers second, from a random start; the first replica is the preferred
-    leader. INVALID_REPLICATION_FACTOR when there are fewer brokers than replicas."""
-    if factor > len(brokers):
+    leader. Brokers that are away get what those that are there are too few for. INVALID_REPLICATION_FACTOR when fewer
+    brokers are registered than there are to be replicas."""
+    if factor > len(image.registered):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {factor} is larger than the number of registered brokers, {len(brokers)}.",
+            f"Replication factor {factor} is larger than the number of registered brokers, {len(image.registered)}.",
         )
+    staying = [broker for broker in image.sorted_brokers() if not broker.leaving]
+    others = [broker for broker in image.sorted_brokers(away=True) if broker not in staying]
+    if not staying:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
+        )
+    near = _spread(staying, partitions, min(factor, len(staying)), random)
+    if factor <= len(staying):
+        return near
+    far = _spread(others, partitions, factor - len(staying), random)
+    return [first + more for first, more in zip(near, far, strict=True)]
+
+
+def _spread(brokers: Sequence[BrokerImage], partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:
     order = _by_rack(brokers)
     if len(order) == 1:
         return [(order[0],)] * partitions

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
+from kwire.base.errors import ErrorCode, KafkaError
+
 
 class ProducerIds:
     """``allocate`` gets a new block; it raises KafkaError when none can be had."""
@@ -36,5 +38,9 @@ class ProducerIds:
     async def _fill(self) -> None:
         try:
             self._block = iter(await self._allocate())
+        except KafkaError as error:
+            if error.code == ErrorCode.BROKER_ID_NOT_REGISTERED:  # clients do not expect that one; they try again
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
+            raise
         finally:
             self._refill = None

@@ -4,7 +4,7 @@ Behaviour:
 
 - endpoint type 1 (brokers) is what is served; 2 (controllers): MISMATCHED_ENDPOINT_TYPE, there are no controller
   listeners; any other: UNSUPPORTED_ENDPOINT_TYPE.
-- a broker is in the cluster as long as it is registered, so there are no fenced ones to be included.
+- brokers that are registered but away are told only when asked for, as fenced.
 
 Versions: 1 endpoint type (KIP-919); 2 fenced brokers (KIP-1073).
 """
@@ -33,8 +33,10 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         cluster_id=image.cluster_id,
         controller_id=controller_id(image),
         brokers=[
-            DescribeClusterBroker(broker_id=broker.id, host=host, port=port, rack=broker.rack)
-            for broker, host, port in reachable_brokers(image, context)
+            DescribeClusterBroker(
+                broker_id=broker.id, host=host, port=port, rack=broker.rack, is_fenced=broker.id not in image.brokers
+            )
+            for broker, host, port in reachable_brokers(image, context, away=request.include_fenced_brokers)
         ],
         cluster_authorized_operations=(
             cluster_operations(context) if request.include_cluster_authorized_operations else NOT_ASKED

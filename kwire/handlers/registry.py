@@ -56,6 +56,7 @@ MODULES: Final = (
     "produce",
     "sync_group",
     "txn_offset_commit",
+    "unregister_broker",
     "update_features",
     "write_txn_markers",
 )

@@ -15,12 +15,15 @@ NOT_ASKED = -2147483648
 """Stands for "nobody asked for authorised operations"."""
 
 
-def reachable_brokers(image: ClusterImage, context: RequestContext) -> Iterator[tuple[BrokerImage, str, int]]:
-    """Brokers with the host and port under which this client reaches them: those that have its listener, by id.
+def reachable_brokers(
+    image: ClusterImage, context: RequestContext, *, away: bool = False
+) -> Iterator[tuple[BrokerImage, str, int]]:
+    """Brokers with the host and port under which this client reaches them: those that have its listener, by id; also
+    those that are ``away``.
 
     For this broker that is the context's endpoint, which without `advertised.listeners` is what the client used.
     """
-    for broker in image.sorted_brokers():
+    for broker in image.sorted_brokers(away=away):
         if broker.id == context.services.broker_id:
             yield broker, *context.endpoint
         elif context.listener in broker.endpoints:

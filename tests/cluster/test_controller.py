@@ -9,7 +9,7 @@ import pytest
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster import keys
 from kwire.cluster.controller import ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
-from kwire.cluster.image import BrokerImage, ConfigResource
+from kwire.cluster.image import BrokerImage, ClusterImage, ConfigResource
 from kwire.cluster.leaders import PREFERRED, UNCLEAN
 from kwire.cluster.membership import Membership
 from kwire.cluster.memory import MemoryStore
@@ -302,8 +302,10 @@ async def test_the_preferred_replica_is_elected_when_another_leads():
     assert made.image.partition("a", 0)[:5] == ((1, 2), (1, 2), 1, 2, 2)
 
 
-def brokers(*racks):
-    return [BrokerImage(number, 1, {}, rack) for number, rack in enumerate(racks)]
+def cluster(*racks, away=()):
+    registered = {number: BrokerImage(number, 1, {}, rack) for number, rack in enumerate(racks)}
+    brokers = {number: broker for number, broker in registered.items() if number not in away}
+    return ClusterImage(brokers=brokers, registered=registered)
 
 
 class First:
@@ -312,7 +314,7 @@ class First:
 
 
 def test_replicas_are_spread_over_racks_and_leaders_over_brokers():
-    placed = place(brokers("a", "a", "b", "b", "c", "c"), 6, 3, First())
+    placed = place(cluster("a", "a", "b", "b", "c", "c"), 6, 3, First())
     racks = "aabbcc"
     assert all(len({racks[broker] for broker in replicas}) == 3 for replicas in placed)
     assert sorted(replicas[0] for replicas in placed) == list(range(6))
@@ -320,8 +322,95 @@ def test_replicas_are_spread_over_racks_and_leaders_over_brokers():
 
 def test_every_replica_of_a_partition_is_on_another_broker():
     for factor in range(1, 6):
-        for replicas in place(brokers(None, None, None, None, None), 40, factor, First()):
+        for replicas in place(cluster(None, None, None, None, None), 40, factor, First()):
             assert len(set(replicas)) == factor
+
+
+def test_brokers_that_are_away_hold_what_those_that_are_there_are_too_few_for():
+    made = cluster("a", "a", "b", "b", "c", away=(1, 4))
+    assert all(not {1, 4} & set(replicas) for replicas in place(made, 12, 3, First()))
+    placed = place(made, 12, 4, First())
+    assert all({0, 2, 3} == set(replicas[:3]) for replicas in placed)
+    assert [sum(replicas[3] == broker for replicas in placed) for broker in (1, 4)] == [6, 6]
+    with pytest.raises(KafkaError) as caught:
+        place(made, 1, 6, First())
+    assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+async def test_a_new_partition_begins_without_the_brokers_that_are_away_or_about_to_stop():
+    made = await node()
+    second, third = await node(made.store, 2), await node(made.store, 3)
+    await second.membership.leave()
+    await third.membership.announce_leaving()
+    await made.metadata.until(lambda image: set(image.brokers) == {1, 3} and image.brokers[3].leaving, 1)
+    result = await create(
+        made,
+        NewTopic("three", partitions=1, replication_factor=3),
+        NewTopic("by-hand", assignments=[(0, [2, 3, 1])]),
+        NewTopic("nobody", assignments=[(0, [1]), (1, [2])]),
+        NewTopic("four", partitions=1, replication_factor=4),
+    )
+    assert sorted(made.image.partition("three", 0).replicas) == [1, 2, 3]
+    assert made.image.partition("three", 0)[1:5] == ((1,), 1, 0, 0)
+    assert made.image.partition("by-hand", 0)[:5] == ((2, 3, 1), (1,), 1, 0, 0)
+    assert code_of(result["nobody"]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert code_of(result["four"]) == ErrorCode.INVALID_REPLICATION_FACTOR
+    more = await made.controller.create_partitions(
+        [NewPartitions("three", 2), NewPartitions("nobody", 2), NewPartitions("by-hand", 2, [[2, 3, 4]])]
+    )
+    assert [code_of(more[name]) for name in ("three", "nobody", "by-hand")] == [
+        ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ]  # fmt: skip
+    assert made.image.partition("three", 1).isr == (1,)
+
+
+async def test_a_broker_that_is_away_is_expected_until_it_is_unregistered():
+    made = await node()
+    second = await node(made.store, 2)
+    await second.membership.leave()
+    assert set(made.image.brokers) == {1}
+    assert set(made.image.registered) == {1, 2}
+    assert made.image.registered[2].endpoints == second.image.registered[2].endpoints
+    await made.controller.unregister_broker(2)
+    assert set(made.image.registered) == {1}
+    with pytest.raises(KafkaError) as caught:
+        await made.controller.unregister_broker(2)
+    assert caught.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    await node(made.store, 2)
+    assert set(made.image.registered) == set(made.image.brokers) == {1, 2}
+
+
+async def test_a_running_broker_that_is_unregistered_takes_no_part_until_it_joins_anew():
+    made = await node()
+    second = await node(made.store, 2)
+    await create(made, NewTopic("a", assignments=[(0, [2, 1])]))
+    await made.controller.unregister_broker(2)
+    await made.controller.settle_leaders()
+    assert made.image.partition("a", 0)[:4] == ((2, 1), (1,), 1, 1)
+    assert second.membership.alive
+    assert second.membership.broker_epoch == 0
+    await second.membership.announce_leaving()
+    with pytest.raises(KafkaError) as caught:
+        await second.controller.allocate_producer_ids()
+    assert caught.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    await made.membership.leave()
+    assert not await second.membership.claim_office()
+    assert set(second.image.brokers) == set()
+    await second.membership.leave()
+    again = await node(made.store, 2)
+    assert again.controller.active
+
+
+async def test_a_controller_that_is_unregistered_gives_up_its_office():
+    made = await node()
+    second = await node(made.store, 2)
+    await made.controller.unregister_broker(1)
+    assert second.image.controller_id == -1
+    assert not await made.membership.claim_office()
+    assert await second.membership.claim_office()
+    with pytest.raises(KafkaError) as caught:
+        await made.controller.unregister_broker(2)
+    assert caught.value.code == ErrorCode.NOT_CONTROLLER
 
 
 async def test_a_second_life_gets_a_higher_broker_epoch_and_new_leader_epochs():

@@ -75,6 +75,8 @@ async def test_a_level_is_finalised_only_when_every_registered_broker_supports_i
     assert "broker 1 supports only 0 to 1" in await refusal(second, update)
     assert "broker 1 does not know" in await refusal(second, FeatureUpdate(GROUP_VERSION, 1))
     await again.membership.leave()
+    assert "broker 1 supports only 0 to 1" in await refusal(second, update)  # it is expected back
+    await second.controller.unregister_broker(1)
     await second.controller.update_features([update, FeatureUpdate(GROUP_VERSION, 1)])
     assert second.image.features == ALL
 
