@@ -18,7 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from compat_tests.brokers import KwireBroker, free_port, wait_until
-from compat_tests.zookeeper import Proxy, ZooKeeper
+from compat_tests.proxy import Proxy
+from compat_tests.zookeeper import ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 

@@ -1,0 +1,101 @@
+"""Aborts by librdkafka while its records are under way: what no broker can make good, both alike."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from compat_tests.brokers import Broker, KafkaBroker, free_port, make_broker
+from compat_tests.observations import Observations
+from compat_tests.proxy import Proxy
+
+TOPIC = "aborted"
+CALL_S = 30
+PERSISTED_S = 0.5
+NOTICED_S = 1.5
+
+
+@pytest.fixture
+def proxied(broker_kind: str, tmp_path: Path) -> Iterator[tuple[Broker, Proxy]]:
+    """A broker that its clients reach through the proxy only."""
+    broker = make_broker(broker_kind, tmp_path)
+    broker.port = free_port()
+    if isinstance(broker, KafkaBroker):
+        broker._controller_port = free_port()
+    proxy = Proxy(broker.port)
+    broker.settings["advertised.listeners"] = f"PLAINTEXT://{proxy.address}"
+    try:
+        broker.start()
+        yield broker, proxy
+    finally:
+        proxy.answers_flow.set()
+        proxy.refuse()
+        broker.kill()
+
+
+def test_a_sequence_number_that_librdkafka_uses_twice_is_a_duplicate_on_both(
+    proxied: tuple[Broker, Proxy], observe: Observations
+) -> None:
+    """A record is written, its acknowledgement is lost, the transaction is aborted before the record is sent once more.
+    librdkafka (2.16) then gives its sequence number to the next record, in a transaction that commits: for every broker
+    that one is the duplicate of the first, acknowledged and not written. (An application is safe with a new producer
+    after an abort with records under way.)"""
+    _, proxy = proxied
+    config = {"bootstrap.servers": proxy.address, "transactional.id": "twice", "log_level": 0}
+    producer = Producer(config)
+    told: dict[str, str] = {}
+
+    def send(value: str) -> None:
+        name = value
+        producer.produce(
+            TOPIC, value, partition=0, on_delivery=lambda error, _: told.update({name: error.name() if error else "ok"})
+        )
+
+    producer.init_transactions(CALL_S)
+    producer.begin_transaction()
+    send("first")
+    assert producer.flush(CALL_S) == 0
+    proxy.answers_flow.clear()
+    send("aborted")
+    producer.poll(PERSISTED_S)
+    proxy.refuse()
+    proxy.answers_flow.set()
+    assert producer.flush(NOTICED_S) == 1
+    aborting = threading.Thread(target=producer.abort_transaction, args=(CALL_S,))
+    aborting.start()
+    aborting.join(PERSISTED_S)
+    proxy.accept()
+    aborting.join()
+    for value in ("committed", "committed as well"):
+        producer.begin_transaction()
+        send(value)
+        producer.commit_transaction(CALL_S)
+    observe("told", told)
+    assert told["committed"] == told["committed as well"] == "ok"
+    for isolation in ("read_committed", "read_uncommitted"):
+        observe(isolation, read(proxy.address, isolation))
+
+
+def read(bootstrap: str, isolation: str) -> list[str]:
+    """All values of the partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "readers",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    found: list[str] = []
+    while (message := consumer.poll(CALL_S)) is not None and message.error() is None:
+        value = message.value()
+        assert value is not None
+        found.append(value.decode())
+    consumer.close()
+    return found
