@@ -188,6 +188,7 @@ def test_a_broker_that_runs_is_unregistered_until_it_is_started_anew(
         wait_until(lambda node=node: len(described(three, node)) == 2, SETTLE_S, "it is forgotten")
     three.produce("shared", 0, 2)
     assert three.brokers[3].is_running()
+    assert three.kind == "kafka" or "this broker was unregistered" in three.brokers[3].log_text()
     observe("replicas", [create(three, "without", 3), create(three, "with-two", 2)])
     three.brokers[3].kill()  # Apache Kafka's does not end in order any more
     start(three, 3)

@@ -35,6 +35,7 @@ class Failover:
         self._membership = membership
         self._metadata = metadata
         self._all = False
+        self._registered = False
         self._topics: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -51,6 +52,8 @@ class Failover:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _on_image(self, image: ClusterImage, delta: Delta) -> None:
+        if delta.brokers:
+            self._note_registration(self._membership.registered)
         if image.controller_id == -1 or (self._controller.active and (delta.brokers or delta.controller)):
             self._all = True
         elif self._controller.active:
@@ -67,6 +70,12 @@ class Failover:
                     self._topics[name] = None
         if self._all or self._topics:
             self._wake.set()
+
+    def _note_registration(self, registered: bool) -> None:
+        """The session would be over as well if it were anything else than UnregisterBroker."""
+        if self._registered and not registered and self._membership.alive:
+            _logger.error("this broker was unregistered: it takes no part in the cluster until it is started anew")
+        self._registered = registered
 
     async def _run(self) -> None:
         while True:

@@ -76,6 +76,11 @@ class Membership:
         return self._metadata.created(keys.broker_key(self._broker_id)) if self._session else 0
 
     @property
+    def registered(self) -> bool:
+        """Whether the cluster knows this broker as one that is there."""
+        return self._broker_id in self._metadata.image.brokers
+
+    @property
     def alive(self) -> bool:
         """False before `join`, and from the moment in which the session is known to be lost."""
         return self._session is not None and self._session.alive
@@ -216,7 +221,7 @@ class Membership:
     async def claim_office(self) -> bool:
         """Become the controller if there is none; whether that came true. A broker that was unregistered does not."""
         plan = Plan(self._metadata)
-        if not self.alive or self._broker_id not in plan.image.brokers:
+        if not self.alive or not self.registered:
             return False
         plan.check(keys.broker_key(self._broker_id))
         if not self._plan_office(plan):
@@ -228,7 +233,7 @@ class Membership:
 
     async def announce_leaving(self) -> None:
         """Tell the controller that this broker is about to stop, so that others lead (controlled shutdown)."""
-        if self._broker_id not in self._metadata.image.brokers:
+        if not self.registered:
             return
         key = keys.broker_key(self._broker_id)
         version = self._metadata.version(key)

@@ -44,6 +44,8 @@ def add_gauges(broker: Broker) -> None:
     )
     gauge("kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions", lambda: _under_replicated(broker))
     gauge("kafka.controller:type=KafkaController,name=ActiveControllerCount", lambda: int(broker.controller.active))
+    gauge("kafka.controller:type=KafkaController,name=ActiveBrokerCount", lambda: len(broker.metadata.image.brokers))
+    gauge("kafka.controller:type=KafkaController,name=FencedBrokerCount", lambda: _away(broker))
     gauge("kafka.controller:type=KafkaController,name=GlobalTopicCount", lambda: len(broker.metadata.image.topics))
     gauge("kafka.server:type=ReplicaManager,name=OfflineReplicaCount", lambda: _offline_replicas(broker))
     gauge("kafka.controller:type=KafkaController,name=OfflinePartitionsCount", lambda: _offline_partitions(broker))
@@ -64,6 +66,11 @@ def _add_directory_gauges(broker: Broker) -> None:
 
 def _is_offline(directory: LogDirectory) -> int:
     return int(not directory.online)
+
+
+def _away(broker: Broker) -> int:
+    image = broker.metadata.image
+    return len(image.registered) - len(image.brokers)
 
 
 def _offline_replicas(broker: Broker) -> int:
