@@ -6,6 +6,7 @@ one line on standard error says why; 2: the command line is wrong.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "start": "start a broker and serve until SIGTERM or SIGINT",
-    "cluster": "show a cluster's brokers, controller and troubled partitions",
+    "cluster": "show a cluster's brokers, controller and troubled partitions; unregister a broker",
     "ping": "ask whether a Kafka broker answers",
     "adopt": "take in a data directory that Apache Kafka wrote",
     "dump-log": "print what stands in segments, indexes, snapshots and checkpoints",
@@ -38,8 +39,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     if parsed.command is None:
         parser.print_help(sys.stderr)
         return 2
-    status: int = _module(parsed.command).run(parsed)
+    try:
+        status: int = _module(parsed.command).run(parsed)
+        if parsed.command == "start":  # it says by itself that nobody takes its ready line
+            return status
+        return _flushed(status)
+    except BrokenPipeError:  # whoever reads has seen enough (`kwire cluster status | head`)
+        _forget_output()
+        return 0
+
+
+def _flushed(status: int) -> int:
+    """The status, once everything that was printed has been taken."""
+    try:
+        print(end="", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _forget_output()
+        return fail(f"standard output: {error.strerror}")
     return status
+
+
+def _forget_output() -> None:
+    """Nothing more is written to standard output, at the end of the process neither."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _module(command: str):  # type: ignore[no-untyped-def]

@@ -51,9 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         except (CorruptLog, CorruptCheckpoint, CorruptSnapshot, CodecError, UnicodeDecodeError) as error:
             text = str(error)
             status = fail(text if path in text else f"{path}: {text}")
-        except BrokenPipeError:  # the reader has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            return status
+        except BrokenPipeError:  # the reader has seen enough: no trouble with the file
+            raise
         except OSError as error:
             status = fail(f"{path}: {error.strerror or error}")
     return status

@@ -136,3 +136,14 @@ def test_ping_tells_a_broker_from_what_is_none(kwire: Command) -> None:
         refused = kwire.run("ping", address)
         thread.join()
     assert (refused.returncode, refused.stderr) == (1, f"kwire: {address}: what answers there is no Kafka broker\n")
+
+
+@pytest.mark.parametrize("command", [["cluster", "status"], ["ping"]])
+def test_a_reader_that_has_seen_enough_is_no_trouble(kwire: Command, command: list[str]) -> None:
+    process = kwire.start(*ANY_PORT)
+    told = kwire.popen("-m", "kwire", *command, process.bootstrap)
+    assert told.stdout is not None
+    assert told.stderr is not None
+    told.stdout.close()  # before anything is printed
+    assert (told.wait(30), told.stderr.read()) == (0, "")
+    process.stop()
