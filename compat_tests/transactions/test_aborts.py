@@ -9,28 +9,30 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.brokers import Broker, KafkaBroker, free_port, make_broker
+from compat_tests.brokers import KafkaBroker, free_port, make_broker, wait_until
 from compat_tests.observations import Observations
 from compat_tests.proxy import Proxy
+from compat_tests.wire import WireClient
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 TOPIC = "aborted"
 CALL_S = 30
-PERSISTED_S = 0.5
 NOTICED_S = 1.5
 
 
 @pytest.fixture
-def proxied(broker_kind: str, tmp_path: Path) -> Iterator[tuple[Broker, Proxy]]:
-    """A broker that its clients reach through the proxy only."""
+def proxied(broker_kind: str, tmp_path: Path) -> Iterator[tuple[str, Proxy]]:
+    """A broker that its clients reach through the proxy only: its own address, and the proxy."""
     broker = make_broker(broker_kind, tmp_path)
     broker.port = free_port()
+    address = f"{broker.host}:{broker.port}"
     if isinstance(broker, KafkaBroker):
         broker._controller_port = free_port()
     proxy = Proxy(broker.port)
     broker.settings["advertised.listeners"] = f"PLAINTEXT://{proxy.address}"
     try:
         broker.start()
-        yield broker, proxy
+        yield address, proxy
     finally:
         proxy.answers_flow.set()
         proxy.refuse()
@@ -38,13 +40,13 @@ def proxied(broker_kind: str, tmp_path: Path) -> Iterator[tuple[Broker, Proxy]]:
 
 
 def test_a_sequence_number_that_librdkafka_uses_twice_is_a_duplicate_on_both(
-    proxied: tuple[Broker, Proxy], observe: Observations
+    proxied: tuple[str, Proxy], observe: Observations
 ) -> None:
     """A record is written, its acknowledgement is lost, the transaction is aborted before the record is sent once more.
     librdkafka (2.16) then gives its sequence number to the next record, in a transaction that commits: for every broker
     that one is the duplicate of the first, acknowledged and not written. (An application is safe with a new producer
     after an abort with records under way.)"""
-    _, proxy = proxied
+    address, proxy = proxied
     config = {"bootstrap.servers": proxy.address, "transactional.id": "twice", "log_level": 0}
     producer = Producer(config)
     told: dict[str, str] = {}
@@ -61,13 +63,14 @@ def test_a_sequence_number_that_librdkafka_uses_twice_is_a_duplicate_on_both(
     assert producer.flush(CALL_S) == 0
     proxy.answers_flow.clear()
     send("aborted")
-    producer.poll(PERSISTED_S)
+    producer.poll(0)
+    wait_until(lambda: end_offset(address) == 2, CALL_S, "the record is written")
     proxy.refuse()
     proxy.answers_flow.set()
     assert producer.flush(NOTICED_S) == 1
     aborting = threading.Thread(target=producer.abort_transaction, args=(CALL_S,))
     aborting.start()
-    aborting.join(PERSISTED_S)
+    wait_until(lambda: "aborted" in told, CALL_S, "the record is forgotten")
     proxy.accept()
     aborting.join()
     for value in ("committed", "committed as well"):
@@ -78,6 +81,13 @@ def test_a_sequence_number_that_librdkafka_uses_twice_is_a_duplicate_on_both(
     assert told["committed"] == told["committed as well"] == "ok"
     for isolation in ("read_committed", "read_uncommitted"):
         observe(isolation, read(proxy.address, isolation))
+
+
+def end_offset(address: str) -> int:
+    """Asked of the broker itself, past the proxy."""
+    asked = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    with WireClient(address) as client:
+        return int(client.call(ListOffsetsRequest(topics=[asked]), 7).topics[0].partitions[0].offset)
 
 
 def read(bootstrap: str, isolation: str) -> list[str]:
