@@ -48,6 +48,7 @@ _IN_OTHER_WORDS = {"error_message"}  # the wording is each broker's own
 
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\2tt\xff\xff\xff\xff"
 LONG_MS = 600_000
+SETTLED_S = 0.05
 
 
 class Script:
@@ -172,7 +173,18 @@ class Script:
 
     def describe(self, what: str, group: str, version: int = 6) -> Any:
         """See a group."""
-        return self.call(what, DescribeGroupsRequest(groups=[group]), version, "watch")
+        request = DescribeGroupsRequest(groups=[group])
+        if self.broker.kind == "kafka":
+            self._settle(request, version)
+        return self.call(what, request, version, "watch")
+
+    def _settle(self, request: DescribeGroupsRequest, version: int) -> None:
+        """Apache Kafka describes what it has written, which is a moment behind what it has answered (it gathers records
+        for `group.coordinator.append.linger.ms`): wait until it says the same twice."""
+        last = ""
+        while (told := repr(self.client("watch").call(request, version))) != last:
+            last = told
+            time.sleep(SETTLED_S)
 
     def written(self, group: str) -> None:
         """See the group's records in ``__consumer_offsets``."""
