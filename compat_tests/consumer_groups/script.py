@@ -58,7 +58,7 @@ class ConsumerScript(Script):
 
     def look(self, group: str, version: int = 1) -> Any:
         """See the group as ConsumerGroupDescribe tells it, and as ListGroups does."""
-        answer = self.call("looks", ConsumerGroupDescribeRequest(group_ids=[group]), version, "watch")
+        answer = self.watch("looks", ConsumerGroupDescribeRequest(group_ids=[group]), version)
         listed = self.client("watch").call(ListGroupsRequest(), 5).groups
         self.see("is listed", [one for one in listed if one.group_id == group])
         return answer.groups[0]

@@ -173,18 +173,19 @@ class Script:
 
     def describe(self, what: str, group: str, version: int = 6) -> Any:
         """See a group."""
-        request = DescribeGroupsRequest(groups=[group])
-        if self.broker.kind == "kafka":
-            self._settle(request, version)
-        return self.call(what, request, version, "watch")
+        return self.watch(what, DescribeGroupsRequest(groups=[group]), version)
 
-    def _settle(self, request: DescribeGroupsRequest, version: int) -> None:
-        """Apache Kafka describes what it has written, which is a moment behind what it has answered (it gathers records
-        for `group.coordinator.append.linger.ms`): wait until it says the same twice."""
-        last = ""
-        while (told := repr(self.client("watch").call(request, version))) != last:
+    def watch(self, what: str, request: Any, version: int) -> Any:
+        """Ask from outside, and see the answer.
+
+        Apache Kafka describes what it has written, which is a moment behind what it has answered (it gathers records
+        for `group.coordinator.append.linger.ms`): there, wait until it says the same twice.
+        """
+        last = "" if self.broker.kind == "kafka" else None
+        while last is not None and (told := repr(self.client("watch").call(request, version))) != last:
             last = told
             time.sleep(SETTLED_S)
+        return self.call(what, request, version, "watch")
 
     def written(self, group: str) -> None:
         """See the group's records in ``__consumer_offsets``."""
