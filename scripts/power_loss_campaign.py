@@ -128,6 +128,12 @@ class MortalExecutor(SimulatedExecutor):
         return future
 
 
+def _tell_unless_power_was_lost(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Nobody is left to ask what became of a task that ended with the power."""
+    if not isinstance(context.get("exception"), PowerLost):
+        loop.default_exception_handler(context)
+
+
 class World:
     """One seed."""
 
@@ -136,6 +142,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = random = Random(self._label(seed))
         self.loop = VirtualLoop()
+        self.loop.set_exception_handler(_tell_unless_power_was_lost)
         self.counts: Counter[str] = Counter()
         self._start_s = self.loop.time()
         self.disk = PowerDisk(self.time_ms)
