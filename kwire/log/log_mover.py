@@ -149,10 +149,14 @@ class LogMover:
         while True:
             while self._quota.is_exceeded():  # noqa: ASYNC110 - nothing tells when it is not
                 await asyncio.sleep(max(self._quota.pause_s(PAUSE_MAX_S), 0.001))
+            chunk = self._executor.run(copy_chunk, self._files, path, target, position)
             try:
-                done = await self._executor.run(copy_chunk, self._files, path, target, position)
+                done = await asyncio.shield(chunk)
             except FileNotFoundError:  # retention was faster
                 return
+            except asyncio.CancelledError:  # whoever gave up removes the directory: not before this has been written
+                await asyncio.wait([chunk])
+                raise
             position += done
             self._quota.record(done)
             if done < CHUNK_BYTES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
 
 import pytest
 
@@ -14,7 +15,7 @@ from kwire.codec.records import Record, build_batch
 from kwire.log import log_mover
 from kwire.log.log_config import LogConfig
 from kwire.log.log_manager import LogManager
-from kwire.log.log_mover import LogMover
+from kwire.log.log_mover import LogMover, copy_chunk
 from kwire.log.names import FUTURE_DIRECTORY_SUFFIX
 
 CONFIG = LogConfig(segment_bytes=20_000, retention_ms=-1)
@@ -79,12 +80,10 @@ async def two(tmp_path):
 
 
 async def eventually(condition):
-    """Wait for timers and threads to do their part; at most a second."""
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("not within a second")
+    """Wait for timers and threads to do their part."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - threads do not tell
+            await asyncio.sleep(0.001)
 
 
 def future_directories(directory):
@@ -169,6 +168,29 @@ async def test_a_move_that_is_given_up_leaves_nothing(two):
     await eventually(lambda: not future_directories(target))
     append(log, [100])
     assert two.moved == []
+
+
+async def test_a_move_that_is_given_up_ends_what_it_writes_before_it_is_removed(two, monkeypatch):
+    log = two.logs.create("t", 0, ID)
+    append(log, range(100))
+    target = two.other(log)
+    writing, go_on = threading.Event(), threading.Event()
+
+    def slow_chunk(*arguments, **options):
+        writing.set()
+        assert go_on.wait(30)
+        return copy_chunk(*arguments, **options)
+
+    monkeypatch.setattr(log_mover, "copy_chunk", slow_chunk)
+    two.mover.start(log, target)
+    task = two.mover.moves["t", 0].task
+    await eventually(writing.is_set)
+    two.mover.cancel("t", 0)
+    await asyncio.sleep(0.02)
+    assert future_directories(target)
+    go_on.set()
+    await asyncio.gather(task, return_exceptions=True)
+    await eventually(lambda: not future_directories(target))
 
 
 async def test_a_log_deleted_meanwhile_is_not_moved(two):

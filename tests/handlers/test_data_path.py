@@ -85,7 +85,7 @@ async def test_a_waiting_fetch_is_a_bare_future_that_an_append_ends(broker: Brok
     assert isinstance(waiting, asyncio.Future)
     assert not isinstance(waiting, asyncio.Task), "an idle consumer costs no task"
     await send(broker, b"news", index=1)
-    response = await asyncio.wait_for(waiting, 2)
+    response = await asyncio.wait_for(waiting, 20)
     sizes = [len(contents(broker, data)) for data in response.responses[0].partitions]
     assert [size > 0 for size in sizes] == [False, True, False]
 
@@ -98,7 +98,7 @@ async def test_a_fetch_waits_until_min_bytes_are_there(broker: Broker) -> None:
         await asyncio.sleep(0.01)
         assert not waiting.done()
     await send(broker, b"x" * 100)
-    response = await asyncio.wait_for(waiting, 2)
+    response = await asyncio.wait_for(waiting, 20)
     assert len(contents(broker, response.responses[0].partitions[0])) == 3 * size
 
 
@@ -133,7 +133,7 @@ async def test_a_follower_of_idle_partitions_waits_though_none_of_them_is_read(b
     waiting = start_fetch(broker, idle)
     assert asyncio.isfuture(waiting)
     await send(broker, b"v", acks=1)
-    response = await asyncio.wait_for(waiting, 2)
+    response = await asyncio.wait_for(waiting, 20)
     assert [each.partition_index for each in response.responses[0].partitions] == [0]
 
 
@@ -143,7 +143,7 @@ async def test_the_deletion_of_a_topic_ends_a_waiting_fetch(broker: Broker) -> N
 
     waiting = start_fetch(broker, fetch_request())
     await answer(delete_topics, DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), broker, 4)
-    response = await asyncio.wait_for(waiting, 2)
+    response = await asyncio.wait_for(waiting, 20)
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -152,7 +152,7 @@ async def test_all_partitions_of_an_append_come_in_one_answer(broker: Broker) ->
     data = [PartitionProduceData(index=index, records=batch(b"v")) for index in range(3)]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
     await answer(produce, request, broker, 9)
-    response = await asyncio.wait_for(waiting, 2)
+    response = await asyncio.wait_for(waiting, 20)
     assert all(contents(broker, data) for data in response.responses[0].partitions)
 
 
@@ -184,7 +184,7 @@ async def test_acks_all_is_answered_when_the_high_watermark_passes(broker: Broke
     await asyncio.sleep(0.01)
     assert not sending.done()
     partition.follower_at(FOLLOWER, 1)
-    result = await asyncio.wait_for(sending, 2)
+    result = await asyncio.wait_for(sending, 20)
     assert (result.error_code, result.base_offset) == (0, 0)
 
 

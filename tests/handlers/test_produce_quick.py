@@ -175,6 +175,6 @@ async def test_acks_all_waits_for_followers(broker: Broker) -> None:
     waiting = asyncio.ensure_future(pending)
     await asyncio.sleep(0)
     partition.follower_at(2, 1)
-    response = await asyncio.wait_for(waiting, 2)
+    response = await asyncio.wait_for(waiting, 20)
     assert response.responses[0].partition_responses[0].error_code == 0
     assert response.responses[0].topic_id == partition.topic_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
 from itertools import pairwise
@@ -23,6 +24,17 @@ CHANGING = ("pwrite", "fsync", "ftruncate", "replace", "unlink", "utime", "sync_
 
 class Crash(BaseException):
     """The process ends here."""
+
+
+@pytest.fixture(autouse=True)
+async def nobody_asks_for_tasks_of_the_dead() -> None:
+    """Their tracebacks would be written at any moment, whenever garbage is collected."""
+
+    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), Crash):
+            loop.default_exception_handler(context)
+
+    asyncio.get_running_loop().set_exception_handler(tell)
 
 
 class MortalDisk(Disk):

@@ -128,7 +128,7 @@ async def test_a_consumer_that_waits_at_a_follower_is_woken_by_what_becomes_comm
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await racks.write()
-    given = await asyncio.wait_for(waiting, 2)
+    given = await asyncio.wait_for(waiting, 20)
     assert given.high_watermark == 2
     assert given.records
 
