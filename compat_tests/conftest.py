@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import KINDS, Broker, make_broker, wait_until
-from compat_tests.java_runner import JavaRunner
-from compat_tests.kafka_jars import why_no_java
-from compat_tests.observations import Observations, folder, started_ms
 from compat_tests.suites import CannotBuild
+from harness.java_runner import JavaRunner
+from harness.kafka_jars import why_no_java
+from harness.observations import Observations, folder, started_ms
+from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
 
 ON_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
 started_ms()  # before this process starts others

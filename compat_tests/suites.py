@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compat_tests.kafka_jars import KAFKA_VERSION
-from scripts.compat_table import refresh_suites
+from harness.kafka_jars import KAFKA_VERSION
+from tools.compat_table import refresh_suites
 
 RESULTS = Path(__file__).parent / "results"
 STATES = ("passed", "failed", "skipped")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.cluster_benchmark import failover, partitions
-from scripts.cluster_benchmark.report import Results, number
+from tools.cluster_benchmark import failover, partitions
+from tools.cluster_benchmark.report import Results, number
 
 
 def test_the_gap_is_the_longest_one_that_ends_after_the_kill(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.conftest import Names
-from compat_tests.wire import WireClient
+from harness.processes.brokers import Broker, wait_until
+from harness.wire_client import WireClient
 from kwire.codec.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.admin.conftest import Wire, facts, new_topic
 from compat_tests.conftest import Names
-from compat_tests.observations import Observations
+from harness.observations import Observations
 from kwire.codec.messages.create_topics_request import CreateTopicsRequest
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from compat_tests.admin.conftest import Wire, new_topic
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.conftest import Names
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
 from kwire.base.uuids import ZERO_UUID
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic

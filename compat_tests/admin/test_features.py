@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from compat_tests.admin.conftest import Wire
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.conftest import Names
-from compat_tests.java_runner import JavaRunner
-from compat_tests.observations import Observations
+from harness.java_runner import JavaRunner
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
 from kwire.cluster.features import SUPPORTED
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from compat_tests.admin.conftest import Wire, facts
-from compat_tests.brokers import wait_until
 from compat_tests.conftest import Names
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import wait_until
 from kwire.codec.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.codec.messages.describe_topic_partitions_request import (
     Cursor,

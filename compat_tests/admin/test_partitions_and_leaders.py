@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compat_tests.admin.conftest import Wire
-from compat_tests.observations import Observations
+from harness.observations import Observations
 from kwire.codec.messages.create_partitions_request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

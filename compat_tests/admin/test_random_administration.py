@@ -10,9 +10,9 @@ import pytest
 from compat_tests.admin.conftest import Wire, new_topic
 from compat_tests.admin.test_delete_topics import delete
 from compat_tests.admin.test_partitions_and_leaders import elect, grow
-from compat_tests.brokers import wait_until
 from compat_tests.conftest import Names
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import wait_until
 
 CONFIGS = [("retention.ms", "1000"), ("retention.ms", "x"), ("cleanup.policy", "compact"), ("no.such", "1")]
 

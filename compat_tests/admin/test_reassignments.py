@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compat_tests.admin.conftest import Wire, by_key, facts
-from compat_tests.observations import Observations
+from harness.observations import Observations
 from kwire.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.clients.drivers import Driver, make_driver
 from compat_tests.conftest import need
-from compat_tests.java_runner import JavaRunner
+from harness.java_runner import JavaRunner
 
 
 @pytest.fixture

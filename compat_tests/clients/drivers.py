@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from compat_tests.java_runner import JavaRunner
+from harness.java_runner import JavaRunner
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CLIENTS = ("kafka-python", "aiokafka", "confluent", "kcat", "java")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from compat_tests.brokers import wait_until
-from compat_tests.java_runner import java_class_path
-from compat_tests.kafka_jars import java_command
+from harness.java_runner import java_class_path
+from harness.kafka_jars import java_command
+from harness.processes.brokers import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION_TIMEOUT_MS = 3000

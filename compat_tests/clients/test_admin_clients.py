@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from compat_tests.brokers import Broker, wait_until
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
 
 NewName = Callable[[str], str]
 

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.brokers import Broker, make_broker
 from compat_tests.clients.drivers import CODECS, Driver, Got, Sent
 from compat_tests.clients.test_produce_and_consume import sample
-from compat_tests.java_runner import JavaRunner
+from harness.java_runner import JavaRunner
+from harness.processes.brokers import Broker, make_broker
 
 pytestmark = pytest.mark.java
 

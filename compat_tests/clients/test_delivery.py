@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.clients.drivers import CLIENTS, CODECS, Driver, Sent, run_kcat
 from compat_tests.clients.test_produce_and_consume import noise
 from compat_tests.data.requests import Topic
-from compat_tests.observations import Observations
-from compat_tests.wire import WireClient
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
+from harness.wire_client import WireClient
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from compat_tests.brokers import Broker
-from scripts.compat_table import COMPAT, SUITES_END, SUITES_START, advertised, put, render_suites, suites, written
+from harness.processes.brokers import Broker
+from tools.compat_table import COMPAT, SUITES_END, SUITES_START, advertised, put, render_suites, suites, written
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,7 +42,7 @@ def test_the_table_of_api_versions_is_what_the_brokers_advertise(broker: Broker)
 
 def test_the_table_of_suites_is_what_their_runs_recorded() -> None:
     text = COMPAT.read_text()
-    assert put(text, SUITES_START, SUITES_END, render_suites(suites())) == text, "run scripts/compat_table.py --suites"
+    assert put(text, SUITES_START, SUITES_END, render_suites(suites())) == text, "run tools/compat_table.py --suites"
 
 
 def test_a_suite_on_its_way_is_shown_with_what_is_red_and_what_was_skipped() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.clients.members import Member, settled, sizes, wait_settled
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
 
 ASSIGNORS = [
     ("kafka-python", "range"),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import Broker
 from compat_tests.clients.drivers import Driver
+from harness.processes.brokers import Broker
 
 RECORDS = 3000
 

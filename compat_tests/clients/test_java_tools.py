@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.data.requests import Topic
-from compat_tests.java_runner import JavaRunner, ToolResult
-from compat_tests.observations import Observations
-from compat_tests.wire import WireClient
+from harness.java_runner import JavaRunner, ToolResult
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
+from harness.wire_client import WireClient
 
 pytestmark = pytest.mark.java
 

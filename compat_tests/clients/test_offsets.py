@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.clients.drivers import CODECS, Driver, Sent
-from compat_tests.java_runner import JavaRunner
-from compat_tests.observations import Observations
+from harness.java_runner import JavaRunner
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
 
 T0 = 1_760_000_000_000
 TIMES = [0, T0 - 1, T0, T0 + 1, T0 + 450, T0 + 500, T0 + 999, T0 + 4_000, T0 + 4_900, T0 + 4_901, T0 + 10_000_000]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests.brokers import Broker
 from compat_tests.clients.drivers import CLIENTS, CODECS, Driver, Got, Sent
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import Broker
 
 T0 = 1_760_000_000_000  # a fixed time, so that observations are equal on both brokers
 

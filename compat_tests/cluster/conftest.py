@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from compat_tests.conftest import need
-from compat_tests.kafka_jars import why_no_java
-from compat_tests.zookeeper import ZooKeeper
+from harness.kafka_jars import why_no_java
+from harness.processes.zookeeper import ZooKeeper
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from compat_tests.brokers import wait_until
-from compat_tests.kafka_jars import compile_java, java_command, kafka_classpath
+from harness.kafka_jars import compile_java, java_command, kafka_classpath
+from harness.processes.brokers import wait_until
 
 PARTITIONS = 3
 COMMIT_S = 0.3

@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from compat_tests.brokers import KwireBroker, free_port, wait_until
-from compat_tests.proxy import Proxy
-from compat_tests.zookeeper import ZooKeeper
+from harness.processes.brokers import KwireBroker, free_port, wait_until
+from harness.processes.proxy import Proxy
+from harness.processes.zookeeper import ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 

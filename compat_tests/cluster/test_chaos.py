@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.chaos import network
+from campaigns.chaos.campaign import Options, run_once
 from compat_tests.conftest import need
-from scripts.chaos import network
-from scripts.chaos_campaign import Options, run_once
 
 
 @pytest.mark.timeout(400)

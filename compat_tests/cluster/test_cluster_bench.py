@@ -1,4 +1,4 @@
-"""`scripts/cluster_bench.py` does what it says: a tiny run of every part, kwire alone, with one client."""
+"""`tools/cluster_benchmark/__main__.py` does what it says: a tiny run of every part, kwire alone, with one client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import cluster_bench
+from tools.cluster_benchmark import __main__ as cluster_bench
 
 
 @pytest.mark.timeout(300)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.kafka_jars import compile_java, java_command, kafka_classpath
+from harness.kafka_jars import compile_java, java_command, kafka_classpath
 from kwire.base.quota import Quota
 
 SOURCE = Path(__file__).with_name("RateOracle.java")

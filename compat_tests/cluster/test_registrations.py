@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import wait_until
 from compat_tests.cluster.three_brokers import NODES, SETTLE_S, ThreeBrokers
-from compat_tests.java_runner import JavaRunner
-from compat_tests.observations import Observations
+from harness.java_runner import JavaRunner
+from harness.observations import Observations
+from harness.processes.brokers import wait_until
 from kwire.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import BrokerFailed, wait_until
 from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, KafkaPythonLoad, Load, make_topics, stored
-from compat_tests.kwire_cluster import KwireCluster
-from compat_tests.wire import WireClient
+from harness.processes.brokers import BrokerFailed, wait_until
+from harness.processes.kwire_cluster import KwireCluster
+from harness.wire_client import WireClient
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import wait_until
 from compat_tests.cluster.three_brokers import NODES, SETTLE_S, ThreeBrokers
-from compat_tests.java_runner import JavaRunner, ToolResult
-from compat_tests.observations import Observations
+from harness.java_runner import JavaRunner, ToolResult
+from harness.observations import Observations
+from harness.processes.brokers import wait_until
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.store_conformance import *  # noqa: F403
 from kwire.cluster.zookeeper import ZooKeeperStore
 from kwire.cluster.zookeeper_client import ZooKeeperSettings
-from tests.cluster.test_store_conformance import *  # noqa: F403
 
 pytestmark = pytest.mark.java
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import free_port
 from compat_tests.conftest import need
-from compat_tests.kafka_jars import why_no_java
-from compat_tests.zookeeper import ZooKeeper
+from harness.kafka_jars import why_no_java
+from harness.processes.brokers import free_port
+from harness.processes.zookeeper import ZooKeeper
 from kwire.base.config import KafkaConfig
 from kwire.cluster.store import StoreError, Write
 from kwire.cluster.zookeeper import ZooKeeperStore

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from compat_tests.proxy import Proxy
+from harness.processes.proxy import Proxy
 from kwire.cluster.store import ABSENT, Check, Conflict, SessionLost, StoreFormatError, StoreUnavailable, Write
 from kwire.cluster.zookeeper import LOG_KEEP, PRUNE_EVERY, ZooKeeperStore
 from kwire.cluster.zookeeper_client import ZooKeeperSettings

@@ -1,7 +1,7 @@
 """Three brokers of one kind, kwire or Apache Kafka, as one cluster on this machine, each in a rack of its own.
 
 Both kinds have equal settings on top of `COMMON_SETTINGS`. Of the Kafkas the first one is the only controller, so it is
-not to be stopped. What lives elsewhere: one broker's process (`compat_tests.brokers`).
+not to be stopped. What lives elsewhere: one broker's process (`harness.processes.brokers`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from compat_tests.brokers import Broker, KafkaBroker, KwireBroker, free_port, wait_until
-from compat_tests.wire import WireClient
+from harness.processes.brokers import Broker, KafkaBroker, KwireBroker, free_port, wait_until
+from harness.wire_client import WireClient
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.create_topics_request import (
     CreatableReplicaAssignment,

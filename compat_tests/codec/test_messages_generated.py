@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.kafka_jars import kafka_jars_dir
+from harness.kafka_jars import kafka_jars_dir
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.java
 
 
 def test_generating_again_changes_nothing(tmp_path: Path) -> None:
-    script = ROOT / "scripts" / "generate_messages.py"
+    script = ROOT / "tools" / "generate_messages.py"
     command = [sys.executable, str(script), "--jars", str(kafka_jars_dir()), "--output", str(tmp_path)]
     subprocess.run(command, check=True, timeout=60)
     tree = ROOT / "kwire" / "codec"

@@ -13,7 +13,6 @@ import json
 import queue
 import random
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,16 +20,12 @@ from typing import Any
 
 import pytest
 
-from compat_tests.kafka_jars import compile_java, java_command, kafka_classpath, kafka_jars_dir
+from harness.kafka_jars import compile_java, java_command, kafka_classpath, kafka_jars_dir
+from harness.random_messages import message_classes, random_message, versions_of
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message, Struct
 from kwire.codec.protocol import decode, encode
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "codec"), str(ROOT / "scripts")]
-
-from message_tables import Field, MessageTable, read_tables  # noqa: E402
-from random_messages import message_classes, random_message, versions_of  # noqa: E402
+from tools.message_tables import Field, MessageTable, read_tables
 
 pytestmark = pytest.mark.java
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from compat_tests.brokers import Broker
 from compat_tests.configs.requests import Configs
-from compat_tests.wire import WireClient
+from harness.processes.brokers import Broker
+from harness.wire_client import WireClient
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from compat_tests.wire import WireClient
+from harness.wire_client import WireClient
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages import alter_configs_request as replace
 from kwire.codec.messages import incremental_alter_configs_request as incremental

@@ -21,7 +21,7 @@ from compat_tests.configs.requests import (
     wait_until,
 )
 from compat_tests.conftest import Names
-from compat_tests.observations import Observations
+from harness.observations import Observations
 from kwire.codec.messages.incremental_alter_configs_request import AlterableConfig, AlterConfigsResource
 
 MARK: Change = ("retention.ms", SET, "424242")

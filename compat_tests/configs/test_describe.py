@@ -6,7 +6,7 @@ import pytest
 
 from compat_tests.configs.requests import BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC, Configs
 from compat_tests.conftest import Names
-from compat_tests.observations import Observations
+from harness.observations import Observations
 
 # What the brokers were started with: addresses, directories, roles.
 _START = {

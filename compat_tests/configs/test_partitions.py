@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import Broker
 from compat_tests.configs.requests import Configs, error_name, wait_until
 from compat_tests.conftest import Names
 from compat_tests.data.requests import Topic, batch
-from compat_tests.observations import Observations
-from compat_tests.wire import WireClient
+from harness.observations import Observations
+from harness.processes.brokers import Broker
+from harness.wire_client import WireClient
 from kwire.codec.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

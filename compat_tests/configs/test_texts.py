@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.conftest import need
-from compat_tests.kafka_jars import compile_java, java_command, kafka_classpath, why_no_java
+from harness.kafka_jars import compile_java, java_command, kafka_classpath, why_no_java
 from kwire.base.config import ConfigError, KafkaConfig
 from kwire.base.config.definitions import BROKER_ROWS, TOPIC_ROWS
 from kwire.base.config.sources import environment_properties, parse_properties

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import Broker, make_broker
 from compat_tests.consumer_groups.script import SETTINGS, ConsumerScript
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import Broker, make_broker
 
 
 @pytest.fixture(scope="session")

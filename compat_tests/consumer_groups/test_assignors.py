@@ -6,7 +6,7 @@ import random
 import subprocess
 from pathlib import Path
 
-from compat_tests.kafka_jars import compile_java, java_command, kafka_classpath
+from harness.kafka_jars import compile_java, java_command, kafka_classpath
 from kwire.base.uuids import uuid_to_text
 from kwire.coordinator.assignors import ASSIGNORS, GroupAssignment, GroupSpec, MemberSpec
 

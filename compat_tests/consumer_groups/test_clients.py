@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from compat_tests.brokers import Broker, make_broker, wait_until
 from compat_tests.clients.members import Member, wait_settled
 from compat_tests.conftest import Names
-from compat_tests.observations import Observations
-from compat_tests.wire import WireClient
+from harness.observations import Observations
+from harness.processes.brokers import Broker, make_broker, wait_until
+from harness.wire_client import WireClient
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kwire.codec.messages.list_groups_request import ListGroupsRequest
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.conftest import Names
-from compat_tests.java_runner import JavaRunner
-from compat_tests.observations import Observations
+from harness.java_runner import JavaRunner
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
 
 pytestmark = pytest.mark.java
 FIRST_MS = 1_760_000_000_000

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import wait_until
 from compat_tests.conftest import Names
 from compat_tests.consumer_groups.script import LONG_MS, ConsumerScript, owned_of
 from compat_tests.groups.script import commit, heartbeat, join, leave, settle, sync
+from harness.processes.brokers import wait_until
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.conftest import Names
-from compat_tests.java_runner import JavaRunner
-from compat_tests.observations import Observations
+from harness.java_runner import JavaRunner
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
 
 pytestmark = pytest.mark.java
 _ID = re.compile(r"(?<!\S)[A-Za-z0-9_/+-]{22}(?!\S)")  # librdkafka and Kafka make ids of this form

@@ -1,6 +1,7 @@
 """The container image, on a real Docker engine: built, started the ways that people start Kafka's images, stopped.
 
-An engine that runs already is used; otherwise one is started that `scripts/docker_engine.py install` has prepared, and
+An engine that runs already is used; otherwise one is started that `harness/processes/docker_engine.py install` has
+prepared, and
 where that was not done these tests skip with the reason. testcontainers' own Kafka container is used unmodified.
 """
 
@@ -19,12 +20,11 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from compat_tests.brokers import free_port, wait_until
+from harness.processes import docker_engine
+from harness.processes.brokers import free_port, wait_until
 from kwire.testing import KwireContainer
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "scripts"))
-import docker_engine  # noqa: E402
 
 IMAGE = "kwire-test:7.6.0"  # testcontainers wants a version like Confluent's before it uses KRaft
 LARGER_THAN_BASE_MB = 80
@@ -54,7 +54,9 @@ def image(engine: docker_engine.Engine, tmp_path_factory: pytest.TempPathFactory
     arguments = ["--build-arg", f"BASE_IMAGE={engine.base_image}"]
     if engine.base_image == docker_engine.BASE_IMAGE:
         if sys.version_info[:2] != (3, 11):
-            pytest.skip("the base image of scripts/docker_engine.py has Python 3.11: the wheels here are for another")
+            pytest.skip(
+                "the base image of harness/processes/docker_engine.py has Python 3.11: the wheels here are for another"
+            )
         wheels = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(context / "wheels"), str(ROOT), "hatchling"]
         subprocess.run(wheels, check=True, timeout=300)
         arguments += ["--build-arg", "PIP_OPTIONS=--no-index --find-links /src/wheels"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.kill_campaign import run_campaign
+from campaigns.kills import run_campaign
 
 
 def test_what_was_acknowledged_survives_kills_and_nothing_is_there_twice(tmp_path: Path) -> None:

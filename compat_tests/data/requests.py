@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from compat_tests.observations import started_ms
-from compat_tests.wire import WireClient
+from harness.observations import started_ms
+from harness.wire_client import WireClient
 from kwire.codec.message import Struct
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from compat_tests.brokers import Broker
 from compat_tests.data.requests import NOW_MS, Topic, batch, fetch_answer, versions
-from compat_tests.observations import Observations
-from compat_tests.wire import WireClient
+from harness.observations import Observations
+from harness.processes.brokers import Broker
+from harness.wire_client import WireClient
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 Make = Callable[..., Topic]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compat_tests.data.requests import NOW_MS, Topic, batch, outcome, resealed, versions, with_byte
-from compat_tests.observations import Observations
+from harness.observations import Observations
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.records import Record, build_batch

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import Broker, make_broker
 from compat_tests.disk.volumes import Account, Volume
+from harness.processes.brokers import Broker, make_broker
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.disk.volumes import STORAGE_ERROR, Account
+from harness.processes.brokers import Broker, wait_until
 
 BrokerOn = Callable[..., Broker]
 AccountWith = Callable[[Broker], Account]

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from compat_tests.brokers import Broker, BrokerFailed, wait_until
 from compat_tests.disk.volumes import STORAGE_ERROR, Account, Volume
+from harness.processes.brokers import Broker, BrokerFailed, wait_until
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kwire.codec.messages.elect_leaders_request import ElectLeadersRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest

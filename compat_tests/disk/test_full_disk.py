@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.disk.volumes import STORAGE_ERROR, Account, Volume
+from harness.processes.brokers import Broker, wait_until
 from kwire.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.codec.messages.end_txn_request import EndTxnRequest

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.disk.volumes import Account
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
 from kwire.codec.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

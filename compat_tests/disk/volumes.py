@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.wire import WireClient
+from harness.wire_client import WireClient
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic

@@ -2,7 +2,7 @@
 
 They produce, consume and copy in transactions with groups of all kinds, many members at once, and check that every
 record comes once and in order. Topics have three replicas. Tests of share groups are left out: kwire serves none.
-The settings are Kafka's defaults; those of the cluster are in `scripts/cluster_benchmark/clusters.py`.
+The settings are Kafka's defaults; those of the cluster are in `harness/processes/clusters.py`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compat_tests.kafka_jars import cache_root, locked
 from compat_tests.suites import CannotBuild, Outcome, Suite, arguments, finish
-from scripts.cluster_benchmark.clusters import started
+from harness.kafka_jars import cache_root, locked
+from harness.processes.clusters import started
 
 FOLDER = Path(__file__).parent
 MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import Broker
 from compat_tests.groups.script import Script
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import Broker
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from compat_tests.brokers import Broker, wait_until
-from compat_tests.wire import WireClient
+from harness.processes.brokers import Broker, wait_until
+from harness.wire_client import WireClient
 from kwire.codec.message import Struct
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest

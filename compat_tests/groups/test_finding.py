@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import Broker
 from compat_tests.conftest import Names
 from compat_tests.groups.script import Script, join, leave, sync
-from compat_tests.observations import Observations
+from harness.observations import Observations
+from harness.processes.brokers import Broker
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 
 

@@ -250,7 +250,7 @@ def test_groups_are_described(script: Script, group: str, version: int) -> None:
 
 
 def test_a_deleted_topic_takes_its_offsets_along(script: Script, group: str, new_name: Names) -> None:
-    from compat_tests.brokers import wait_until
+    from harness.processes.brokers import wait_until
 
     name = new_name("topic")
     script.topic(name)

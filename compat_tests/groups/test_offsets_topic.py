@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import Broker, make_broker
 from compat_tests.groups.script import LONG_MS, Script, commit, fetch, heartbeat, join, leave, sync
-from compat_tests.kafka_jars import java_command, kafka_classpath
+from harness.kafka_jars import java_command, kafka_classpath
+from harness.processes.brokers import Broker, make_broker
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 
 pytestmark = pytest.mark.java

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import wait_until
 from compat_tests.conftest import Names
 from compat_tests.groups.script import Script, commit, fetch, heartbeat, join, leave
+from harness.processes.brokers import wait_until
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from compat_tests.brokers import Broker
-from compat_tests.wire import WireClient
+from harness.processes.brokers import Broker
+from harness.wire_client import WireClient
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import Broker, make_broker, wait_until
 from compat_tests.hostile.attack import (
     Healthy,
     MiB,
@@ -28,8 +27,9 @@ from compat_tests.hostile.attack import (
     send_all,
     what_comes,
 )
-from compat_tests.observations import Observations
-from compat_tests.wire import WireClient
+from harness.observations import Observations
+from harness.processes.brokers import Broker, make_broker, wait_until
+from harness.wire_client import WireClient
 from kwire.codec.compression import compress
 from kwire.codec.crc import crc32c
 from kwire.codec.protocol import ApiKey

@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from compat_tests.brokers import free_port, make_broker
-from compat_tests.kafka_jars import cache_root, locked
 from compat_tests.suites import Outcome, Suite, arguments, finish
+from harness.kafka_jars import cache_root, locked
+from harness.processes.brokers import free_port, make_broker
 
 FOLDER = Path(__file__).parent
 MODES = ("4.3", "2.6")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import Broker, free_port, wait_until
 from compat_tests.conftest import Names
-from compat_tests.kafka_jars import KAFKA_VERSION, java_command, kafka_classpath, maven_jars
+from harness.kafka_jars import KAFKA_VERSION, java_command, kafka_classpath, maven_jars
+from harness.processes.brokers import Broker, free_port, wait_until
 
 pytestmark = pytest.mark.java
 LINES = 300

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import Broker
 from compat_tests.conftest import Names
 from compat_tests.languages.toolchains import FOLDER, built, need_tool, scenarios, step
+from harness.processes.brokers import Broker
 
 EVERYTHING = ["topics", "compressions", "groups", "transactions", "deleting"]
 SCENARIOS = {

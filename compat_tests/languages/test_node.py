@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import Broker
 from compat_tests.conftest import Names
 from compat_tests.languages.toolchains import built, need_tool, scenarios, step
+from harness.processes.brokers import Broker
 
 
 def build(sources: Path, folder: Path) -> None:

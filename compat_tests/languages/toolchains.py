@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.kafka_jars import cache_root, locked
+from harness.kafka_jars import cache_root, locked
 
 FOLDER = Path(__file__).parent
 BUILD_TIMEOUT_S = 900

@@ -29,10 +29,10 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from compat_tests.brokers import Broker, make_broker
-from compat_tests.kafka_jars import KAFKA_VERSION, cache_root, kafka_jars_dir, locked
 from compat_tests.suites import CannotBuild, Outcome, Suite, arguments, finish
-from scripts.cluster_benchmark.clusters import Cluster
+from harness.kafka_jars import KAFKA_VERSION, cache_root, kafka_jars_dir, locked
+from harness.processes.brokers import Broker, make_broker
+from harness.processes.clusters import Cluster
 
 FOLDER = Path(__file__).parent
 CRATE, LIBRDKAFKA = "4.10.0+2.12.1", "2.12.1"

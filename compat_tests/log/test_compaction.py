@@ -17,12 +17,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.data.requests import Topic
-from compat_tests.java_runner import JavaRunner
 from compat_tests.log.test_files_on_disk import dump
-from compat_tests.observations import Observations
-from compat_tests.wire import WireClient
+from harness.java_runner import JavaRunner
+from harness.observations import Observations
+from harness.processes.brokers import Broker, wait_until
+from harness.wire_client import WireClient
 from kwire.base.doors import Doors
 from kwire.codec.records import ABORT, COMMIT, Record, build_batch, build_control_batch, iter_headers, iter_records
 from kwire.log.append_info import Origin

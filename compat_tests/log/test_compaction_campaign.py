@@ -1,4 +1,4 @@
-"""`scripts/compaction_campaign.py` in small: a topic compacted while it is written and read has the model's content."""
+"""`campaigns/compaction.py` in small: a topic compacted while it is written and read has the model's content."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scripts.compaction_campaign import main
+from campaigns.compaction import main
 
 
 def test_a_small_campaign_finds_nothing_wrong(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
 
-from compat_tests.brokers import Broker, wait_until
+from harness.processes.brokers import Broker, wait_until
 
 
 def test_files_go_with_the_next_retention_pass(broker_factory: Callable[..., Broker], topic: str) -> None:

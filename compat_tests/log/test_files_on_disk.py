@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import Broker
-from compat_tests.java_runner import JavaRunner
+from harness.java_runner import JavaRunner
+from harness.processes.brokers import Broker
 from kwire.base.doors import Doors, Files
 from kwire.codec.records import ABORT, COMMIT, Record, build_batch, build_control_batch, iter_headers, iter_records
 from kwire.log.adopt import inspect_data_directory
@@ -125,7 +125,7 @@ def test_indexes_are_accepted_while_the_log_is_being_written(tmp_path: Path, jav
 @pytest.mark.java
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_a_directory_that_kafka_wrote_is_read_with_all_it_holds(tmp_path: Path, java: JavaRunner, clean: bool) -> None:
-    from compat_tests.brokers import make_broker
+    from harness.processes.brokers import make_broker
 
     broker = make_broker("kafka", tmp_path / "kafka")
     broker.start()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.brokers import Broker
+from harness.processes.brokers import Broker
 
 PARTITIONS = 3
 RECORDS = 300
@@ -29,7 +29,7 @@ _QUICK = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The Spark session that all tests of a process share."""
-    from kwire.spark.pipeline import spark_session
+    from examples.spark_orders.pipeline import spark_session
 
     with contextlib.chdir(tmp_path_factory.mktemp("spark")):  # Spark leaves folders where it starts
         session = spark_session("kwire compat tests", **_QUICK)

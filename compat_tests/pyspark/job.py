@@ -24,7 +24,7 @@ def position(query: Any, topic: str) -> int:
 
 
 def main(bootstrap: str, source: str, target: str, folder: str) -> None:
-    from kwire.spark.pipeline import spark_session
+    from examples.spark_orders.pipeline import spark_session
 
     spark = spark_session("kwire killed job", spark_driver_memory="512m", spark_sql_codegen_wholeStage="false")
     options = {

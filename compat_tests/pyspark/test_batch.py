@@ -10,7 +10,6 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compat_tests.brokers import Broker
 from compat_tests.conftest import Names
 from compat_tests.pyspark.conftest import (
     FIRST_MS,
@@ -21,6 +20,7 @@ from compat_tests.pyspark.conftest import (
     produce_in_transactions,
     values,
 )
+from harness.processes.brokers import Broker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 

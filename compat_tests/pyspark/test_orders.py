@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.brokers import Broker
-from kwire.spark import demo
+from examples.spark_orders import demo
+from harness.processes.brokers import Broker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.brokers import Broker, wait_until
-from compat_tests.kwire_cluster import KwireCluster
 from compat_tests.pyspark.conftest import PARTITIONS, Frames, values
+from harness.processes.brokers import Broker, wait_until
+from harness.processes.kwire_cluster import KwireCluster
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.conftest import Names
 from compat_tests.pyspark.conftest import (
     PARTITIONS,
@@ -20,6 +19,7 @@ from compat_tests.pyspark.conftest import (
     produce_in_transactions,
     values,
 )
+from harness.processes.brokers import Broker, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.kafka_jars import compile_java, java_command, kafka_classpath
+from harness.kafka_jars import compile_java, java_command, kafka_classpath
 from kwire.codec.errors import CorruptBatch
 from kwire.codec.records import (
     CREATE_TIME,

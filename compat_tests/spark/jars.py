@@ -11,7 +11,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-from compat_tests.kafka_jars import compile_java, locked, maven_jars
+from harness.kafka_jars import compile_java, locked, maven_jars
 
 # The newest Spark of which all artefacts resolve from Maven Central. kafka-clients is 3.9.0 there.
 SPARK_VERSION = "4.0.0"

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from compat_tests.brokers import make_broker
 from compat_tests.spark import jars
 from compat_tests.suites import STATES, Outcome, Suite
+from harness.processes.brokers import make_broker
 
 PACKAGE = "org.apache.spark.sql.kafka010"
 WITHOUT_BROKER = (

@@ -1,4 +1,4 @@
-"""`scripts/streams_campaign.py` in small, on both brokers: word counts, sessions and queried tables are exact."""
+"""`campaigns/streams.py` in small, on both brokers: word counts, sessions and queried tables are exact."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.streams_campaign import Campaign, Plan
+from campaigns.streams import Campaign, Plan
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 

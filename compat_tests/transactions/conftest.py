@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import Broker
 from compat_tests.conftest import Names
-from compat_tests.observations import Observations
 from compat_tests.transactions.script import TransactionScript
+from harness.observations import Observations
+from harness.processes.brokers import Broker
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compat_tests.brokers import Broker, wait_until
 from compat_tests.conftest import Names
 from compat_tests.groups.script import Script
+from harness.processes.brokers import Broker, wait_until
 from kwire.codec.message import Struct
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.add_partitions_to_txn_request import (

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.brokers import KafkaBroker, free_port, make_broker, wait_until
-from compat_tests.observations import Observations
-from compat_tests.proxy import Proxy
-from compat_tests.wire import WireClient
+from harness.observations import Observations
+from harness.processes.brokers import KafkaBroker, free_port, make_broker, wait_until
+from harness.processes.proxy import Proxy
+from harness.wire_client import WireClient
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 TOPIC = "aborted"

@@ -1,4 +1,4 @@
-"""Exactly once: `scripts/copy_campaign.py` in small. A topic is copied in transactions while the copier, and the
+"""Exactly once: `campaigns/copying.py` in small. A topic is copied in transactions while the copier, and the
 broker, are killed: the output is the input. Only kwire is put to this: that Apache Kafka does it is known.
 """
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.copying import CLIENTS, Plan, run_campaign
 from compat_tests.conftest import need
-from compat_tests.kafka_jars import why_no_java
-from scripts.copy_campaign import CLIENTS, Plan, run_campaign
+from harness.kafka_jars import why_no_java
 
 PLAN = Plan(
     records=1500, per_transaction=50, seed=5, client_kills=1, broker_kills=1, session_timeout_ms=1500, stall_s=90

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
-from compat_tests.brokers import Broker
 from compat_tests.conftest import Names
-from compat_tests.java_runner import JavaRunner, ToolResult
-from compat_tests.observations import Observations
 from compat_tests.transactions.script import Producer, TransactionScript
+from harness.java_runner import JavaRunner, ToolResult
+from harness.observations import Observations
+from harness.processes.brokers import Broker
 
 pytestmark = pytest.mark.java
 

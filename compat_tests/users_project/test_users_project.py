@@ -1,6 +1,6 @@
 """A user's project: its own virtual environment, ``pip install`` of kwire and a client, three tests with the fixtures.
 
-The project is the one in docs/examples/orders, as it is. The time that pytest takes there is the promise of
+The project is the one in examples/pytest_project, as it is. The time that pytest takes there is the promise of
 docs/TESTING.md (under three seconds; installing is not counted). Tests run beside others: what they take from this one
 is measured with a loop of known work, in the same minute, and allowed for.
 """

@@ -2,7 +2,7 @@
 
 Clock, files, sockets, threads and randomness are attributes of one `Doors`, given to whoever needs them. On the real
 path each attribute *is* the operating system's function, with no wrapper on the hot path; the simulation
-(`kwire.testing.simulation`) builds another `Doors` whose functions work on a virtual disk and network. Timers and
+(`harness.simulation`) builds another `Doors` whose functions work on a virtual disk and network. Timers and
 tasks come from the running asyncio loop, which the simulation replaces as a whole.
 
 Nothing outside `kwire/base` imports time, random, threading, socket or open: a lint rule holds that (pyproject.toml).

@@ -24,7 +24,7 @@ The whole theory, because everything in this room rests on it:
   no earlier registration had: the broker epoch.
 
 Implementations: `kwire.cluster.embedded` (SQLite, one broker), `shared_store` (SQLite, brokers of one host),
-`zookeeper` (several hosts) and `memory` (simulation). All pass ``tests/cluster/test_store_conformance.py``.
+`zookeeper` (several hosts) and `memory` (simulation). All pass ``harness/store_conformance.py``.
 
 What lives elsewhere: what the keys mean (`keys`), and the state that brokers make of them (`image`).
 """

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from harness.raw_client import RawClient
 from kwire.base.doors import Doors
 from kwire.cluster.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -14,7 +15,6 @@ from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch
 from kwire.server.broker import Broker
-from kwire.testing.client import RawClient
 from tests.cli.conftest import Command
 
 

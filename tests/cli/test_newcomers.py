@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.raw_client import RawClient
 from kwire.base.doors import Doors
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from kwire.testing.client import RawClient
 from tests.cli.conftest import Command, Process
 
 ANY_PORT = ("--listen", "127.0.0.1:0")

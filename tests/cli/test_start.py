@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.raw_client import RawClient
 from kwire import __version__
 from kwire.base.doors import Doors
 from kwire.cli import main
@@ -21,7 +22,6 @@ from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.codec.messages.metadata_request import MetadataRequest
-from kwire.testing.client import RawClient
 from tests.cli.conftest import Command, Process
 
 ANY_PORT = ("--listen", "127.0.0.1:0")

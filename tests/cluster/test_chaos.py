@@ -1,4 +1,4 @@
-"""The campaign on real processes (`scripts/chaos`): its plan of faults, and that its judge finds what is wrong with a
+"""The campaign on real processes (`campaigns/chaos`): its plan of faults, and that its judge finds what is wrong with a
 history. The runs themselves are in compat_tests."""
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from scripts.chaos.faults import kinds_for, plan
-from scripts.chaos.history import Writer, counts, merge
-from scripts.chaos.judge import different_replicas, judge
+from campaigns.chaos.checks import different_replicas, judge
+from campaigns.chaos.faults import kinds_for, plan
+from campaigns.chaos.history import Writer, counts, merge
 
 FINAL = {0: {0: 1, 1: 2, 2: 10, 4: 20, 6: 3}, 1: {0: 11, 2: 12}}
 COMMITTED = {0: {0: 1, 1: 2, 2: 10, 6: 3}, 1: {0: 11, 2: 12}}

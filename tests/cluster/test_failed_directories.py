@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.waiting import until
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster import elections
 from kwire.cluster.controller import NewTopic
@@ -14,7 +15,6 @@ from kwire.cluster.keys import PartitionState
 from kwire.cluster.replica_manager import ReplicaManager
 from kwire.log.environment import StorageError
 from tests.cluster.helpers import ENDPOINTS, FakeLogs, node
-from tests.waiting import until
 
 STATE = PartitionState(replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=9)
 

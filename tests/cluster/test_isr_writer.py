@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from harness.waiting import until
 from kwire.cluster.isr_writer import IsrWriter
 from kwire.cluster.membership import plain_rules
 from kwire.cluster.store import SessionLost
 from tests.cluster.helpers import node
-from tests.waiting import until
 
 
 class Asking:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.waiting import until
 from kwire.base.doors import Doors
 from kwire.cluster.presence import Presence
 from kwire.cluster.shared_store import SharedStore
-from tests.waiting import until
 
 
 async def test_who_begins_to_watch_a_broker_looks_for_what_it_has_written_before(tmp_path):

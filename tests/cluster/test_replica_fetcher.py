@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+from harness.simulation import Simulation
 from kwire.base.errors import ErrorCode
 from kwire.cluster.keys import PartitionState
 from kwire.cluster.partition import Partition
@@ -18,7 +19,6 @@ from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.api_versions_response import ApiVersionsResponse
 from kwire.codec.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kwire.net.client import ConnectionLost
-from kwire.testing.simulation import Simulation
 from tests.cluster.helpers import FakeLog
 
 ME, LEADER = 1, 2

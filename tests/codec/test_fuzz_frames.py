@@ -1,4 +1,4 @@
-"""The golden frames of real clients, and a small run of the campaign that `scripts/fuzz_frames.py` runs in full."""
+"""The golden frames of real clients, and a small run of the campaign that `campaigns/fuzz_frames.py` runs in full."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from campaigns import fuzz_frames
 from kwire.codec.protocol import decode_request_header, encode, response_header_version
-from scripts import fuzz_frames
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_messages import message_classes, random_message, versions_of
 
+from harness.random_messages import message_classes, random_message, versions_of
 from kwire.codec import protocol
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message

@@ -9,8 +9,8 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_messages import message_classes, random_message, versions_of
 
+from harness.random_messages import message_classes, random_message, versions_of
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest

@@ -1,4 +1,4 @@
-"""What the schedules of `scripts/schedule_campaign.py` have found, one by one."""
+"""What the schedules of `campaigns/schedules/campaign.py` have found, one by one."""
 
 from __future__ import annotations
 

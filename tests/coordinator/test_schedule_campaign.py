@@ -1,10 +1,10 @@
-"""Some hundreds of the schedules that `scripts/schedule_campaign.py` runs by the hundred thousand."""
+"""Some hundreds of the schedules that `campaigns/schedules/campaign.py` runs by the hundred thousand."""
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.schedule_campaign import run_seed, run_seeds
+from campaigns.schedules.campaign import run_seed, run_seeds
 
 FOUND_SOMETHING = [
     2,  # a reload kept the metadata of a classic member's first generation

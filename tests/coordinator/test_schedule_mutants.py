@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.schedule_mutants import MUTANTS
+from campaigns.mutants.schedules import MUTANTS
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.transaction_mutants import TRANSACTION_MUTANTS
+from campaigns.mutants.transactions import TRANSACTION_MUTANTS
 
 
 @pytest.mark.parametrize("name", TRANSACTION_MUTANTS)

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
+from harness.waiting import until
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.add_partitions_to_txn_request import (
@@ -66,7 +67,6 @@ from kwire.handlers import (
 from kwire.handlers.context import RequestContext
 from kwire.server.broker import Broker
 from kwire.server.dump import dump
-from tests.waiting import until
 
 NONE = ErrorCode.NONE
 OLD, NEW = 11, 12

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.simulation.disk import Disk, Inode
+from harness.simulation.trace import Trace
 from kwire.codec.records.control import ABORT, COMMIT
 from kwire.log.cleaner_swap import CleaningAborted, SegmentSwap
-from kwire.testing.simulation.disk import Disk, Inode
-from kwire.testing.simulation.trace import Trace
 from tests.log.cleaner_tools import COMPACTED, Kept, Workshop, final_values, names_in, read_batches
 from tests.log.log_tools import NOW_MS, ManualClock
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from harness.waiting import until
 from kwire.base.doors import Doors
 from kwire.base.processes import HelperDied
 from kwire.base.quota import Quota
@@ -28,7 +29,6 @@ from kwire.log.manager_settings import ManagerSettings
 from kwire.log.partition_log import PartitionLog
 from tests.log.cleaner_tools import COMPACTED, final_values, kept_in
 from tests.log.log_tools import TOPIC_ID, content
-from tests.waiting import until
 
 CONFIG = dataclasses.replace(COMPACTED, internal_segment_bytes=20_000, file_delete_delay_ms=100)
 

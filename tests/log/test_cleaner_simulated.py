@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from harness.raw_client import RawClient
+from harness.simulation import Simulation
 from kwire.base.config import KafkaConfig
 from kwire.cluster.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 from kwire.server.broker import Broker
-from kwire.testing.client import RawClient
-from kwire.testing.simulation import Simulation
 
 BROKER = {"log.dirs": "/data", "listeners": "PLAINTEXT://broker:9092", "log.cleaner.backoff.ms": "500"}
 TOPIC = {"cleanup.policy": "compact", "internal.segment.bytes": "1000", "min.cleanable.dirty.ratio": "0.01"}

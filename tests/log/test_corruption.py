@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts import corruption_campaign
+from campaigns import corruption as corruption_campaign
 
 
 @pytest.mark.parametrize("first", range(0, 120, 40))

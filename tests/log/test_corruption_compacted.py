@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts import corruption_compacted
+from campaigns import corruption_compacted
 
 
 def test_no_damage_to_what_the_cleaner_left_is_served() -> None:

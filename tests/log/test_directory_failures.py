@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.waiting import until
 from kwire.base.doors import Doors, Files
 from kwire.base.errors import KafkaError
 from kwire.base.uuids import uuid_to_text
@@ -19,7 +20,6 @@ from kwire.log.log_dirs import LogDirectory
 from kwire.log.log_manager import LogManager
 from kwire.log.manager_settings import ManagerSettings
 from tests.log.log_tools import TOPIC_ID, append, fails, read_all
-from tests.waiting import until
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)
 OTHER_ID = b"o" * 16

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.waiting import until
 from kwire.base.doors import Doors, Files
 from kwire.base.errors import KafkaError
 from kwire.base.uuids import uuid_to_text
@@ -21,7 +22,6 @@ from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
 from kwire.log.log_manager import LogManager
 from kwire.log.manager_settings import ManagerSettings
 from tests.log.log_tools import NOW_MS, TOPIC_ID, append, batch, fails, read_all
-from tests.waiting import until
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)
 

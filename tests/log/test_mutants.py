@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.mutants import LOG_MUTANTS
+from campaigns.mutants.logs import LOG_MUTANTS
 
 
 @pytest.mark.parametrize("name", LOG_MUTANTS)

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from kwire.testing.simulation.power import PowerDisk
-from scripts import power_loss_campaign
+from campaigns import power_loss as power_loss_campaign
+from harness.simulation.power import PowerDisk
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts import power_loss_compacted
+from campaigns import power_loss_compacted
 
 
 def test_no_cleaning_loses_what_counts_whenever_the_power_fails() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from harness.raw_client import RawClient
 from kwire.base.doors import Doors
 from kwire.cluster.memory import MemoryStore
 from kwire.server.broker import Broker
-from kwire.testing.client import RawClient
 
 
 class Cluster:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from harness.raw_client import RawClient
 from kwire.base.doors import Doors
 from kwire.cluster.memory import MemoryStore
 from kwire.handlers.api import Api
 from kwire.server.broker import Broker
-from kwire.testing.client import RawClient
 from tests.server.cluster import Cluster
 
 

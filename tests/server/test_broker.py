@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kwire
+from harness.raw_client import RawClient
 from kwire.base.config import ConfigError, KafkaConfig
 from kwire.base.doors import Doors
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -19,7 +20,6 @@ from kwire.codec.messages.incremental_alter_configs_request import (
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.server.broker import Broker
 from kwire.server.errors import StartError
-from kwire.testing.client import RawClient
 from tests.server.conftest import Brokers
 
 ANY_PORT = "PLAINTEXT://127.0.0.1:0"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.raw_client import RawClient
 from kwire.base.errors import ErrorCode
 from kwire.cluster.partition import Partition
 from kwire.codec.messages.create_topics_request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -15,7 +16,6 @@ from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, Fet
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch
-from kwire.testing.client import RawClient
 from tests.server.cluster import Cluster
 
 LEADER, NEAR = 1, 2

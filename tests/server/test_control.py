@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.raw_client import ConnectionClosed, RawClient
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -27,7 +28,6 @@ from kwire.handlers.faults import _carries, failed
 from kwire.handlers.registry import Registry
 from kwire.server.broker import Broker
 from kwire.server.errors import StartError
-from kwire.testing.client import ConnectionClosed, RawClient
 from tests.server.conftest import Brokers
 
 WRONG = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.raw_client import RawClient
 from kwire.base.errors import ErrorCode
 from kwire.cluster.keys import PartitionState
 from kwire.codec.messages.create_topics_request import (
@@ -17,7 +18,6 @@ from kwire.codec.messages.create_topics_request import (
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch
-from kwire.testing.client import RawClient
 from tests.server.cluster import Cluster
 
 LEADER, OTHER = 1, 2

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness.waiting import until
 from kwire.cluster.controller import NewTopic
 from kwire.cluster.store import StoreFull
 from kwire.server.broker import Broker
 from kwire.server.errors import StartError
-from tests.waiting import until
 
 
 def broker_on(*directories: Path, **properties: Any) -> Broker:

@@ -1,4 +1,5 @@
-"""With flush.messages=1 the answer leaves after the sync, over a real socket (the mutant: `scripts/mutants.py`)."""
+"""With flush.messages=1 the answer leaves after the sync, over a real socket (the mutant:
+`campaigns/mutants/logs.py`)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.ack_order import watch
+from campaigns.ack_order import watch
 
 
 @pytest.mark.parametrize("on", ["topic", "broker"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from harness.raw_client import RawClient
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from kwire.server.errors import StartError
-from kwire.testing.client import RawClient
 from tests.server.cluster import Cluster
 
 OLDER = "group.version=0-0"

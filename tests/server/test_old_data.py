@@ -1,4 +1,4 @@
-"""Data directories that older versions wrote are opened with all that was in them (made by `scripts/old_data.py`)."""
+"""Data directories that older versions wrote are opened with all that was in them (made by `tools/old_data.py`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from harness.raw_client import RawClient
+from harness.waiting import until
 from kwire.base.doors import Clock, Doors
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -17,8 +19,6 @@ from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, Offset
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 from kwire.server.broker import Broker
-from kwire.testing.client import RawClient
-from tests.waiting import until
 
 ARCHIVES = sorted((Path(__file__).parents[1] / "old_data").glob("*.tar.xz"))
 DAY_MS = 86_400_000

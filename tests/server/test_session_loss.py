@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.raw_client import ConnectionClosed, RawClient
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode
 from kwire.cluster.memory import MemoryStore
@@ -15,7 +16,6 @@ from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, List
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.server import broker as broker_module
 from kwire.server.broker import Broker
-from kwire.testing.client import ConnectionClosed, RawClient
 
 
 async def connect(broker: Broker) -> RawClient:

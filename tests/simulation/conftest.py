@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from campaigns.seeds import silence
 from kwire.base import logging
-from scripts.campaign import silence
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,8 @@ import asyncio
 import sys
 from typing import Any
 
+from harness.raw_client import RawClient
+from harness.simulation import Simulation
 from kwire.base.config import KafkaConfig
 from kwire.base.errors import ErrorCode
 from kwire.cluster.memory import MemoryStore
@@ -18,8 +20,6 @@ from kwire.codec.messages.metadata_request import MetadataRequest, MetadataReque
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_records
 from kwire.server.broker import Broker
-from kwire.testing.client import RawClient
-from kwire.testing.simulation import Simulation
 
 TOPIC = "orders"
 PARTITIONS = 3

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import pytest
 
+from campaigns import simulated_cluster as cluster_campaign
+from harness.simulation import Simulation
+from harness.simulation.cluster import PORT, SimulatedBroker, SimulatedCluster
+from harness.simulation.store import HOST
+from harness.simulation.workload import TOPIC, Client, create_topic
 from kwire.base.errors import ErrorCode
 from kwire.cluster.keys import PartitionState
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
-from kwire.testing.simulation import Simulation
-from kwire.testing.simulation.cluster import PORT, SimulatedBroker, SimulatedCluster
-from kwire.testing.simulation.store import HOST
-from kwire.testing.simulation.workload import TOPIC, Client, create_topic
-from scripts import cluster_campaign
 
 WAIT_S: Final = 30.0
 REFUSED: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)

@@ -1,11 +1,11 @@
 """Brokers that break a rule of replication on purpose are caught by the simulated cluster. Here only those that are
-noticed soon; `scripts/cluster_mutants.py` has all of them."""
+noticed soon; `campaigns/mutants/cluster.py` has all of them."""
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.cluster_mutants import MUTANTS
+from campaigns.mutants.cluster import MUTANTS
 
 SOON = ("ack-before-replication", "isr-without-compare-and-set", "elected-outside-isr")
 

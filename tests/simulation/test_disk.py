@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.simulation import Simulation
 from kwire.base.doors import Files
-from kwire.testing.simulation import Simulation
 
 CREATE = os.O_RDWR | os.O_CREAT
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from harness.raw_client import RawClient
+from harness.simulation import Simulation
 from kwire.base.errors import ErrorCode
 from kwire.cluster.memory import MemoryStore
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
@@ -11,8 +13,6 @@ from kwire.codec.messages.heartbeat_request import HeartbeatRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kwire.server.broker import Broker
-from kwire.testing.client import RawClient
-from kwire.testing.simulation import Simulation
 from tests.simulation.scenario import config
 
 SESSION_MS = 10_000

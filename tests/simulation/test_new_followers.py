@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from harness.simulation import Simulation
+from harness.simulation.cluster import SimulatedCluster
+from harness.simulation.workload import TOPIC, Client, create_topic
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch
-from kwire.testing.simulation import Simulation
-from kwire.testing.simulation.cluster import SimulatedCluster
-from kwire.testing.simulation.workload import TOPIC, Client, create_topic
 
 PARTITIONS = 12
 SLEEP_S = 20

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from harness.simulation import Simulation
+from harness.simulation.cluster import SimulatedCluster
+from harness.simulation.workload import TOPIC, Client, Consumer, History, Producer, create_topic
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -12,9 +15,6 @@ from kwire.codec.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from kwire.codec.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
-from kwire.testing.simulation import Simulation
-from kwire.testing.simulation.cluster import SimulatedCluster
-from kwire.testing.simulation.workload import TOPIC, Client, Consumer, History, Producer, create_topic
 
 
 async def move(client: Client, replicas: list[int] | None) -> ErrorCode:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from harness.simulation import Simulation
+from harness.simulation.cluster import SimulatedBroker, SimulatedCluster
+from harness.simulation.workload import TOPIC, Client, Consumer, History, Producer, create_topic
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.unregister_broker_request import UnregisterBrokerRequest
-from kwire.testing.simulation import Simulation
-from kwire.testing.simulation.cluster import SimulatedBroker, SimulatedCluster
-from kwire.testing.simulation.workload import TOPIC, Client, Consumer, History, Producer, create_topic
 
 ROUND_S = 4
 

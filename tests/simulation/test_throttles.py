@@ -8,6 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from harness.simulation import Simulation
+from harness.simulation.cluster import PORT, SimulatedCluster
+from harness.simulation.workload import TOPIC, Client, create_topic
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -16,9 +19,6 @@ from kwire.codec.messages.incremental_alter_configs_request import (
 )
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch
-from kwire.testing.simulation import Simulation
-from kwire.testing.simulation.cluster import PORT, SimulatedCluster
-from kwire.testing.simulation.workload import TOPIC, Client, create_topic
 from tests.simulation.test_reassignment import move, state_of, until
 
 TOPICS: Final = 2

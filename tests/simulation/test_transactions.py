@@ -6,14 +6,14 @@ import asyncio
 import itertools
 from collections import Counter
 
+from harness.simulation import Simulation
+from harness.simulation.cluster import SimulatedCluster
+from harness.simulation.transactional import TransactionalProducer
+from harness.simulation.workload import PRODUCE_MS, TOPIC, Client, History, Transaction, create_topic
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch
-from kwire.testing.simulation import Simulation
-from kwire.testing.simulation.cluster import SimulatedCluster
-from kwire.testing.simulation.transactional import TransactionalProducer
-from kwire.testing.simulation.workload import PRODUCE_MS, TOPIC, Client, History, Transaction, create_topic
 
 PARTITIONS = 6
 PRODUCERS = 4

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from kwire.testing.simulation import Simulation
-from kwire.testing.simulation.loop import Deadlock
-from kwire.testing.simulation.network import WINDOW
+from harness.simulation import Simulation
+from harness.simulation.loop import Deadlock
+from harness.simulation.network import WINDOW
 
 
 def test_time_jumps_to_the_next_timer() -> None:

@@ -1,6 +1,6 @@
 """The attributes of a `KafkaConfig`, one for each broker property of Kafka 4.3, with their types.
 
-Written by `scripts/config_facts/generate.py`; do not edit. Nothing is executed here but annotations: the values are
+Written by `tools/config_facts/generate.py`; do not edit. Nothing is executed here but annotations: the values are
 instance attributes that `KafkaConfig` sets, so that reading one on a hot path costs one attribute access.
 """
 

@@ -1,6 +1,6 @@
 """Kafka 4.3's properties about tiered storage: facts only.
 
-Written by `scripts/config_facts/generate.py`; do not edit. A row: name, type, default, importance, update mode,
+Written by `tools/config_facts/generate.py`; do not edit. A row: name, type, default, importance, update mode,
 validator (`kwire.base.config.values` explains the validators).
 """
 

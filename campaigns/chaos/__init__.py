@@ -1,0 +1,1 @@
+"""Real brokers, real clients, real faults: the parts of `campaigns/chaos/campaign.py`."""

@@ -1,0 +1,282 @@
+"""Three brokers as processes, each on its host, and the metadata store between them.
+
+Here: starting, keeping them running, what a fault does to one, and whether all is well. What lives elsewhere: when
+(`faults`), the hosts (`network`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from campaigns.chaos.network import Loopback, Namespaces
+from harness.processes.brokers import KwireBroker, free_port, wait_until
+from harness.processes.zookeeper import ZooKeeper
+from kwire.base.doors import Doors
+from kwire.cluster.embedded import FILE_NAME
+from kwire.cluster.shared_store import SharedDatabase
+
+STORE_HOST = "zookeeper"
+READY_S = 60.0
+STOP_S = 60.0
+ZOOKEEPER_SECRET = 0xB3415C00
+"""With it and the session's id ZooKeeper's servers make a session's password (`ZooKeeperServer.generatePasswd`)."""
+
+SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "auto.create.topics.enable": "false",
+    "replica.lag.time.max.ms": "4000",
+    "log.roll.ms": "60000",
+    "broker.session.timeout.ms": "4000",
+}
+
+
+class Member(KwireBroker):
+    """One broker, on its host. ``wanted``: it is to run; if it ends by itself, it is started again."""
+
+    def __init__(self, home: Path, node_id: int, network: Loopback | Namespaces, settings: Mapping[str, str]) -> None:
+        super().__init__(home, {"node.id": str(node_id), **SETTINGS, **settings})
+        self.node_id = node_id
+        self.name = f"b{node_id}"
+        self.host = network.address(self.name)
+        self.port = free_port()
+        self.wanted = False
+        self.paused = False
+        self._prefix = network.prefix(self.name)
+
+    def _spawn(self, command: list[str], stdout: Path | None = None) -> Any:
+        return super()._spawn([*self._prefix, *command], stdout)
+
+    def run(self) -> None:
+        """Start it, unless it runs."""
+        self.wanted = True
+        if not self.is_running():
+            self.launch()
+
+    def kill_hard(self) -> None:
+        self.wanted = self.paused = False
+        self.kill()
+
+    def pause(self) -> None:
+        self.paused = True
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.paused and self.is_running():
+            os.kill(self.pid, signal.SIGCONT)
+        self.paused = False
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, and do not wait."""
+        self.wanted = False
+        os.kill(self.pid, signal.SIGTERM)
+
+    def ended_by_itself(self) -> int | None:
+        """Its exit status, if it was not to end."""
+        return self._process.poll() if self.wanted and self._process is not None else None
+
+
+class Cluster:
+    """All brokers and their store. ``home`` keeps everything."""
+
+    def __init__(self, home: Path, store: str, network: Loopback | Namespaces) -> None:
+        self.home = home
+        self.store = store
+        self.network = network
+        self.zookeeper: ZooKeeper | None = None
+        self.store_runs = True
+        self.ends: list[str] = []
+        """Brokers that ended by themselves: who, exit status, last line."""
+        if store == "zookeeper":
+            host = network.address(STORE_HOST)
+            self.zookeeper = ZooKeeper(home / "zookeeper", host=host, prefix=network.prefix(STORE_HOST))
+            settings = {"zookeeper.connect": f"{self.zookeeper.address}/chaos", "zookeeper.session.timeout.ms": "5000"}
+        else:
+            settings = {"kwire.metadata.dir": str(home / "metadata")}
+        self.brokers = {n: Member(home / f"broker-{n}", n, network, settings) for n in (1, 2, 3)}
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def start(self) -> None:
+        """Return when all serve. `BrokerFailed`."""
+        if self.zookeeper is not None:
+            self.zookeeper.start()
+        for broker in self.brokers.values():
+            broker.start()
+            broker.wanted = True
+
+    def close(self) -> None:
+        """End everything, now."""
+        for broker in self.brokers.values():
+            broker.kill_hard()
+        if self.zookeeper is not None:
+            self.zookeeper.stop()
+
+    def keep_running(self) -> list[str]:
+        """Start again whoever has ended by itself; who that was."""
+        found = []
+        for broker in self.brokers.values():
+            status = broker.ended_by_itself()
+            if status is not None:
+                last = (broker.log_text().splitlines() or ["nothing said"])[-1]
+                found.append(f"broker {broker.node_id} ended by itself, status {status}: {last[:300]}")
+                broker.launch()
+        self.ends += found
+        return found
+
+    def mend(self) -> None:
+        """Take all faults back."""
+        self.network.heal_all()
+        if self.zookeeper is not None:
+            self.resume_store()
+        for broker in self.brokers.values():
+            broker.resume()
+            if broker.is_running() and not broker.wanted:  # still stopping
+                wait_until(lambda stopping=broker: not stopping.is_running(), STOP_S, "an orderly stop")
+            broker.run()
+
+    def await_well(self, topics: list[str]) -> str:
+        """Wait until all brokers are there and all ISRs are whole. What is not well, in words ("": nothing)."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        end, missing = time.monotonic() + READY_S, "nobody answers"
+        while time.monotonic() < end:
+            self.keep_running()
+            with contextlib.suppress(KafkaException):
+                told = admin.list_topics(timeout=10)
+                missing = ", ".join(
+                    f"{name}-{index}: leader {each.leader}, in sync {sorted(each.isrs)}"
+                    for name, topic in told.topics.items()
+                    for index, each in topic.partitions.items()
+                    if len(each.isrs) < 3 or each.leader < 0
+                )
+                missing = missing or ", ".join(f"no {name}" for name in topics if name not in told.topics)
+                if not missing and len(told.brokers) == len(self.brokers):
+                    return ""
+                missing = missing or f"only {len(told.brokers)} brokers"
+            time.sleep(0.3)
+        for broker in self.brokers.values():
+            with contextlib.suppress(AssertionError, ProcessLookupError):
+                os.kill(broker.pid, signal.SIGUSR1)  # each tells in its log what it is doing
+        return f"the ISRs are not whole {READY_S:.0f} s after the last fault: {missing}"
+
+    def stop(self) -> list[str]:
+        """Stop all brokers in order; what went wrong."""
+        statuses = {broker.node_id: broker.stop() for broker in self.brokers.values()}
+        return [
+            f"broker {node_id} ended its orderly stop with {status}" for node_id, status in statuses.items() if status
+        ]
+
+    def tracebacks(self) -> list[str]:
+        """Brokers whose log has a traceback."""
+        found = Counter(
+            f"broker {broker.node_id}: {line.strip()[:300]}"
+            for broker in self.brokers.values()
+            for line in broker.log_text().splitlines()
+            if "Traceback" in line or '"exception"' in line
+        )
+        return [f"{line} ({count} times)" for line, count in found.items()]
+
+    # The store
+
+    def pause_store(self) -> None:
+        assert self.zookeeper is not None
+        self.store_runs = False
+        os.kill(self.zookeeper.pid, signal.SIGSTOP)
+
+    def resume_store(self) -> None:
+        assert self.zookeeper is not None
+        self.store_runs = True
+        os.kill(self.zookeeper.pid, signal.SIGCONT)
+
+    def kill_store(self) -> None:
+        """SIGKILL; it keeps what it has answered."""
+        assert self.zookeeper is not None
+        self.store_runs = False
+        self.zookeeper.stop()
+
+    def start_store(self) -> None:
+        assert self.zookeeper is not None
+        self.zookeeper.start()
+        self.store_runs = True
+
+    def end_session(self, node_id: int) -> bool:
+        """Have the store end a broker's session, though the broker is well. Whether there was one."""
+        if self.zookeeper is None:
+            return _end_embedded_session(self.home / "metadata", f"broker {node_id}")
+        return _end_zookeeper_session(self.zookeeper.address, f"broker {node_id}")
+
+
+def _end_zookeeper_session(address: str, owner: str) -> bool:
+    """Close it through a second client that has its id and its password."""
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import NoNodeError
+
+    client = KazooClient(hosts=address, timeout=5)
+    client.start(5)
+    try:
+        for name in client.get_children("/chaos/kwire/sessions"):
+            with contextlib.suppress(NoNodeError):
+                value, stat = client.get(f"/chaos/kwire/sessions/{name}")
+                if value == owner.encode():
+                    session = stat.ephemeralOwner
+                    twin = KazooClient(hosts=address, timeout=5, client_id=(session, session_password(session)))
+                    twin.start(5)
+                    _stop(twin)
+                    return True
+        return False
+    finally:
+        _stop(client)
+
+
+def _stop(client: Any) -> None:
+    client.stop()
+    client.close()
+
+
+def session_password(session: int) -> bytes:
+    """What ZooKeeper's servers take for a session's password: 16 bytes of `java.util.Random`, seeded with its id."""
+    multiplier, mask = 0x5DEECE66D, (1 << 48) - 1
+    state = (((session ^ ZOOKEEPER_SECRET) & ((1 << 64) - 1)) ^ multiplier) & mask
+    password = b""
+    for _ in range(4):
+        state = (state * multiplier + 0xB) & mask
+        password += (state >> 16).to_bytes(4, "little")
+    return password
+
+
+def _end_embedded_session(directory: Path, owner: str) -> bool:
+    """End it in the database, as another broker would, and knock at all doors so that everybody looks."""
+    path = directory / FILE_NAME
+    database = SharedDatabase(str(path), Doors().files)
+    database.open()
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as reader:
+            sessions = dict(reader.execute("SELECT id, owner FROM sessions").fetchall())
+        ended = [session for session, whose in sessions.items() if whose == owner]
+        for session in ended:
+            database.end(session)
+    finally:
+        database.close()
+    for session in sessions:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
+            knock.settimeout(1)
+            knock.connect(str(directory / "sessions" / f"{session}.sock"))
+    return bool(ended)

@@ -1,0 +1,95 @@
+"""The campaign of corruptions for compacted logs: what the cleaner has left is damaged, and what was written after it.
+
+    .venv/bin/python campaigns/corruption_compacted.py --count 2000 --seed 1
+
+As `corruption_campaign`, but the real cleaner cleans the logs before the broker stops, and they go on; the truth
+is what they hold then. Offsets that the cleaner took away may be passed over, others may not. The last batch of a
+producer that was cleaned away, and look-ups by time among gaps, are not asked for here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from campaigns import seeds as campaign
+from campaigns.corruption import CONFIG, Case, Truth, Violation, Written, _dropped
+from campaigns.corruption import run_seeds as run_cases
+from kwire.base.doors import Clock, Doors
+from kwire.codec.records import Record, build_batch, iter_headers
+from kwire.log.append_info import Origin
+from kwire.log.cleaner_helper import CleanerHelper
+from kwire.log.log_manager import LogManager
+from kwire.log.partition_log import PartitionLog
+
+
+class CompactedCase(Case):
+    """One seed."""
+
+    config = replace(CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    label = "corruption of compacted logs"
+
+    async def _after_filling(self, manager: LogManager, log: PartitionLog, truth: Truth) -> None:
+        doors = Doors(clock=Clock(lambda: self.now_ms), files=self.disk, random=self.random, processes=None)
+        manager.cleaner.checkpoints.load(manager.directories)
+        helper = CleanerHelper(doors)
+        while await manager.cleaner.clean_one(0, helper):
+            self.counts["cleanings"] += 1
+        await manager.cleaner.checkpoints.settled()
+        for number, each in self.truth.items():  # the other log may have been cleaned once more
+            cleaned = manager.get("t", number)
+            each.batches = [] if cleaned is None else self._what_is_there(cleaned)
+        for _ in range(self.random.randint(0, 6)):
+            self._append(log, truth, self._batch(2, -1, 0), log.epochs.latest_epoch, Origin.CLIENT)
+
+    def _what_is_there(self, log: PartitionLog) -> list[Written]:
+        found = []
+        for segment in log.segments:
+            data = bytes(self.disk._files[segment.file.path].data)[: segment.size]
+            for position, header in iter_headers(data):
+                batch = Written(
+                    log,
+                    data[position : position + header.size],
+                    header.base_offset,
+                    header.last_offset,
+                    header.max_timestamp,
+                    -2 if header.is_control else header.producer_id,
+                )
+                batch.path, batch.position = segment.file.path, position
+                found.append(batch)
+        return found
+
+    def _batch(self, count: int, producer_id: int, sequence: int) -> bytearray:
+        random = self.random
+        size = random.choice((5, 60, 300, 700))
+        keys = [b"key-%d" % random.randrange(12) for _ in range(count)]
+        records = [Record(timestamp=self.now_ms, key=key, value=random.randbytes(size)) for key in keys]
+        who: dict[str, Any] = {}
+        if producer_id >= 0:
+            who = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+        compression = random.choice((0, 0, 2, 3))
+        return bytearray(build_batch(records, compression=compression, is_transactional=producer_id == 9, **who))
+
+    def _passes_over(self, truth: Truth, offset: int, base_offset: int) -> bool:
+        return any(offset <= batch.last and batch.first < base_offset for batch in truth.batches)
+
+    def _judge_rest(self, log: PartitionLog, truth: Truth, unreadable: int) -> None:
+        have = log.aborted_transactions(0, log.log_end_offset)
+        index_is_hit = self.path.endswith(".txnindex") and os.path.dirname(self.path) == log.directory
+        if unreadable == 0 and not index_is_hit and _dropped(log, truth, have) != _dropped(log, truth, truth.aborted):
+            raise Violation(f"{log}: aborted {have}, they were {truth.aborted}")
+
+
+def run_seeds(first: int, count: int) -> campaign.Found:
+    """Many cases."""
+    return run_cases(first, count, CompactedCase)
+
+
+if __name__ == "__main__":
+    sys.exit(campaign.main("corruption of compacted logs", __doc__, run_seeds, count=2000))

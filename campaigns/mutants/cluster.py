@@ -1,0 +1,176 @@
+"""Break a rule of replication on purpose and see that the simulated cluster notices.
+
+    .venv/bin/python campaigns/mutants/cluster.py                     # all
+    .venv/bin/python campaigns/mutants/cluster.py elected-outside-isr  # one
+
+As `campaigns/mutants/logs.py`, which does the same for the log: a patch of the running code for the length of some
+seeds of
+`campaigns/simulated_cluster.py`. Ends with status 1 if a mutant survives.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from campaigns import simulated_cluster as cluster_campaign
+from campaigns.mutants.mutant import Mutant, main
+from kwire.cluster import elections
+from kwire.cluster.isr_writer import IsrWriter
+from kwire.cluster.keys import PartitionState
+from kwire.cluster.membership import Membership
+from kwire.cluster.partition import Partition
+from kwire.cluster.replica_fetcher import Fetcher, _Followed
+from kwire.cluster.replica_manager import ReplicaManager
+from kwire.handlers.fetch import _Fetch
+from kwire.log.producer_state import ProducerStateManager
+
+SEEDS = 500
+
+
+def _seeds(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    for seed in range(first, first + count):
+        wrong = cluster_campaign.run(seed).wrong
+        if wrong:
+            return Counter(), [f"seed {seed}: {wrong[0]}"]
+    return Counter(), []
+
+
+@contextmanager
+def _stays_in_sync() -> Iterator[None]:
+    """An unclean restart is told as a clean one."""
+    join = Membership.join
+
+    async def clean_join(self: Membership, *args: Any, **options: Any) -> str:
+        return await join(self, *args, **{**options, "clean": True})
+
+    with patch.object(Membership, "join", clean_join):
+        yield
+
+
+@contextmanager
+def _acks_at_once() -> Iterator[None]:
+    with patch.object(Partition, "wait_committed", lambda self, offset: None):
+        yield
+
+
+@contextmanager
+def _truncates_by_high_watermark() -> Iterator[None]:
+    """As before KIP-101: whoever begins to follow cuts to the high watermark and asks for what comes after it."""
+    asked, add = _Followed.asked, Fetcher.add
+
+    def asked_without_epoch(self: _Followed, max_bytes: int) -> Any:
+        fetch = asked(self, max_bytes)
+        fetch.last_fetched_epoch = -1
+        return fetch
+
+    def cut_and_add(self: Fetcher, partition: Partition) -> None:
+        if partition.log.log_end_offset > partition.log.high_watermark:
+            partition.truncate_to(partition.log.high_watermark)
+        add(self, partition)
+
+    with patch.object(_Followed, "asked", asked_without_epoch), patch.object(Fetcher, "add", cut_and_add):
+        yield
+
+
+@contextmanager
+def _fetches_without_epochs() -> Iterator[None]:
+    """The leader looks neither at the epoch that a follower believes in nor at that of its last record."""
+    require = Partition.require_leader
+    with (
+        patch.object(Partition, "require_leader", lambda self, _epoch=-1: require(self)),
+        patch.object(_Fetch, "_parts", lambda *_: None),
+    ):
+        yield
+
+
+class _Unchecked:
+    """A store that writes whatever it is given."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, checks: Any, writes: Any) -> Any:
+        return await self._store.commit([], writes)
+
+
+@contextmanager
+def _shrinks_without_checks() -> Iterator[None]:
+    write = IsrWriter._write
+
+    async def write_unchecked(self: IsrWriter, batch: Any) -> None:
+        if not isinstance(self._store, _Unchecked):
+            self._store = _Unchecked(self._store)  # type: ignore[assignment]
+        await write(self, batch)
+
+    with patch.object(IsrWriter, "_write", write_unchecked):
+        yield
+
+
+@contextmanager
+def _elects_anybody() -> Iterator[None]:
+    def elect(state: PartitionState, _isr: Collection[int], living: Collection[int], *_: Any) -> int:
+        candidates = [each for each in state.replicas if each in living and each != state.leader]
+        return candidates[-1] if candidates else elections.NOBODY
+
+    with patch.object(elections, "_elect", elect):
+        yield
+
+
+@contextmanager
+def _forgets_producers() -> Iterator[None]:
+    load = ProducerStateManager.load_snapshot
+
+    def load_nothing(self: ProducerStateManager, offset: int, now_ms: int) -> None:
+        load(self, offset, now_ms)
+        self.clear()
+        self.map_end_offset = offset
+
+    with patch.object(ProducerStateManager, "load_snapshot", load_nothing):
+        yield
+
+
+@contextmanager
+def _serves_everything() -> Iterator[None]:
+    read = Partition.read
+
+    def read_to_end(self: Partition, *args: Any, committed_only: bool = False, **options: Any) -> Any:
+        return read(self, *args, **{**options, "committed_only": committed_only, "to_end": not committed_only})
+
+    with patch.object(Partition, "read", read_to_end):
+        yield
+
+
+@contextmanager
+def _goes_on_fenced() -> Iterator[None]:
+    """Who has lost its registration leads what it led."""
+    with patch.object(ReplicaManager, "fence", lambda self: None):
+        yield
+
+
+MUTANTS: dict[str, Mutant] = {
+    "unclean-stays-in-isr": Mutant("who lost data leaves the ISR", _stays_in_sync, _seeds, SEEDS),
+    "ack-before-replication": Mutant("acks=all waits for the ISR", _acks_at_once, _seeds, SEEDS),
+    "truncated-by-high-watermark": Mutant("epochs tell where to cut", _truncates_by_high_watermark, _seeds, SEEDS),
+    "fetch-without-epochs": Mutant("Fetch is checked by epochs", _fetches_without_epochs, _seeds, SEEDS),
+    "isr-without-compare-and-set": Mutant("ISR changes are checked", _shrinks_without_checks, _seeds, SEEDS),
+    "elected-outside-isr": Mutant("leaders come from the ISR", _elects_anybody, _seeds, SEEDS),
+    "snapshot-forgotten": Mutant("producers are known after a restart", _forgets_producers, _seeds, SEEDS),
+    "served-above-high-watermark": Mutant("what is read is committed", _serves_everything, _seeds, SEEDS),
+    "fenced-leader-goes-on": Mutant("without registration nothing is led", _goes_on_fenced, _seeds, SEEDS),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, MUTANTS, first=1))

@@ -1,0 +1,162 @@
+"""Break a promise on purpose and see that a campaign notices: the proof that the campaigns can fail.
+
+    .venv/bin/python campaigns/mutants/logs.py            # all
+    .venv/bin/python campaigns/mutants/logs.py no-crc     # one
+
+Each mutant is a patch of the running code, put in for the length of a small campaign that must then find something.
+Ends with status 1 if a mutant survives.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from campaigns import ack_order, power_loss_compacted
+from campaigns import corruption as corruption_campaign
+from campaigns import power_loss as power_loss_campaign
+from campaigns.mutants.mutant import Mutant, main, together
+from campaigns.mutants.transactions import TRANSACTION_MUTANTS
+from kwire.cluster.partition import Partition
+from kwire.log import batch_scan, damage
+from kwire.log.cleaner_swap import SegmentSwap
+from kwire.log.flusher import Flusher
+from kwire.log.header_repair import HeaderJudge
+from kwire.log.offset_checkpoints import OffsetCheckpoints
+from kwire.log.partition_log import PartitionLog
+from kwire.log.producer_state import ProducerStateManager
+from kwire.log.recovery import LogRecovery
+from kwire.log.segment import Segment
+
+
+def _no_crc() -> Any:
+    return together(
+        patch.object(batch_scan, "crc_is_valid", lambda *_: True),
+        patch.object(damage, "crc_is_valid", lambda *_: True),
+    )
+
+
+def _no_snapshot() -> Any:
+    def forget(self: ProducerStateManager, offset: int, now_ms: int) -> None:
+        self.clear()
+        self.map_end_offset = offset
+
+    return patch.object(ProducerStateManager, "load_snapshot", forget)
+
+
+def _no_sync_of_names() -> Any:
+    prepare = Flusher._prepare
+
+    def without_directories(self: Flusher, segments: list[Segment]) -> tuple[list[int], list[str]]:
+        return prepare(self, segments)[0], []
+
+    return patch.object(Flusher, "_prepare", without_directories)
+
+
+def _early_recovery_point() -> Any:
+    def advance(self: Flusher) -> Any:
+        self.recovery_point = self._log.log_end_offset
+
+    return patch.object(Flusher, "flush", advance)
+
+
+def _ack_before_sync() -> Any:
+    """The log syncs, and nobody waits for it."""
+    append = PartitionLog.append_as_leader
+
+    def without_waiting(self: PartitionLog, *args: Any, **how: Any) -> Any:
+        info = append(self, *args, **how)
+        info.flushed = None
+        return info
+
+    return patch.object(PartitionLog, "append_as_leader", without_waiting)
+
+
+def _seen_before_sync() -> Any:
+    return patch.object(Partition, "_hold_back", lambda *_: None)
+
+
+def _holes_allowed() -> Any:
+    return patch.object(LogRecovery, "_is_behind_a_hole", lambda *_: False)
+
+
+def _trust_what_is_found() -> Any:
+    return patch.object(Segment, "__init__", _trusting(Segment.__init__))
+
+
+def _trusting(init: Callable[..., None]) -> Callable[..., None]:
+    def trusting(self: Segment, *args: Any, **how: Any) -> None:
+        init(self, *args, **how)
+        self.unverified = 0
+
+    return trusting
+
+
+def _swap_before_sync() -> Any:
+    async def at_once(self: SegmentSwap, state: str, *, contents: bool = True) -> None:
+        """The files are not synced."""
+
+    return patch.object(SegmentSwap, "_sync", at_once)
+
+
+def _clean_past_stable() -> Any:
+    return patch.object(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def _swap_beyond_recovery_point() -> Any:
+    async def keep_nothing(*_: object) -> None:
+        """The recovery point stays where it was."""
+
+    return patch.object(OffsetCheckpoints, "keep_recovery_point", keep_nothing)
+
+
+def _drop_unsynced_reasons() -> Any:
+    async def now(self: Flusher, end_offset: int) -> None:
+        """What supersedes others is not synced."""
+
+    return patch.object(Flusher, "flush_to", now)
+
+
+def _epochs_unchecked() -> Any:
+    return patch.object(HeaderJudge, "judge", lambda self, batch, due, gaps: batch.header)
+
+
+LOG_MUTANTS: dict[str, Mutant] = {
+    "no-crc": Mutant("checksums at recovery", _no_crc, power_loss_campaign.run_seeds, 200),
+    "no-snapshot": Mutant("producer snapshots", _no_snapshot, power_loss_campaign.run_seeds, 200),
+    "no-sync-of-names": Mutant("names on stable storage", _no_sync_of_names, power_loss_campaign.run_seeds, 200),
+    "early-recovery-point": Mutant(
+        "the sync before the answer", _early_recovery_point, power_loss_campaign.run_seeds, 50
+    ),
+    "ack-before-sync": Mutant("the sync before the answer, on the wire", _ack_before_sync, ack_order.run_seeds, 1),
+    "seen-before-sync": Mutant("the sync before a consumer sees it", _seen_before_sync, ack_order.run_seeds, 1),
+    "swap-before-sync": Mutant("the sync before a swap", _swap_before_sync, power_loss_compacted.run_seeds, 100),
+    "clean-past-stable": Mutant("open transactions", _clean_past_stable, power_loss_compacted.run_seeds, 300),
+    "swap-beyond-recovery-point": Mutant(
+        "the recovery point before a swap", _swap_beyond_recovery_point, power_loss_compacted.run_seeds, 100
+    ),
+    "drop-before-sync": Mutant(
+        "the sync of what supersedes", _drop_unsynced_reasons, power_loss_compacted.run_seeds, 100
+    ),
+    "headers-believed": Mutant(
+        "offsets and epochs outside the checksum",
+        _epochs_unchecked,
+        lambda first, count: corruption_campaign.run_seeds(1_001_380 + first, count),
+        100,
+    ),
+    "holes-allowed": Mutant("no hole in a log", _holes_allowed, power_loss_campaign.run_seeds, 300),
+    "trust-what-is-found": Mutant(
+        "verification before serving", _trust_what_is_found, corruption_campaign.run_seeds, 100
+    ),
+}
+MUTANTS = {**LOG_MUTANTS, **TRANSACTION_MUTANTS}
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, MUTANTS))

@@ -1,0 +1,302 @@
+"""Break a rule of groups or transactions on purpose and see that the schedules notice.
+
+    .venv/bin/python campaigns/mutants/schedules.py                       # all
+    .venv/bin/python campaigns/mutants/schedules.py given-before-revoked  # one
+
+As `campaigns/mutants/logs.py`, which does the same for the log: a patch of the running code for the length of some
+schedules
+(`campaigns/schedules/campaign.py`). Ends with status 1 if a mutant survives.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from campaigns.mutants.mutant import Mutant, main, together
+from campaigns.schedules import campaign as schedule_campaign
+from campaigns.schedules import groups
+from campaigns.seeds import Found, run_all
+from kwire.base.errors import ErrorCode
+from kwire.coordinator import (
+    consumer_migration,
+    consumer_protocol,
+    consumer_reconcile,
+    transaction_markers,
+    transaction_shard,
+)
+from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.classic_rebalance import Rebalancer
+from kwire.coordinator.consumer_advance import Advance
+from kwire.coordinator.consumer_group import ConsumerGroup
+from kwire.coordinator.consumer_migration import Migration
+from kwire.coordinator.consumer_protocol import ConsumerProtocol
+from kwire.coordinator.group_shard import GroupShard
+from kwire.coordinator.machine import Result
+from kwire.coordinator.offset_store import OffsetStore
+from kwire.coordinator.shard_runtime import Runtime
+from kwire.coordinator.transaction_coordinator import TransactionCoordinator, _Ending
+from kwire.coordinator.transaction_shard import TransactionShard
+from kwire.handlers import produce
+from kwire.log.producer_state import ProducerStateManager
+from kwire.log.segment import Segment
+
+SEEDS = 400
+
+
+def _groups(first: int, count: int) -> Found:
+    return schedule_campaign.run_seeds(2 * first, count, 2, failures_max=1)
+
+
+def _transactions(first: int, count: int) -> Found:
+    return schedule_campaign.run_seeds(2 * first + 1, count, 2, failures_max=1)
+
+
+def _short_retention(first: int, count: int) -> Found:
+    """Only those groups whose positions do not live long."""
+    seeds = [seed for seed in range(0, 1000, 2) if groups.Schedule(seed).short_retention]
+    return run_all(seeds[first : first + count], schedule_campaign.run_seed, "schedules", failures_max=1)
+
+
+def _later_groups(first: int, count: int) -> Found:
+    """Where something rare comes soon."""
+    return _groups(first + 185, count)
+
+
+def _upgrades(first: int, count: int) -> Found:
+    """Of a group in which somebody does not know yet what to give up."""
+    return _groups(first + 1_502_434, count)
+
+
+def _later_transactions(first: int, count: int) -> Found:
+    """Where something rare comes soon."""
+    return _transactions(first + 330, count)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """What the mutant does instead."""
+
+
+def _method(owner: Any, name: str, instead: Any) -> Callable[[], Any]:
+    return lambda: patch.object(owner, name, instead)
+
+
+def _together(*mutants: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: together(*(each() for each in mutants))
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+def _loses_a_member() -> Any:
+    upgrade = Migration.upgrade
+
+    def careless(self: Migration, classic: ClassicGroup, *rest: Any) -> ConsumerGroup:
+        if len(classic.members) > 1:
+            classic.members.pop(next(reversed(classic.members)))
+        return upgrade(self, classic, *rest)
+
+    return patch.object(Migration, "upgrade", careless)
+
+
+def _without_epochs(self: Advance, old: Any, new: Any, bump: bool) -> None:
+    self.group.checked_epoch = self.epoch
+
+
+def _forgets_refused_timers() -> Any:
+    run = Runtime._run
+
+    def careless(self: Runtime[Any], operation: Any) -> bool:
+        run(self, operation)
+        return True
+
+    return patch.object(Runtime, "_run", careless)
+
+
+def _keeps_old_metadata() -> Any:
+    applied_member = ClassicGroup._applied_member
+
+    def careless(self: ClassicGroup, written: Any) -> Any:
+        member = self.members.get(written.member_id)
+        if member is None:
+            return applied_member(self, written)
+        member.assignment = bytes(written.assignment)
+        return member
+
+    return patch.object(ClassicGroup, "_applied_member", careless)
+
+
+def _any_instance(self: ConsumerProtocol, group: ConsumerGroup, member_id: str, instance_id: str) -> Any:
+    return group.members.get(member_id) or group.static_member(instance_id)
+
+
+def _old_instance_stays() -> Any:
+    static_member = ConsumerProtocol.static_member
+
+    def careless(self: ConsumerProtocol, group: Any, member_id: str, instance_id: str, records: Any, **how: Any) -> Any:
+        found = static_member(self, group, member_id, instance_id, records, **how)
+        del records[:3]  # the tombstones of the predecessor
+        return found
+
+    return patch.object(ConsumerProtocol, "static_member", careless)
+
+
+def _expires_what_is_subscribed(self: Any, topic: str) -> bool:
+    return False
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def _visible_at_once(self: OffsetStore, producer_id: int, *position: Any) -> None:
+    self.put(*position)
+
+
+def _does_not_go_on() -> Any:
+    load = TransactionCoordinator._load
+
+    async def careless(self: TransactionCoordinator, runtime: Any) -> None:
+        with patch.object(TransactionCoordinator, "_go_on", _nothing):
+            await load(self, runtime)
+        runtime.shard.unfinished.clear()
+
+    return patch.object(TransactionCoordinator, "_load", careless)
+
+
+def _same_epoch() -> Any:
+    prepare = TransactionShard._prepare
+
+    def careless(self: TransactionShard, transaction: Any, *what: Any, **how: Any) -> None:
+        with patch.object(transaction_shard, "EPOCH_BUMP", 99):
+            prepare(self, transaction, *what, **{**how, "fence": False})
+
+    return patch.object(TransactionShard, "_prepare", careless)
+
+
+def _always_commits() -> Any:
+    return patch.object(transaction_markers, "ABORT", transaction_markers.COMMIT)
+
+
+def _does_not_fence() -> Any:
+    init = TransactionShard.init
+
+    def careless(self: TransactionShard, name: str, timeout_ms: int, expected: Any, now: Any) -> Any:
+        known = self.transactions.get(name)
+        if known is not None and known.producer_epoch >= 0 and not known.state.is_prepared:
+            return Result(
+                transaction_shard.Outcome(
+                    ErrorCode.NONE, transaction_shard.Producer(known.producer_id, known.producer_epoch)
+                )
+            )
+        return init(self, name, timeout_ms, expected, now)
+
+    return patch.object(TransactionShard, "init", careless)
+
+
+def _no_partition_left(self: _Ending, errors: Any) -> None:
+    self.commits = {}
+
+
+MUTANTS: dict[str, Mutant] = {
+    "member-epoch-not-checked": Mutant(
+        "fencing of old member epochs", _method(consumer_protocol, "_check_epoch", _nothing), _groups, SEEDS
+    ),
+    "group-epoch-not-bumped": Mutant(
+        "a new epoch for every change", _method(Advance, "_check_topics", _without_epochs), _groups, SEEDS
+    ),
+    "given-before-revoked": Mutant(
+        "one owner at a time", _method(consumer_reconcile, "_is_free", lambda *_: True), _groups, SEEDS
+    ),
+    "revocation-not-awaited": Mutant(
+        "waiting for what is given up", _method(consumer_reconcile, "_still_owns", lambda *_: False), _groups, SEEDS
+    ),
+    "old-instance-stays": Mutant("one member per instance id", _old_instance_stays, _groups, SEEDS),
+    "rebalance-timeout-ignored": Mutant(
+        "the rebalance timeout", _method(ConsumerProtocol, "_watch_revocation", _nothing), _groups, SEEDS
+    ),
+    "session-never-expires": Mutant("sessions", _method(ConsumerProtocol, "heard_of", _nothing), _groups, SEEDS),
+    "classic-session-never-expires": Mutant(
+        "classic sessions", _method(Rebalancer, "_session_expired", _nothing), _groups, SEEDS
+    ),
+    "sync-never-overdue": Mutant(
+        "the wait for SyncGroup", _method(Rebalancer, "_sync_overdue", _nothing), _later_groups, SEEDS
+    ),
+    "refused-timer-forgotten": Mutant("timers that come again", _forgets_refused_timers, _groups, SEEDS),
+    "commit-without-epoch": Mutant(
+        "epochs of OffsetCommit",
+        _together(
+            _method(ConsumerGroup, "check_offset_commit", _nothing),
+            _method(ConsumerGroup, "check_partition_commit", _nothing),
+            _method(ClassicGroup, "check_offset_commit", _nothing),
+        ),
+        _groups,
+        SEEDS,
+    ),
+    "upgrade-gives-away-what-is-held": Mutant(
+        "one owner at a time in an upgrade",
+        _method(consumer_migration, "_keep_what_is_held", _nothing),
+        _upgrades,
+        SEEDS,
+    ),
+    "migration-loses-a-member": Mutant("everybody migrates", _loses_a_member, _groups, SEEDS),
+    "downgrade-without-rebalance": Mutant(
+        "a rebalance after a downgrade", _method(GroupShard, "loaded", lambda self, now: Result()), _groups, SEEDS
+    ),
+    "old-metadata-after-a-reload": Mutant("the newest metadata", _keeps_old_metadata, _groups, SEEDS),
+    "position-of-a-living-group-expires": Mutant(
+        "positions of living groups",
+        _together(
+            _method(ConsumerGroup, "is_subscribed_to", _expires_what_is_subscribed),
+            _method(ClassicGroup, "is_subscribed_to", _expires_what_is_subscribed),
+        ),
+        _short_retention,
+        20,
+    ),
+    "answer-before-commit": Mutant(
+        "answers that wait for the commit", _method(Runtime, "barrier", lambda self: None), _groups, SEEDS
+    ),
+    "end-without-epoch": Mutant(
+        "fencing of producers",
+        _method(transaction_shard, "_check_producer", lambda *_: ErrorCode.NONE),
+        _transactions,
+        SEEDS,
+    ),
+    "epoch-not-bumped-by-an-end": Mutant("an epoch per transaction", _same_epoch, _transactions, SEEDS),
+    "new-producer-does-not-fence": Mutant("InitProducerId fences", _does_not_fence, _transactions, SEEDS),
+    "prepared-not-resumed": Mutant("half-finished ends go on", _does_not_go_on, _transactions, SEEDS),
+    "lost-marker-not-repeated": Mutant(
+        "markers are committed", _method(_Ending, "commits_are_over", _no_partition_left), _later_transactions, SEEDS
+    ),
+    "positions-visible-before-commit": Mutant(
+        "pending positions", _method(OffsetStore, "put_pending", _visible_at_once), _transactions, SEEDS
+    ),
+    "transaction-never-times-out": Mutant(
+        "transaction.timeout.ms",
+        _method(TransactionShard, "abort_timed_out", lambda self, now: Result()),
+        _transactions,
+        SEEDS,
+    ),
+    "abort-commits": Mutant("abort markers", _always_commits, _transactions, SEEDS),
+    "aborted-not-indexed": Mutant(
+        "the index of aborted", _method(Segment, "note_aborted", _nothing), _transactions, SEEDS
+    ),
+    "open-transaction-is-stable": Mutant(
+        "the last stable offset",
+        _method(ProducerStateManager, "first_unstable_offset", property(lambda self: -1)),
+        _transactions,
+        SEEDS,
+    ),
+    "batch-not-verified": Mutant(
+        "verification of batches", _method(produce, "permits", lambda *_: {}), _transactions, SEEDS
+    ),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, MUTANTS, silence=schedule_campaign.silence))

@@ -1,0 +1,330 @@
+"""Mutants of transactions, from the coordinator's machine to what read_committed shows.
+
+What has to notice them: schedules of producers on the broker's own coordinators, handlers and logs
+(`campaigns/schedules`), or, for what takes rare luck there, tests that bring it about: the machine's operations one by
+one, what comes late on a broker, the rules of a log. How mutants are run: `campaigns/mutants/logs.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+from _pytest.outcomes import fail as failed
+
+from campaigns.mutants.mutant import Mutant, together
+from kwire.base.errors import ErrorCode
+from kwire.coordinator import transaction_shard
+from kwire.coordinator.machine import Result
+from kwire.coordinator.offset_store import OffsetStore
+from kwire.coordinator.shard_runtime import Runtime
+from kwire.coordinator.transaction_coordinator import TransactionCoordinator, _Ending
+from kwire.coordinator.transaction_markers import Marker, MarkerWriter
+from kwire.coordinator.transaction_shard import Producer, TransactionShard
+from kwire.handlers import fetch, txn_offset_commit
+from kwire.log.partition_log import PartitionLog
+from kwire.log.producer_state import ProducerStateManager
+from kwire.log.segment import Segment
+
+LONGEST_S: Final = 5.0
+"""A test on a broker that takes longer has failed."""
+
+# --- campaigns --------------------------------------------------------------------------------------------------------
+
+
+def schedules(first: int, count: int) -> tuple[Any, list[str]]:
+    """Producers on real coordinators and logs; one after the other until something is found."""
+    from campaigns.schedules import campaign as schedule_campaign
+
+    return schedule_campaign.run_seeds(2 * first + 1, count, 2, failures_max=1)  # odd ones are those of transactions
+
+
+def operations(first: int, count: int) -> tuple[Any, list[str]]:
+    """The machine's tests, operation by operation: there is only one seed."""
+    from tests.coordinator import test_transaction_shard
+
+    return None, _of_tests(test_transaction_shard)
+
+
+def overtaken(first: int, count: int) -> tuple[Any, list[str]]:
+    """What comes late, on a broker."""
+    from tests.handlers import test_overtaken_transactions
+
+    return None, _of_tests(test_overtaken_transactions)
+
+
+def log_rules(first: int, count: int) -> tuple[Any, list[str]]:
+    """Producers in one log."""
+    from tests.log import test_producer_state
+
+    return None, _of_tests(test_producer_state)
+
+
+def _of_tests(module: Any) -> list[str]:
+    """The first of a module's tests that fails."""
+    for name, test in list(vars(module).items()):
+        for case in _cases(test) if name.startswith("test_") else ():
+            failure = _failure(lambda test=test, case=case: _run_test(test, case))  # type: ignore[misc]
+            if failure is not None:
+                return [f"{name} {case}: {failure}"]
+    return []
+
+
+def _cases(test: Any) -> Iterator[dict[str, Any]]:
+    """The parameters that pytest would call a test with."""
+    marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
+    for values in itertools.product(*(mark.args[1] for mark in marks)):
+        yield dict(zip((mark.args[0] for mark in marks), values, strict=True))
+
+
+def _run_test(test: Any, case: dict[str, Any]) -> None:
+    """As pytest does, with the fixtures that these modules use."""
+    wanted = inspect.signature(test).parameters
+    with tempfile.TemporaryDirectory() as folder:
+        if "client" in wanted:
+            asyncio.run(asyncio.wait_for(_with_client(test, Path(folder), case), LONGEST_S))
+        elif "tmp_path" in wanted:
+            test(tmp_path=Path(folder), **case)
+        else:
+            test(**case)
+
+
+async def _with_client(test: Any, folder: Path, case: dict[str, Any]) -> None:
+    from tests.handlers.test_transactions import client_of_a_broker
+
+    async with client_of_a_broker(folder) as client:
+        await test(client, **case)
+
+
+def _failure(run: Callable[[], Any]) -> str | None:
+    try:
+        run()
+    except (Exception, failed.Exception) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+# --- the coordinator's machine ----------------------------------------------------------------------------------------
+
+
+def _any_epoch_may_end() -> Any:
+    end = TransactionShard.end
+
+    def ended(self: TransactionShard, transactional_id: str, producer: Producer, **how: Any) -> Any:
+        found = self.transactions.get(transactional_id)
+        if found is not None and found.producer_id == producer.id:
+            producer = Producer(found.producer_id, found.producer_epoch)
+        return end(self, transactional_id, producer, **how)
+
+    return patch.object(TransactionShard, "end", ended)
+
+
+def _any_epoch_may_add() -> Any:
+    return patch.object(transaction_shard, "_check_producer", lambda *_: ErrorCode.NONE)
+
+
+def _transition(**changes: Any) -> Any:
+    """Records that say something else: each change is a function of the transaction and of what was meant."""
+    transition = transaction_shard.transition
+
+    def other(transaction: Any, state: Any, level: int, **meant: Any) -> Any:
+        for name, function in changes.items():
+            if name in meant:
+                meant[name] = function(transaction, state, meant[name])
+        return transition(transaction, state, level, **meant)
+
+    return patch.object(transaction_shard, "transition", other)
+
+
+def _ends_do_not_bump() -> Any:
+    return _transition(producer_epoch=lambda found, state, meant: found.producer_epoch if state.is_prepared else meant)
+
+
+def _complete_keeps_partitions() -> Any:
+    return _transition(partitions=lambda found, state, meant: meant or found.partitions)
+
+
+def _partitions_replace() -> Any:
+    def last(found: Any, state: Any, meant: dict[Any, None]) -> dict[Any, None]:
+        return {name: None for name in meant if name not in found.partitions} or meant
+
+    return _transition(partitions=last)
+
+
+def _aborts_become_commits() -> Any:
+    prepare = TransactionShard._prepare
+
+    def committed(self: TransactionShard, *given: Any, **how: Any) -> None:
+        prepare(self, *given, **{**how, "commit": True})
+
+    return patch.object(TransactionShard, "_prepare", committed)
+
+
+def _begun_anew() -> Any:
+    """InitProducerId goes on at once, whatever is under way."""
+
+    def fence(self: TransactionShard, transaction: Any, out: Result[Any], now: Any) -> None:
+        begun = self._begin(transaction, Producer(transaction.producer_id, transaction.producer_epoch + 1), -1, 1, now)
+        out.answer, out.records, out.applied = begun.answer, begun.records, begun.applied
+
+    return patch.object(TransactionShard, "_fence", fence)
+
+
+def _never_timed_out() -> Any:
+    return patch.object(TransactionShard, "abort_timed_out", lambda *_: Result())
+
+
+def _retried_ends_are_refused() -> Any:
+    end = TransactionShard._end_with_bump
+
+    def strict(self: TransactionShard, transaction: Any, producer: Producer, **how: Any) -> Any:
+        if producer.epoch != transaction.producer_epoch:
+            return Result(transaction_shard.Outcome(ErrorCode.PRODUCER_FENCED))
+        return end(self, transaction, producer, **how)
+
+    return patch.object(TransactionShard, "_end_with_bump", strict)
+
+
+# --- the coordinator and its log --------------------------------------------------------------------------------------
+
+
+def _markers_before_the_decision_is_committed() -> Any:
+    return patch.object(Runtime, "barrier", lambda _: None)
+
+
+def _half_finished_is_forgotten() -> Any:
+    def loaded(self: TransactionShard, now: Any) -> Result[None]:
+        self.unfinished.clear()
+        return Result()
+
+    return patch.object(TransactionShard, "loaded", loaded)
+
+
+def _markers_are_not_repeated() -> Any:
+    def over(self: _Ending, errors: Any) -> None:
+        self.commits = {}
+
+    return patch.object(_Ending, "commits_are_over", over)
+
+
+def _completed_before_its_markers() -> Any:
+    persist = TransactionCoordinator._persist
+
+    async def early(self: TransactionCoordinator, runtime: Any, ending: _Ending) -> None:
+        self._complete(runtime, ending)
+        await asyncio.sleep(0.1)
+        await persist(self, runtime, ending)
+
+    return together(
+        patch.object(TransactionCoordinator, "_try_to_end", lambda *_: False),
+        patch.object(TransactionCoordinator, "_persist", early),
+    )
+
+
+def _one_marker_is_missing() -> Any:
+    write = MarkerWriter.write
+
+    def fewer(self: MarkerWriter, marker: Marker, partitions: Any) -> Any:
+        return write(self, marker, list(partitions)[:-1] or partitions)
+
+    def settled(self: _Ending, partition: Any, error: ErrorCode) -> None:
+        self.left.clear()
+
+    return together(patch.object(MarkerWriter, "write", fewer), patch.object(_Ending, "_settle", settled))
+
+
+# --- positions in transactions ----------------------------------------------------------------------------------------
+
+
+def _aborted_positions_count() -> Any:
+    end = OffsetStore.end_transaction
+
+    def ended(self: OffsetStore, producer_id: int, *, committed: bool) -> None:
+        end(self, producer_id, committed=True)
+
+    return patch.object(OffsetStore, "end_transaction", ended)
+
+
+def _positions_are_not_looked_at_again() -> Any:
+    return patch.object(txn_offset_commit, "is_part_of", lambda *_: True)
+
+
+# --- the log and its readers ------------------------------------------------------------------------------------------
+
+
+def _stable_is_all() -> Any:
+    return patch.object(PartitionLog, "last_stable_offset", property(lambda log: log.high_watermark))
+
+
+def _stable_before_the_marker_is_committed() -> Any:
+    def complete(self: ProducerStateManager, completed: Any) -> None:
+        self._ongoing.pop(completed.first_offset, None)
+
+    return patch.object(ProducerStateManager, "complete", complete)
+
+
+def _no_aborted_index() -> Any:
+    return patch.object(Segment, "note_aborted", lambda *_: None)
+
+
+def _only_the_first_aborted_is_told() -> Any:
+    aborted = fetch._aborted
+    return patch.object(fetch, "_aborted", lambda *asked: aborted(*asked)[:1])
+
+
+def _nothing_is_verified() -> Any:
+    return together(
+        patch.object(ProducerStateManager, "start_verification", lambda *_, **__: None),
+        patch.object(ProducerStateManager, "_check_verified", lambda *_: None),
+    )
+
+
+def _late_answers_count() -> Any:
+    """What the coordinator said of a transaction that is over by now opens the next one."""
+    return patch.object(ProducerStateManager, "_check_verified", lambda *_: None)
+
+
+def _zombies_may_write() -> Any:
+    return together(
+        patch.object(ProducerStateManager, "_check_epoch", lambda *_: None),
+        patch.object(ProducerStateManager, "check_not_fenced", lambda *_: None),
+    )
+
+
+TRANSACTION_MUTANTS: dict[str, Mutant] = {
+    "any-epoch-may-end": Mutant("the epoch of EndTxn", _any_epoch_may_end, schedules, 60),
+    "any-epoch-may-add": Mutant("the epoch of AddPartitionsToTxn", _any_epoch_may_add, operations, 1),
+    "ends-do-not-bump": Mutant("an epoch for every transaction", _ends_do_not_bump, schedules, 60),
+    "complete-keeps-partitions": Mutant("an end that leaves nothing", _complete_keeps_partitions, operations, 1),
+    "partitions-replace": Mutant("all partitions of a transaction", _partitions_replace, schedules, 60),
+    "aborts-become-commits": Mutant("aborted is not committed", _aborts_become_commits, schedules, 60),
+    "begun-anew": Mutant("aborting what a former producer left", _begun_anew, schedules, 60),
+    "never-timed-out": Mutant("transaction.timeout.ms", _never_timed_out, schedules, 60),
+    "retried-ends-refused": Mutant("EndTxn that is asked again", _retried_ends_are_refused, operations, 1),
+    "markers-too-early": Mutant(
+        "markers after the decision is committed", _markers_before_the_decision_is_committed, schedules, 300
+    ),
+    "half-finished-forgotten": Mutant("going on after a crash", _half_finished_is_forgotten, schedules, 60),
+    "markers-not-repeated": Mutant("markers that were lost", _markers_are_not_repeated, overtaken, 1),
+    "completed-too-early": Mutant("Complete after all markers", _completed_before_its_markers, schedules, 60),
+    "one-marker-missing": Mutant("a marker for every partition", _one_marker_is_missing, schedules, 60),
+    "aborted-positions-count": Mutant("positions of aborted transactions", _aborted_positions_count, schedules, 60),
+    "positions-not-looked-at-again": Mutant(
+        "positions of a transaction that has ended", _positions_are_not_looked_at_again, overtaken, 1
+    ),
+    "stable-is-all": Mutant("the last stable offset", _stable_is_all, schedules, 60),
+    "stable-too-early": Mutant(
+        "markers that are not committed yet", _stable_before_the_marker_is_committed, log_rules, 1
+    ),
+    "no-aborted-index": Mutant("the index of aborted transactions", _no_aborted_index, schedules, 60),
+    "one-aborted-told": Mutant("all aborted transactions of a read", _only_the_first_aborted_is_told, schedules, 60),
+    "nothing-verified": Mutant("verification before a write", _nothing_is_verified, schedules, 100),
+    "late-answers-count": Mutant("verification that was overtaken", _late_answers_count, overtaken, 1),
+    "zombies-may-write": Mutant("the epoch of Produce", _zombies_may_write, log_rules, 1),
+}

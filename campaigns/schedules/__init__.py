@@ -1,0 +1,1 @@
+"""Random schedules of the coordinators: `campaign` is the command line."""

@@ -1,0 +1,116 @@
+"""What the logs of the coordinators say, read by machines that begin anew: the same that the live ones know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from campaigns.schedules.world import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, World, must
+from kwire.codec.records import BatchHeader
+from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.consumer_group import ConsumerGroup
+from kwire.coordinator.group import Group
+from kwire.coordinator.group_shard import GroupShard
+from kwire.coordinator.log_loader import replay_batch
+from kwire.coordinator.transaction_records import Transaction
+from kwire.coordinator.transaction_shard import TransactionShard
+
+
+class _Into:
+    """A machine that reads."""
+
+    def __init__(self, shard: Any, wall_ms: int) -> None:
+        self.shard = shard
+        self._wall_ms = wall_ms
+
+    def replay(self, key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
+        if key is not None:
+            self.shard.apply(key, value, offset, wall_ms=self._wall_ms, producer_id=producer_id)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        self.shard.end_transaction(producer_id, committed=committed)
+
+
+def compare(world: World) -> None:
+    """Raises Violation where a reload would give another state."""
+    for topic, fresh, picture in (
+        (OFFSETS_TOPIC, _new_groups, picture_of_groups),
+        (TRANSACTIONS_TOPIC, _new_transactions, picture_of_transactions),
+    ):
+        if (topic, 0) not in world.replicas.partitions:
+            continue
+        live = world.shard(topic)
+        if live is None:
+            continue
+        into = _read_on(world, topic, fresh)
+        known, told = picture(live, live), picture(into.shard, live)
+        must(known == told, f"the log of {topic} tells another story:\n{known}\n{told}")
+        world.counts["reloads compared"] += 1
+
+
+def _read_on(world: World, topic: str, fresh: Any) -> _Into:
+    """A machine that has read the whole log: the one of the last time goes on, unless the log has lost its tail."""
+    truncations, offset, shard = world.replayed.get(topic, (-1, 0, None))
+    if truncations != world.truncations:
+        offset, shard = 0, fresh(world)
+    into = _Into(shard, world.time_ms())
+    for header, batch in world.batches((topic, 0), offset):
+        _replay(header, batch, into)
+        offset = header.next_offset
+    world.replayed[topic] = world.truncations, offset, shard
+    return into
+
+
+def _replay(header: BatchHeader, batch: memoryview, into: _Into) -> None:
+    replay_batch(batch, header, into)
+
+
+def _new_groups(world: World) -> GroupShard:
+    return GroupShard(world.config, lambda: "")
+
+
+def _new_transactions(world: World) -> TransactionShard:
+    return TransactionShard(world.config, lambda: 0, lambda: world.level)
+
+
+def picture_of_groups(shard: GroupShard, live: GroupShard) -> Any:
+    """Everything that the log holds; of a classic group only while it is at rest (``live`` says whether)."""
+    groups = {}
+    for group in shard.groups:
+        known = live.groups.find(group.group_id)
+        if not isinstance(known, ClassicGroup) or known.state_name == "Stable":
+            groups[group.group_id] = _picture(group)
+    offsets = {name: list(shard.offsets.walk(name)) for name in sorted(shard.offsets.group_ids())}
+    pending = {producer: groups for producer, groups in shard.offsets._open.items() if any(groups.values())}
+    return groups, offsets, pending
+
+
+def _picture(group: Group) -> Any:
+    if isinstance(group, ConsumerGroup):
+        return (
+            group.epoch, group.metadata_hash, group.assignment_epoch, group.assignment_ms, group.members, group.target,
+            group.owners, group.names, group.regexes, group.resolved, group.assignors, group.static_ids,
+            group.classic_count, group.supported,
+        )  # fmt: skip
+    assert isinstance(group, ClassicGroup)
+    name = group.protocol_name or ""
+    members = [
+        (m.member_id, m.instance_id, m.client_id, m.client_host, m.rebalance_timeout_ms, m.session_timeout_ms,
+         m.protocols.get(name), m.assignment)
+        for m in group.members.values()
+    ]  # fmt: skip
+    return (
+        group.state_name, group.generation, group.protocol_type, group.protocol_name, group.leader, members,
+        dict(group.static_ids), group.subscribed_topics,
+    )  # fmt: skip
+
+
+def picture_of_transactions(shard: TransactionShard, live: TransactionShard) -> Any:
+    """Every id with all that its record holds."""
+    return {one.transactional_id: _of(one) for one in shard}
+
+
+def _of(one: Transaction) -> tuple[Any, ...]:
+    return (
+        one.producer_id, one.previous_producer_id, one.next_producer_id, one.producer_epoch, one.timeout_ms, one.state,
+        sorted(one.partitions), one.start_ms, one.update_ms, one.client_version,
+    )  # fmt: skip

@@ -1,0 +1,460 @@
+"""A broker without its network, for schedules: coordinators and handlers as they are, real logs, virtual time.
+
+One seed rules everything that can go wrong: requests and answers that are lost, late or sent twice; appends that are
+refused; followers that lag, so that answers wait and a lost leadership takes the tail of the log with it; leaderships
+that end and come back; crashes, after which everything is read from the logs again. Once `calm` is set, nothing goes
+wrong any more.
+
+Who makes requests, and what must hold: `groups`, `transactions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from random import Random
+from typing import Any
+
+from harness.simulation.disk import Disk
+from harness.simulation.loop import VirtualLoop, run
+from harness.simulation.trace import Trace
+from harness.simulation.world import SimulatedExecutor
+from kwire.base.config import KafkaConfig
+from kwire.base.doors import Clock, Doors
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.file_range import FileRange
+from kwire.base.metrics import MetricsRegistry
+from kwire.cluster.features import GROUP_VERSION, TRANSACTION_VERSION
+from kwire.cluster.image import ClusterImage, Delta, TopicImage
+from kwire.cluster.keys import PartitionState
+from kwire.cluster.partition import Partition
+from kwire.codec.records import BatchHeader, iter_headers
+from kwire.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from kwire.coordinator.shard_runtime import Phase
+from kwire.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from kwire.handlers.api import Api
+from kwire.handlers.context import RequestContext, Services
+from kwire.log.environment import LogEnvironment
+from kwire.log.log_config import LogConfig
+from kwire.log.partition_log import PartitionLog
+
+BROKER, FOLLOWER = 1, 2
+START_MS = 1_700_000_000_000
+Name = tuple[str, int]
+Make = Callable[[], Any]
+
+
+class Violation(Exception):
+    """A promise was broken."""
+
+
+class Lost(Exception):
+    """No answer came; whether the request did is unknown."""
+
+
+def must(held: bool, what: str) -> None:
+    """A promise."""
+    if not held:
+        raise Violation(what)
+
+
+class QuietDisk(Disk):
+    """Nobody reads the trace of a disk alone."""
+
+    def _record(self, kind: str, *facts: object, data: Any = None) -> None:
+        return
+
+
+class Replica(Partition):
+    """A partition with a follower that the world moves, and appends that it can refuse."""
+
+    __slots__ = ("_world", "follower_end", "follows", "refuses")
+
+    def __init__(self, world: World, log: PartitionLog) -> None:
+        super().__init__(BROKER, log)
+        self._world = world
+        self.refuses = False
+        self.follows = False  # a step of the follower is on its way
+        self.follower_end = 0
+
+    def append(self, records: memoryview, **how: Any) -> Any:
+        if self.refuses:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        info = super().append(records, **how)
+        if self._world.replicated:
+            self.follow_soon()
+        return info
+
+    def follow_soon(self) -> None:
+        if not self.follows and (self.topic, self.index) not in self._world.frozen:
+            self.follows = True
+            asyncio.get_running_loop().call_later(self._world.random.uniform(0.001, 0.05), self._follow)
+
+    def _follow(self) -> None:
+        self.follows = False
+        if self.leading and FOLLOWER in self._followers and (self.topic, self.index) not in self._world.frozen:
+            self.follower_end = self.log.log_end_offset
+            self.follower_at(FOLLOWER, self.follower_end)
+
+
+class Replicas:
+    """What coordinators and handlers ask of the replica manager."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[Name, Replica] = {}
+        self.callbacks: dict[str, Callable[[int, Any], None]] = {}
+
+    def partition(self, topic: str, index: int) -> Replica:
+        found = self.partitions.get((topic, index))
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def on_leadership(self, topic: str, callback: Callable[[int, Any], None]) -> None:
+        self.callbacks[topic] = callback
+        for (name, index), partition in list(self.partitions.items()):
+            if name == topic and partition.leading:
+                callback(index, partition)
+
+
+class Metadata:
+    """What coordinators ask of the metadata cache."""
+
+    def __init__(self, level: int) -> None:
+        self.image = ClusterImage(revision=1, features={GROUP_VERSION: 1, TRANSACTION_VERSION: level})
+        self.listeners: list[Callable[[ClusterImage, Delta], None]] = []
+        self._lives: Counter[str] = Counter()
+
+    def add_listener(self, listener: Callable[[ClusterImage, Delta], None]) -> None:
+        self.listeners.append(listener)
+
+    def set_topics(self, counts: dict[str, int]) -> None:
+        """Topics come, grow or (0) go; one that comes again has another id."""
+        topics = dict(self.image.topics)
+        deleted: list[TopicImage] = []
+        for name, count in counts.items():
+            before = topics.pop(name, None)
+            if before is not None and not count:
+                deleted.append(before)
+            if count:
+                self._lives[name] += before is None
+                topic_id = (
+                    f"{name[:12]}{self._lives[name]:03}".encode().ljust(16, b"-") if before is None else before.id
+                )
+                state = PartitionState((BROKER,), (BROKER,), BROKER, 0, 0)
+                count = max(count, len(before.partitions) if before else 0)
+                topics[name] = TopicImage(name, topic_id, (state,) * count)
+        old = self.image
+        self.image = ClusterImage(
+            revision=old.revision + 1,
+            topics=topics,
+            topics_by_id={topic.id: topic for topic in topics.values()},
+            features=old.features,
+        )
+        delta = Delta([name for name, count in counts.items() if count], deleted, [], False, False)
+        for listener in self.listeners:
+            listener(self.image, delta)
+
+
+class World:
+    """See the module. ``logs``: topics whose partitions have logs here; others are only names."""
+
+    def __init__(
+        self, seed: int, *, logs: dict[str, int], names: dict[str, int], level: int = 2, **properties: str
+    ) -> None:
+        self.random = Random(f"schedule {seed}")
+        self.counts: Counter[str] = Counter()
+        self.loop = VirtualLoop()
+        self._start_s = self.loop.time()
+        self.calm = False
+        self.verbose = False
+        self.up = False
+        self.replicated = self.random.random() < 0.4
+        self.frozen: dict[Name, None] = {}
+        self.truncations = 0
+        self.waiting: dict[int, tuple[float, str]] = {}
+        self._calls = 0
+        self._ids = 1000
+        self.level = level
+        trace = Trace(self.loop.time, 0)
+        self.doors = Doors(
+            clock=Clock(time_ms=self.time_ms, monotonic=self.loop.time, perf_counter=self.loop.time),
+            files=QuietDisk(trace, "disk", self.time_ms),
+            sockets=None,  # type: ignore[arg-type]
+            executor=SimulatedExecutor(self.loop, trace, self.random),
+            random=Random(f"broker {seed}"),
+            processes=None,
+        )
+        self.config = KafkaConfig({name.replace("_", "."): value for name, value in properties.items()})
+        self.metadata = Metadata(level)
+        self._log_names = [(topic, index) for topic, count in logs.items() for index in range(count)]
+        self._epochs: Counter[Name] = Counter()
+        self._follower_ends: dict[Name, int] = {}
+        self.metadata.set_topics({**logs, **names})
+        self._background: list[asyncio.Task[Any]] = []
+        self.replayed: dict[str, tuple[int, int, Any]] = {}
+        """What `replay` has read: truncations so far, next offset, the machine that read it."""
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def time_ms(self) -> int:
+        return START_MS + round((self.loop.time() - self._start_s) * 1000)
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.loop.time() - self._start_s
+
+    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
+        """From start to end. Raises Violation, and whatever nobody foresaw."""
+
+        async def whole() -> None:
+            await self.start()
+            await scenario
+            await self.crash(restart=False)
+
+        run(self.loop, whole())
+
+    # --- the broker's life -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """A process begins: everything is read from the logs."""
+        self._environment = LogEnvironment.create(self.doors)
+        self.metadata.listeners.clear()
+        self.replicas = Replicas()
+        for name in self._log_names:
+            self._open(name)
+        groups: Any = GroupCoordinator(self.doors, self.config, self.replicas, self.metadata)  # type: ignore[arg-type]
+        self.transactions: Any = TransactionCoordinator(
+            self.doors, self.config, self.replicas, self.metadata, groups, self._allocate,  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.groups = groups
+        self.services = Services(
+            doors=self.doors,
+            config=self.config,
+            broker_id=BROKER,
+            metrics=MetricsRegistry(),
+            replicas=self.replicas,
+            groups=groups,
+            transactions=self.transactions,
+            image_source=lambda: self.metadata.image,
+            log_failure=self._unforeseen,
+        )
+        await groups.start()
+        await self.transactions.start()
+        self.up = True
+        self.note("started")
+
+    def _unforeseen(self, where: str, error: BaseException) -> None:
+        raise Violation(f"unforeseen in {where}: {error!r}") from error
+
+    def _open(self, name: Name) -> None:
+        topic, index = name
+        directory = f"/data/{topic}-{index}"
+        topic_id = self.metadata.image.topics[topic].id
+        log = PartitionLog.open(
+            self._environment, directory, topic, index, topic_id, LogConfig(), clean=not self._epochs[name]
+        )
+        replica = self.replicas.partitions[name] = Replica(self, log)
+        replica.follower_end = min(self._follower_ends.get(name, 0), log.log_end_offset)
+        if self.random.random() < 0.5:
+            self._truncate(replica)
+        self._lead(replica)
+
+    def _lead(self, replica: Replica) -> None:
+        name = replica.topic, replica.index
+        self._epochs[name] += 1
+        replica.update(self._state(name, BROKER))
+        if self.replicated:
+            replica.follow_soon()
+
+    def _state(self, name: Name, leader: int) -> PartitionState:
+        replicas = (BROKER, FOLLOWER) if self.replicated else (BROKER,)
+        epoch = self._epochs[name]
+        return PartitionState(replicas, replicas, leader, epoch, epoch)
+
+    def _truncate(self, replica: Replica) -> None:
+        """Another broker has led, and it did not have everything."""
+        if self.replicated and replica.follower_end < replica.log.log_end_offset:
+            self.truncations += 1
+            self.note(
+                f"truncated {replica.topic}-{replica.index} from {replica.log.log_end_offset} to {replica.follower_end}"
+            )
+            self.counts["truncations"] += 1
+            replica.log.truncate_to(replica.follower_end)
+
+    async def crash(self, *, restart: bool = True) -> None:
+        """The process is gone with all that it knew; what was written to files is there."""
+        self.up = False
+        self.note("crash")
+        for name, replica in self.replicas.partitions.items():
+            self._follower_ends[name] = replica.follower_end
+            replica.remove()
+        await self.groups.close()
+        await self.transactions.close()
+        self._environment.remover.close()
+        for replica in self.replicas.partitions.values():
+            replica.log.release()
+        if restart:
+            self.counts["crashes"] += 1
+            await asyncio.sleep(self.random.choice((0.01, 1.0, 15.0)))
+            await self.start()
+
+    async def lose_leadership(self, name: Name, seconds: float) -> None:
+        """Another broker leads a partition for a while."""
+        replica = self.replicas.partitions[name]
+        if not replica.leading:
+            return
+        self.counts["leaderships lost"] += 1
+        self.note(f"leadership of {name} lost for {seconds} s")
+        topic, index = name
+        self._epochs[name] += 1
+        callback = self.replicas.callbacks.get(topic, lambda index, partition: None)
+        replica.update(self._state(name, FOLLOWER))
+        callback(index, None)
+        self._truncate(replica)
+        await asyncio.sleep(seconds)
+        if self.replicas.partitions.get(name) is replica and self.up and not replica.leading:
+            self._lead(replica)
+            callback(index, replica)
+
+    async def _allocate(self) -> range:
+        await asyncio.sleep(0.001)
+        first, self._ids = self._ids, self._ids + 3
+        return range(first, self._ids)
+
+    def set_topics(self, **counts: int) -> None:
+        """Topics without logs come, grow or go."""
+        self.metadata.set_topics(counts)
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    async def call(self, api: Api, make: Make, version: int, *, twice: bool = True) -> Any:
+        """One request. ``twice``: it may be delivered again, later. Raises Lost."""
+        luck = 0.5 if self.calm else self.random.random()
+        if luck < 0.04:
+            if luck < 0.02 and twice:  # nobody waits for it when it comes
+                self.loop.call_later(self.random.choice((0.01, 0.3, 5.0)), self._again, api, make, version)
+            await asyncio.sleep(self.random.choice((0.1, 3.0)))
+            raise Lost
+        if luck < 0.12:
+            await asyncio.sleep(self.random.uniform(0.001, 2.0))
+        elif luck > 0.95 and twice:
+            self.loop.call_later(self.random.choice((0.01, 0.3, 5.0)), self._again, api, make, version)
+        answer = await self.deliver(api, make(), version)
+        if 0.12 <= luck < 0.16:
+            raise Lost
+        return answer
+
+    async def deliver(self, api: Api, request: Any, version: int) -> Any:
+        """The request reaches the broker, if there is one. Raises Lost."""
+        if not self.up:
+            await asyncio.sleep(0.5)
+            raise Lost
+        self.counts["requests"] += 1
+        self._calls += 1
+        call = self._calls
+        if self.verbose:
+            self.note(f"#{call} {request}")
+        try:
+            answer = api.handle(request, RequestContext(self.services, api_version=version, client_id="c"))
+            if inspect.isawaitable(answer):
+                self.waiting[call] = (self.loop.time(), api.key.name)
+                answer = await answer
+        except KafkaError as error:
+            answer = api.error_response(request, version, error.code, error.message)
+        finally:
+            self.waiting.pop(call, None)
+        if self.verbose:
+            self.note(f"#{call} -> {answer}")
+        return answer
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task of the schedule; where several fail, the first to be looked at is enough."""
+        task = self.loop.create_task(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    def note(self, what: str) -> None:
+        """For people who look into one seed."""
+        if self.verbose:
+            print(f"{self.elapsed_s:10.3f} {what}")
+
+    def _again(self, api: Api, make: Make, version: int) -> None:
+        self.counts["sent twice"] += 1
+        self._background.append(self.spawn(self._quietly(api, make, version)))
+
+    async def _quietly(self, api: Api, make: Make, version: int) -> None:
+        try:
+            await self.deliver(api, make(), version)
+        except Lost:
+            pass
+
+    def check_nothing_waits(self, longer_than_s: float) -> None:
+        """Every request is answered in time."""
+        for since, what in self.waiting.values():
+            must(self.loop.time() - since <= longer_than_s, f"{what} is stuck since {self.loop.time() - since:.1f} s")
+        for task in self._background:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    # --- what goes wrong -------------------------------------------------------------------------------------------
+
+    async def storm(self, names: list[Name], seconds: float) -> None:
+        """Trouble with these partitions for a while; then everything works."""
+        end, chance = self.loop.time() + seconds, self.random
+        while self.loop.time() < end:
+            await asyncio.sleep(chance.choice((0.05, 0.5, 2.0, 5.0)))
+            luck, name = chance.random(), chance.choice(names)
+            replica = self.replicas.partitions[name]
+            if luck < 0.15:
+                replica.refuses = not replica.refuses
+                self.note(f"{name} refuses: {replica.refuses}")
+            elif luck < 0.35:
+                if self.frozen.pop(name, self) is self:
+                    self.frozen[name] = None
+                replica.follow_soon()
+            elif luck < 0.55:
+                await self.lose_leadership(name, chance.choice((0.0, 0.0, 0.5, 8.0)))
+            elif luck < 0.65:
+                await self.crash()
+            elif luck < 0.72:
+                await asyncio.sleep(chance.choice((10.0, 25.0)))
+        self.clear()
+
+    def clear(self) -> None:
+        """From now on nothing goes wrong."""
+        self.calm = True
+        self.frozen.clear()
+        for replica in self.replicas.partitions.values():
+            replica.refuses = False
+            if self.replicated:
+                replica.follow_soon()
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def batches(self, name: Name, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """What lies in a log, to its end."""
+        log = self.replicas.partitions[name].log
+        data = self.content(log.read(start, 1 << 30, upto=log.log_end_offset).records)
+        for position, header in iter_headers(memoryview(data)):
+            yield header, memoryview(data)[position : position + header.size]
+
+    def content(self, records: Any) -> bytes:
+        """Bytes, wherever they are."""
+        if not isinstance(records, FileRange):
+            return bytes(records or b"")
+        try:
+            return self.doors.files.pread(records.fd, records.size, records.position)
+        finally:
+            records.release()
+
+    def shard(self, topic: str) -> Any | None:
+        """The machine of an internal topic's partition 0, if it is at work."""
+        coordinator = self.groups if topic == OFFSETS_TOPIC else self.transactions
+        runtime = coordinator._runtimes.get(0)
+        return runtime.shard if self.up and runtime is not None and runtime.phase is Phase.ACTIVE else None
+
+
+__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Lost", "Name", "Violation", "World", "must"]

@@ -1,0 +1,152 @@
+"""Three simulated brokers, clients and faults: many seeds, each a world of its own that replays bit for bit.
+
+    .venv/bin/python campaigns/simulated_cluster.py --count 5000 --seed 1 --jobs 2
+    .venv/bin/python campaigns/simulated_cluster.py --replay 4711
+
+Each seed decides delays, kills, power losses, pauses, cut networks, expired sessions and orderly stops, and what
+clients do meanwhile (`harness.simulation.workload`). When all is mended, everything is read, and the history is
+judged (`checker`). Ends with status 1 and the seeds at fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import multiprocessing
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from campaigns.seeds import silence
+from harness.simulation.checker import anomalies
+from harness.simulation.cluster import SimulatedCluster
+from harness.simulation.faults import Faults
+from harness.simulation.transactional import TransactionalProducer
+from harness.simulation.workload import Client, Consumer, History, Producer, create_topic
+from harness.simulation.world import Simulation
+
+PARTITIONS = 2
+FAULTS_S = 5.0
+
+
+@dataclass
+class Outcome:
+    """One seed's result."""
+
+    seed: int
+    wrong: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    digest: str = ""
+
+
+async def scenario(simulation: Simulation, outcome: Outcome) -> None:
+    """One world from its beginning to its end."""
+    random = simulation.random("scenario")
+    flushed = random.random() < 0.25
+    properties = {"log.flush.interval.messages": "1"} if flushed else {}
+    cluster = SimulatedCluster(simulation, properties=properties, deaths_are_seen=random.random() < 0.5)
+    history = History()
+    await cluster.start()
+    await create_topic(cluster, PARTITIONS, {})
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + FAULTS_S
+    values = itertools.count(1)
+    clients = {name: Client(cluster, name, PARTITIONS) for name in ("p0", "t0", "t1", "c0", "c1")}
+    producer = Producer(clients["p0"], history, values)
+    transactional = [TransactionalProducer(clients[name], history, values) for name in ("t0", "t1")]
+    readers = [
+        Consumer(clients["c0"], history, "c0"),
+        Consumer(clients["c1"], history, "c1", committed=True),
+    ]
+    faults = Faults(cluster, simulation.random("faults"), any_power_loss=flushed, clients=list(clients))
+    everybody: list[Producer | TransactionalProducer | Consumer] = [producer, *transactional, *readers]
+    await asyncio.gather(*(each.run(end_s + 1) for each in everybody), faults.run(end_s))
+    stuck = await faults.mend()
+    if stuck:
+        outcome.wrong.append(stuck)
+    else:
+        async with asyncio.timeout(120):
+            for each in transactional:
+                await each.end()
+            await read_all(cluster, history, readers)
+        outcome.wrong += anomalies(history)
+    outcome.wrong += cluster.trouble
+    ends = Counter(f"transactions {txn.outcome}" for txn in history.transactions if txn.sent)
+    polled = sum(map(len, (*history.polled.values(), *history.committed_polled.values())))
+    outcome.counts = {**faults.counts, "acked": len(history.acked), "unknown": len(history.unknown),
+                      "polled": polled, **ends}  # fmt: skip
+    await cluster.stop()
+
+
+async def read_all(cluster: SimulatedCluster, history: History, readers: list[Consumer]) -> None:
+    """Read everything, as all are to find it in the end."""
+    for committed, logs in ((False, history.final), (True, history.committed)):
+        last = Consumer(Client(cluster, f"last {committed}", PARTITIONS), history, "last", committed=committed)
+        await last.read_to_end()
+        logs.update({partition: {} for partition in range(PARTITIONS)})
+        for partition, offset, value in last.read:
+            logs[partition][offset] = value
+    for reader in readers:
+        await reader.read_to_end()
+
+
+def run(seed: int, keep: int = 0) -> Outcome:
+    """One seed."""
+    outcome = Outcome(seed)
+    simulation = Simulation(seed, keep)
+    simulation.loop.set_exception_handler(lambda _, __: None)
+    try:
+        simulation.run(scenario(simulation, outcome))
+    except BaseException:
+        outcome.wrong.append(traceback.format_exc())
+    outcome.digest = simulation.trace.digest()
+    return outcome
+
+
+def main() -> int:
+    """The campaign."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--replay", type=int, help="one seed, with its log")
+    arguments = parser.parse_args()
+    if arguments.replay is not None:
+        outcome = run(arguments.replay)
+        print(json.dumps(outcome.counts), outcome.digest)
+        print("\n".join(outcome.wrong) or "clean")
+        return 1 if outcome.wrong else 0
+    be_quiet()
+    started, total, wrong = time.monotonic(), Counter[str](), []
+    seeds = range(arguments.seed, arguments.seed + arguments.count)
+    with multiprocessing.get_context("spawn").Pool(arguments.jobs, be_quiet) as pool:
+        for number, outcome in enumerate(pool.imap_unordered(run, seeds, chunksize=2), 1):
+            total.update(outcome.counts)
+            if outcome.wrong:
+                wrong.append(outcome.seed)
+                print(f"seed {outcome.seed}: {outcome.wrong[0]}", flush=True)
+            if number % 100 == 0:
+                print(f"{number} seeds, {number / (time.monotonic() - started) * 60:.0f} a minute", flush=True)
+    print(json.dumps({"seeds": len(seeds), "seconds": round(time.monotonic() - started), "wrong": wrong, **total}))
+    return 1 if wrong else 0
+
+
+def be_quiet() -> None:
+    """No log, and nothing about what simulated processes had not finished when they were killed."""
+    silence()
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    tell = sys.unraisablehook
+    sys.unraisablehook = lambda found: None if "GeneratorExit" in str(found.exc_value) else tell(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

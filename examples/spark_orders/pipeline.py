@@ -1,0 +1,184 @@
+"""The Spark job: orders from a topic, joined with customers, to Parquet and as running totals to another topic.
+
+    python -m examples.spark_orders.pipeline --bootstrap localhost:9092 --directory /tmp/orders --count 1000000
+
+Two structured streaming queries with a checkpoint each: `enriched` appends every order with its region to Parquet
+(Spark's file sink is exactly-once), `totals` keeps orders and amounts per hour and region and writes each new state to
+a topic under its key (the last record of a key is its total; a restart may write a state twice, never a wrong one).
+Killed at any moment and started again, it goes on from its checkpoints. It prints one JSON line of progress a second,
+ends when ``--count`` orders went through both queries, and prints what it then reads back from Parquet.
+
+PySpark 4.0.0 with its own connector: the newest pair whose artefacts all resolve from Maven Central.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+
+
+def spark_session(name: str, **settings: str) -> SparkSession:
+    """A local Spark with the Kafka connector, small enough for two cores."""
+    from pyspark.sql import SparkSession
+
+    builder = (
+        SparkSession.builder.appName(name)
+        .master("local[2]")
+        .config("spark.jars.packages", CONNECTOR)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+    )
+    for key, value in settings.items():
+        builder = builder.config(key.replace("_", "."), value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def read_orders(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """The stream of orders as columns, the newest schema of `orders.Order`."""
+    from pyspark.sql import functions as f
+
+    schema = "order_id long, customer_id int, amount_cents long, time_ms long"
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("subscribe", options.orders)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", options.per_trigger)
+        .option("failOnDataLoss", "true")
+        .load()
+        .select(f.from_json(f.col("value").cast("string"), schema).alias("o"))
+        .select("o.*")
+        .withColumn("time", f.timestamp_millis(f.col("time_ms")))
+    )
+
+
+def read_customers(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """The customers topic, whole, as a table."""
+    from pyspark.sql import functions as f
+
+    return (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("subscribe", options.customers)
+        .load()
+        .select(f.from_json(f.col("value").cast("string"), "customer_id int, region string").alias("c"))
+        .select("c.*")
+        .dropDuplicates(["customer_id"])
+    )
+
+
+def start_queries(spark: SparkSession, options: argparse.Namespace) -> list[StreamingQuery]:
+    """Start both queries, from their checkpoints if there are any."""
+    from pyspark.sql import functions as f
+
+    enriched = read_orders(spark, options).join(f.broadcast(read_customers(spark, options)), "customer_id")
+    parquet = (
+        enriched.writeStream.queryName("enriched")
+        .format("parquet")
+        .option("path", f"{options.directory}/enriched")
+        .option("checkpointLocation", f"{options.directory}/checkpoints/enriched")
+        .start()
+    )
+    totals = enriched.groupBy(f.window("time", "1 hour"), "region").agg(
+        f.count("*").alias("orders"), f.sum("amount_cents").alias("amount_cents")
+    )
+    window_ms = f.unix_millis(f.col("window.start"))
+    topic = (
+        totals.select(
+            f.concat_ws("|", window_ms.cast("string"), f.col("region")).alias("key"),
+            f.to_json(f.struct("orders", "amount_cents")).alias("value"),
+        )
+        .writeStream.queryName("totals")
+        .outputMode("update")
+        .format("kafka")
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("topic", options.totals)
+        .option("checkpointLocation", f"{options.directory}/checkpoints/totals")
+        .start()
+    )
+    return [parquet, topic]
+
+
+def processed(query: StreamingQuery) -> int:
+    """How many orders a query has put behind it, from the end offsets of its last batch."""
+    progress: Any = query.lastProgress
+    if not progress or not progress["sources"][0]["endOffset"]:
+        return 0
+    offsets = progress["sources"][0]["endOffset"]
+    if isinstance(offsets, str):
+        offsets = json.loads(offsets)
+    return sum(end for partitions in offsets.values() for end in partitions.values())
+
+
+def run(options: argparse.Namespace) -> None:
+    """Start the queries, report until they are through, read the result back."""
+    spark = spark_session("kwire orders", spark_local_dir=f"{options.directory}/local")  # a killed Spark leaves things
+    queries = start_queries(spark, options)
+    say({"event": "started"})
+    while True:
+        for query in queries:
+            if query.exception() is not None:
+                raise SystemExit(f"query {query.name} failed: {query.exception()}")
+        done = min(processed(query) for query in queries)
+        say({"event": "progress", "orders": done})
+        if done >= options.count:
+            break
+        time.sleep(1)
+    for query in queries:
+        query.stop()
+    say({"event": "result", **read_back(spark, options)})
+    spark.stop()
+
+
+def read_back(spark: SparkSession, options: argparse.Namespace) -> dict[str, Any]:
+    """What Parquet holds: rows, distinct orders, and totals by hour and region."""
+    from pyspark.sql import functions as f
+
+    table = spark.read.parquet(f"{options.directory}/enriched")
+    rows = (
+        table.groupBy((f.floor(f.col("time_ms") / 3_600_000) * 3_600_000).alias("window_ms"), "region")
+        .agg(f.count("*").alias("orders"), f.sum("amount_cents").alias("amount_cents"))
+        .collect()
+    )
+    return {
+        "rows": table.count(),
+        "distinct": table.select("order_id").distinct().count(),
+        "totals": {f"{row.window_ms}|{row.region}": [row.orders, row.amount_cents] for row in rows},
+    }
+
+
+def say(event: dict[str, Any]) -> None:
+    """One JSON line on standard output."""
+    print(json.dumps(event), flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(prog="python -m examples.spark_orders.pipeline", description="The order pipeline.")
+    result.add_argument("--bootstrap", default="localhost:9092")
+    result.add_argument("--orders", default="orders", help="topic of orders")
+    result.add_argument("--customers", default="customers", help="topic of customers")
+    result.add_argument("--totals", default="order-totals", help="topic that the totals go to")
+    result.add_argument("--directory", required=True, help="where Parquet and the checkpoints go")
+    result.add_argument("--count", type=int, required=True, help="end after this many orders")
+    result.add_argument("--per-trigger", type=int, default=100_000, help="most orders in one micro-batch")
+    return result
+
+
+if __name__ == "__main__":
+    run(parser().parse_args())
+    sys.exit(0)

@@ -1,0 +1,81 @@
+"""A TCP connection that tests can cut, hold up or refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+from harness.processes.brokers import free_port
+
+
+class Proxy:
+    """A TCP connection in between that can be cut, held up, or refused."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener: socket.socket | None = None
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._lock = threading.Lock()
+        self.answers_flow = threading.Event()
+        self.answers_flow.set()
+        """Clear it, and requests still arrive but answers do not come back."""
+        self.port = free_port()
+        self.accept()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def accept(self) -> None:
+        """Take connections (again)."""
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener = listener
+        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
+
+    def refuse(self) -> None:
+        """Take no more connections, and cut those that there are."""
+        if self._listener is not None:
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._listener = None
+        self.cut()
+
+    def cut(self) -> None:
+        """End all connections; new ones are taken."""
+        with self._lock:
+            pairs, self._pairs = self._pairs, []
+        for pair in pairs:
+            for each in pair:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target), timeout=5)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            with self._lock:
+                self._pairs.append((client, server))
+            for source, target, gate in ((client, server, None), (server, client, self.answers_flow)):
+                threading.Thread(target=self._pump, args=(source, target, gate), daemon=True).start()
+
+    @staticmethod
+    def _pump(source: socket.socket, target: socket.socket, gate: threading.Event | None) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if gate is not None:
+                    gate.wait()
+                target.sendall(data)
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        source.close()

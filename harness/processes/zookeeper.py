@@ -1,0 +1,105 @@
+"""A real ZooKeeper server for tests: its jars fetched once through Maven, one small JVM, ready within a second.
+
+Here: the download, starting, stopping, killing and restarting. Not here: fixtures (`cluster/conftest.py`), connections
+that can be cut (`harness.processes.proxy`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from harness.kafka_jars import maven_jars
+from harness.processes.brokers import free_port, wait_until
+
+ZOOKEEPER_VERSION = "3.9.4"
+_WANTED = (
+    ("org.apache.zookeeper", "zookeeper", ZOOKEEPER_VERSION),
+    # The two that the server needs and its pom leaves to whoever packs it.
+    ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+    ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+)
+
+
+@cache
+def zookeeper_jars() -> Path:
+    """The folder with ZooKeeper's jars, fetched on first use. Raises `JarsUnavailable`."""
+    return maven_jars(f"zookeeper-{ZOOKEEPER_VERSION}", f"ZooKeeper {ZOOKEEPER_VERSION}", _WANTED)
+
+
+class ZooKeeper:
+    """One server on a port of its own. ``settings``: lines of its configuration file; ``options``: Java's.
+
+    ``prefix``: a command that runs another one where ``host`` is an address (`ip netns exec`).
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        options: Iterable[str] = (),
+        *,
+        host: str = "127.0.0.1",
+        prefix: Iterable[str] = (),
+        **settings: object,
+    ) -> None:
+        self.options = list(options)
+        self.host = host
+        self._prefix = list(prefix)
+        self.home = home
+        self.port = free_port()
+        self.settings = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 40000, **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Return when it serves."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        lines = {"dataDir": self.home / "data", "clientPort": self.port, "clientPortAddress": self.host}
+        config = self.home / "zoo.cfg"
+        config.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items()))
+        options = ["-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", "-Xshare:auto"]
+        options += ["-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=*"]
+        command = [*self._prefix, "java", *options, *self.options, "-cp", f"{zookeeper_jars()}/*"]
+        command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
+        if sys.platform == "linux" and shutil.which("setpriv"):
+            command = ["setpriv", "--pdeathsig", "KILL", *command]
+        with open(self.home / "log.txt", "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        wait_until(self._serves, 60, "ZooKeeper's answer")
+
+    def _serves(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.home / "log.txt").read_text()[-2000:]
+        return "Mode:" in self.ask("srvr")
+
+    def ask(self, word: str) -> str:
+        """One of ZooKeeper's four-letter words; "" while nobody answers."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=5) as connection:
+                connection.sendall(word.encode())
+                answer = b""
+                while part := connection.recv(65536):
+                    answer += part
+                return answer.decode()
+        except OSError:
+            return ""
+
+    def stop(self) -> None:
+        """Kill it (it keeps everything that it has answered); content if it does not run."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()

@@ -1,1 +1,0 @@
-"""The parts of `scripts/cluster_bench.py`: three brokers of kwire beside three of Apache Kafka."""

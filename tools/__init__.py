@@ -1,0 +1,1 @@
+"""Tools for developers: generators of messages and configuration facts, benchmarks, the compatibility table."""

@@ -1,0 +1,221 @@
+"""``scripts/bench --curves [NAME...]``: how kwire's costs grow with connections, partitions, topics, groups and data.
+
+Each curve takes steps of ten and prints what one unit of work costs at each, which should stay level: a column that
+rises along with the first one is work that grows faster than it should. Only kwire is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from kwire.codec.messages.list_groups_request import ListGroupsRequest
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kwire.codec.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tools.benchmark import frames, generator
+from tools.benchmark.extras import fresh, start_again_s
+from tools.benchmark.targets import Target, Topic
+from tools.benchmark.workloads import MEGABYTE, Produce
+
+Row = dict[str, str]
+
+REQUESTS = 10_000
+
+
+def one_record_us(target: Target, topic: Topic, connections: int = 1, requests: int = REQUESTS) -> float:
+    """The broker's processor time for a request with one record, the best of three runs."""
+    template = [frames.produce(topic.id, [0], *frames.batch_of(100, 0), acks=-1)]
+    requests = max(requests, 3 * connections)
+    results = [
+        generator.run(target, template, producers=connections, inflight=1, requests=requests, limit_s=120)
+        for _ in range(3)
+    ]
+    return min(each["cpu_s"] / each["requests"] for each in results) * 1e6
+
+
+def idle_percent(target: Target, seconds: float = 5.0) -> float:
+    """Processor time while nobody asks for anything, as a share of the time."""
+    time.sleep(1)
+    before, started = target.cpu_s(), time.perf_counter()
+    time.sleep(seconds)
+    return 100 * (target.cpu_s() - before) / (time.perf_counter() - started)
+
+
+def connections() -> Iterator[Row]:
+    """idle and active connections, up to 5,000"""
+    with fresh("kwire") as target:
+        topic = target.create_topic()
+        one_record_us(target, topic)
+        empty = target.proportional_mb()
+        for count in (1, 10, 100, 1000, 5000):
+            idle = [target.client() for _ in range(count)]
+            for each in idle[:: max(1, count // 100)]:
+                each.call(MetadataRequest(topics=[]), 12)
+            memory = target.proportional_mb()
+            beside = one_record_us(target, topic)
+            for each in idle:
+                each.close()
+            yield {
+                "connections": f"{count}",
+                "request beside so many idle ones": f"{beside:.1f} us",
+                "request on so many active ones": f"{one_record_us(target, topic, count):.1f} us",
+                "memory of an idle one": f"{max(memory - empty, 0) * 1e3 / count:.1f} kB",
+            }
+
+
+def partitions() -> Iterator[Row]:
+    """partitions of one topic, up to 10,000: creation, memory, descriptors, restart"""
+    yield from _growing_topics(lambda target, count: target.create_topic(count), "partitions")
+
+
+def topics() -> Iterator[Row]:
+    """topics of one partition, up to 10,000"""
+
+    def create(target: Target, count: int) -> Topic:
+        with target.client() as client:
+            for start in range(0, count - 1, 500):
+                new = [
+                    CreatableTopic(name=f"many-{number}", num_partitions=1, replication_factor=1)
+                    for number in range(start, min(start + 500, count - 1))
+                ]
+                client.call(CreateTopicsRequest(topics=new, timeout_ms=120_000), 7)
+        return target.create_topic()
+
+    yield from _growing_topics(create, "topics")
+
+
+def _growing_topics(create: Callable[[Target, int], Topic], unit: str) -> Iterator[Row]:
+    memories: dict[int, float] = {}
+    for count in (1, 10, 100, 1000, 10_000):
+        with fresh("kwire") as target:
+            before, started = target.cpu_s(), time.perf_counter()
+            topic = create(target, count)
+            seconds, used = time.perf_counter() - started, target.cpu_s() - before
+            request = one_record_us(target, topic)
+            idle = idle_percent(target)
+            memories[count] = memory = target.proportional_mb()
+            descriptors = target.descriptors()
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)] if unit == "topics" else None)
+            template = [frames.Template(frames.frame(asked, frames.METADATA_VERSION))]
+            metadata = generator.run(target, template, producers=1, inflight=1, requests=50)
+            restart = start_again_s(target)
+            previous = memories.get(count // 10)
+            grown = "" if previous is None else f"{(memory - previous) * 1e3 / (count - count // 10):.1f} kB"
+            yield {
+                unit: f"{count}",
+                "creation of one, CPU": f"{used / count * 1e3:.2f} ms",
+                "of all": f"{seconds:.2f} s",
+                "one-record request": f"{request:.1f} us",
+                "memory": f"{memory:.0f} MB",
+                "growth for one": grown,
+                "descriptors": f"{descriptors}",
+                "idle CPU": f"{idle:.2f} %",
+                "Metadata" if unit == "partitions" else "Metadata of one": f"{metadata['cpu_s'] / 50 * 1e6:.0f} us",
+                "restart": f"{restart:.2f} s",
+            }
+
+
+def groups() -> Iterator[Row]:
+    """consumer groups with committed offsets, up to 1,000"""
+    with fresh("kwire") as target:
+        topic = target.create_topic()
+        with target.client() as client:
+            while client.call(FindCoordinatorRequest(key="group-0"), 2).error_code:
+                time.sleep(0.05)
+        empty = target.proportional_mb()
+        for count in (1, 10, 100, 1000):
+            templates = [frames.Template(frames.frame(_commit(topic, f"group-{n}"), 8)) for n in range(count)]
+            generator.run(target, templates, producers=1, inflight=5, requests=max(count, 2000))
+            memory = target.proportional_mb()
+            runs = [generator.run(target, templates, producers=1, inflight=5, requests=10_000) for _ in range(3)]
+            listing = [frames.Template(frames.frame(ListGroupsRequest(), 4))]
+            listed = generator.run(target, listing, producers=1, inflight=1, requests=50)
+            yield {
+                "groups": f"{count}",
+                "OffsetCommit": f"{min(each['cpu_s'] for each in runs) / 10_000 * 1e6:.1f} us",
+                "ListGroups": f"{listed['cpu_s'] / 50 * 1e6:.0f} us",
+                "memory of one": f"{max(memory - empty, 0) * 1e3 / count:.1f} kB",
+                "idle CPU": f"{idle_percent(target, 3):.2f} %",
+            }
+
+
+def _commit(topic: Topic, group: str) -> OffsetCommitRequest:
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    return OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic.name, partitions=[part])])
+
+
+def data() -> Iterator[Row]:
+    """megabytes in one partition, up to 10,000: appends, look-ups, memory, restart"""
+    with fresh("kwire", {"log.segment.bytes": str(100 * MEGABYTE)}) as target:
+        topic = target.create_topic()
+        held = 0
+        for megabytes in (10, 100, 1000, 10_000):
+            free = os.statvfs(target.broker.home)
+            if free.f_bavail * free.f_frsize < 3 * (megabytes - held) * MEGABYTE:
+                return
+            Produce(batch=128 * 1024, data=(megabytes - held) * MEGABYTE).fill(topic, 1)
+            held = megabytes
+            request = one_record_us(target, topic)
+            ends = topic.end_offsets()
+            assert ends is not None
+            first = [frames.Template(frames.frame(_look_up(topic, 1), 7))]
+            looked_up = generator.run(target, first, producers=1, inflight=1, requests=500)
+            memory = target.proportional_mb()
+            restart = start_again_s(target)
+            yield {
+                "MB": f"{megabytes}",
+                "one-record request": f"{request:.1f} us",
+                "look-up by time": f"{looked_up['cpu_s'] / 500 * 1e6:.0f} us",
+                "memory": f"{memory:.0f} MB",
+                "restart": f"{restart:.2f} s",
+            }
+
+
+def _look_up(topic: Topic, timestamp_ms: int) -> ListOffsetsRequest:
+    part = ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic.name, partitions=[part])])
+
+
+CURVES: dict[str, Callable[[], Iterator[Row]]] = {
+    "connections": connections,
+    "partitions": partitions,
+    "topics": topics,
+    "groups": groups,
+    "data": data,
+}
+
+
+def main(names: list[str], text: Path | None = None) -> int:
+    """Measure these curves (all of them if none is named), print them, and write what was printed to a file."""
+    unknown = set(names) - set(CURVES)
+    if unknown:
+        print(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(CURVES)}", file=sys.stderr)
+        return 2
+    out: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        out.append(line)
+
+    for name in names or CURVES:
+        say(f"\n{name}: {CURVES[name].__doc__}\n")
+        widths: list[int] = []
+        for row in CURVES[name]():
+            if not widths:
+                widths = [max(len(column), 14) for column in row]
+                say(" | ".join(f"{column:>{width}}" for column, width in zip(row, widths, strict=True)))
+                say("-|-".join("-" * width for width in widths))
+            say(" | ".join(f"{cell:>{width}}" for cell, width in zip(row.values(), widths, strict=True)))
+    if text is not None:
+        text.write_text("\n".join(out).strip() + "\n")
+    return 0

@@ -1,0 +1,249 @@
+"""Workloads that need more than the load generator: Apache Kafka's own tools, a large group, the metadata of 10,000
+partitions, start-up and memory."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.kafka_jars import kafka_classpath, kafka_jars_dir
+from harness.wire_client import WireClient
+from kwire.codec.messages.metadata_request import MetadataRequest
+from tools.benchmark import frames, generator
+from tools.benchmark.targets import Target
+from tools.benchmark.workloads import CLUSTER, FOOTPRINT, TOOLS, Facts, Workload
+from tools.thousand_members import Crowd, prepare
+
+# -- Kafka's tools ---------------------------------------------------------------------------------------------------
+
+_TOOL_FLAGS = ["-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+
+
+def _tool(name: str, *arguments: str) -> str:
+    logging = f"-Dlog4j2.configurationFile={kafka_jars_dir() / 'log4j2.properties'}"
+    command = ["java", *_TOOL_FLAGS, logging, "-cp", kafka_classpath(), f"org.apache.kafka.tools.{name}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{name}: {done.stdout[-500:]}{done.stderr[-500:]}"
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class ProducerTool:
+    """ProducerPerformance with its defaults: idempotent, acks=all, 16 KiB batches."""
+
+    records: int
+    arguments: tuple[str, ...] = ()
+
+    def __call__(self, target: Target, scale: float) -> Facts:
+        topic = target.create_topic()
+        records = max(int(self.records * scale), 100_000)
+        common = ["--bootstrap-server", target.broker.bootstrap, "--topic", topic.name]
+        common += ["--throughput", "-1", "--record-size", "100", "--warmup-records", str(records // 5)]
+        before = target.cpu_s()
+        said = _tool("ProducerPerformance", *common, "--num-records", str(records), *self.arguments)
+        used = target.cpu_s() - before
+        found = re.findall(r"([\d.]+) records/sec.* ([\d.]+) ms 50th.* ([\d.]+) ms 99th", said)[-1]
+        written = topic.records()
+        assert written >= records, f"{written} records in the log, {records} sent"
+        topic.delete()
+        rate, p50_ms, p99_ms = map(float, found)
+        return {
+            "records_s": rate,
+            "mb_s": rate * 100 / 1e6,
+            "cpu_s_per_million": used / written * 1e6,
+            "p50_us": p50_ms * 1e3,
+            "p99_us": p99_ms * 1e3,
+        }
+
+
+@dataclass(frozen=True)
+class ConsumerTool:
+    """ConsumerPerformance reads what a generator has written."""
+
+    records: int
+
+    def __call__(self, target: Target, scale: float) -> Facts:
+        topic = target.create_topic()
+        records = max(int(self.records * scale), 100_000)
+        batch, count = frames.batch_of(100, 16 * 1024)
+        requests = records // count + 1
+        template = frames.produce(topic.id, [0], batch, count, -1)
+        generator.run(target, [template], producers=1, inflight=5, requests=requests)
+        before = target.cpu_s()
+        common = ["--bootstrap-server", target.broker.bootstrap, "--topic", topic.name, "--hide-header"]
+        said = _tool("ConsumerPerformance", *common, "--num-records", str(records))
+        used = target.cpu_s() - before
+        words = said.strip().splitlines()[-1].split(", ")
+        assert float(words[4]) >= records, said
+        topic.delete()
+        return {"records_s": float(words[9]), "mb_s": float(words[8]), "cpu_s_per_million": used / records * 1e6}
+
+
+@dataclass(frozen=True)
+class EndToEndTool:
+    """EndToEndLatency: one record after the other, produced and consumed. Kafka's tool knows whole milliseconds but for
+    the average."""
+
+    records: int
+
+    def __call__(self, target: Target, scale: float) -> Facts:
+        topic = target.create_topic()
+        records = max(int(self.records * scale), 500)
+        before = target.cpu_s()
+        words = ["--bootstrap-server", target.broker.bootstrap, "--topic", topic.name]
+        words += ["--num-records", str(records), "--producer-acks", "all", "--record-size", "100"]
+        said = _tool("EndToEndLatency", *words)
+        used = target.cpu_s() - before
+        topic.delete()
+        average = re.search(r"Avg latency: ([\d.]+) ms", said)
+        p99 = re.search(r"99th = (\d+)", said)
+        assert average and p99, said
+        return {
+            "e2e_mean_us": float(average[1]) * 1e3,
+            "e2e_p99_us": float(p99[1]) * 1e3,
+            "cpu_s_per_thousand": used / records * 1e3,
+        }
+
+
+# -- groups, metadata ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rebalance:
+    """A group of KIP-848 with so many members, all joining at once: until every partition has its owner."""
+
+    members: int = 100
+    partitions: int = 200
+
+    def __call__(self, target: Target, scale: float) -> Facts:
+        home = target.broker.home
+        marker = home / "members-prepared"
+        if not marker.exists():
+            prepare(target.broker, self.partitions)
+            marker.write_text("")
+        crowd = Crowd(target.broker, self.partitions, f"large-{time.monotonic_ns()}")
+        before = target.cpu_s()
+        started = time.perf_counter()
+        crowd.join(self.members)
+        crowd.settle()
+        facts = {"seconds": time.perf_counter() - started}
+        beats = crowd.beats
+        used = target.cpu_s() - before
+        crowd.leave(self.members)
+        for client in crowd.clients:
+            client.close()
+        return facts | {"cpu_s_per_thousand": used / beats * 1e3, "requests_s": beats / facts["seconds"]}
+
+
+@dataclass(frozen=True)
+class ManyPartitions:
+    """Ask for the metadata of all topics on a broker that has 10,000 partitions."""
+
+    partitions: int = 10_000
+    requests: int = 200
+
+    def __call__(self, target: Target, scale: float) -> Facts:
+        topics = 10
+        for _ in range(topics):
+            target.create_topic(self.partitions // topics)
+        template = [frames.metadata_of_all()]
+        requests = max(int(self.requests * scale), 20)
+        generator.run(target, template, producers=1, inflight=1, requests=requests // 2)
+        result = generator.run(target, template, producers=1, inflight=1, requests=requests)
+        answer = result["answer_us"]
+        return {
+            "requests_s": requests / result["send_s"],
+            "cpu_s_per_thousand": result["cpu_s"] / requests * 1e3,
+            "p50_us": answer["p50"],
+            "p99_us": answer["p99"],
+            "mb": target.proportional_mb(),
+        }
+
+
+# -- footprint -------------------------------------------------------------------------------------------------------
+
+
+def answers_metadata(port: int) -> bool:
+    """Does a client get an answer that names a broker?"""
+    try:
+        with WireClient(f"127.0.0.1:{port}", timeout_s=5) as client:
+            return bool(client.call(MetadataRequest(topics=[]), 12).brokers)
+    except (OSError, EOFError):
+        return False
+
+
+@contextmanager
+def fresh(kind: str, settings: dict[str, str] | None = None) -> Iterator[Target]:
+    """A broker of its own on an empty directory, started."""
+    home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
+    target = Target(kind, home, settings)
+    try:
+        target.start()
+        yield target
+    finally:
+        target.broker.kill()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def start_again_s(target: Target) -> float:
+    """Stop a broker in good order and start it again: seconds from the start of the process to the first answer."""
+    target.stop()
+    broker = target.broker
+    started = time.perf_counter()
+    broker.begin()
+    while not answers_metadata(broker.port):
+        time.sleep(0.002)
+    return time.perf_counter() - started
+
+
+def startup(target: Target, scale: float) -> Facts:
+    return {"seconds": start_again_s(target)}
+
+
+def idle_memory(target: Target, scale: float) -> Facts:
+    time.sleep(3)
+    before, started = target.cpu_s(), time.perf_counter()
+    time.sleep(2)
+    share = (target.cpu_s() - before) / (time.perf_counter() - started)
+    return {"mb": target.proportional_mb(), "resident_mb": target.resident_mb(), "idle_cpu_percent": 100 * share}
+
+
+def loaded_memory(target: Target, scale: float) -> Facts:
+    return {"mb": target.proportional_mb(), "resident_mb": target.resident_mb()}
+
+
+TRANSACTIONAL = ("--transactional-id", "bench", "--transaction-duration-ms", "100")
+
+
+def tools() -> list[Workload]:
+    """On the brokers that stay up, like `throughput`."""
+    rate, cost = "records_s", "cpu_s_per_million"
+    return [
+        Workload("tool-produce", "ProducerPerformance", TOOLS, ProducerTool(2_000_000), rate, cost),
+        Workload(
+            "tool-transactions", "transactions of 100 ms", TOOLS, ProducerTool(1_000_000, TRANSACTIONAL), rate, cost
+        ),
+        Workload("tool-consume", "ConsumerPerformance", TOOLS, ConsumerTool(3_000_000), rate, cost),
+        Workload("tool-latency", "EndToEndLatency", TOOLS, EndToEndTool(3000), "", "cpu_s_per_thousand"),
+        Workload("group-100", "100 members join a group", CLUSTER, Rebalance(), "", "cpu_s_per_thousand"),
+        Workload("memory-load", "memory after all of the above", FOOTPRINT, loaded_memory, bounds=(("mb", 0.1),)),
+    ]
+
+
+def alone() -> list[Workload]:
+    """Each on a broker of its own."""
+    return [
+        Workload("memory-idle", "memory when idle", FOOTPRINT, idle_memory, bounds=(("mb", 0.1),)),
+        Workload("start", "start to the first answer", FOOTPRINT, startup, bounds=(("seconds", 0.125),)),
+        Workload(
+            "metadata-10000", "metadata of 10,000 partitions", CLUSTER, ManyPartitions(), "requests_s",
+            "cpu_s_per_thousand",
+        ),
+    ]  # fmt: skip

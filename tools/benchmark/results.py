@@ -1,0 +1,191 @@
+"""What the rounds gave: medians, best rounds, ratios, the text table and the JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.benchmark.workloads import Facts, Workload
+
+KINDS = ("kwire", "kafka")
+HIGHER_IS_BETTER = frozenset({"records_s", "mb_s", "requests_s"})
+
+
+@dataclass
+class Line:
+    """One workload's rounds on both brokers."""
+
+    workload: Workload
+    rounds: dict[str, list[Facts]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    failures: list[str] = field(default_factory=list)
+
+    def values(self, kind: str, fact: str) -> list[float]:
+        return [facts[fact] for facts in self.rounds[kind] if fact in facts]
+
+    def best(self, kind: str, fact: str) -> float | None:
+        values = self.values(kind, fact)
+        if not values:
+            return None
+        return max(values) if fact in HIGHER_IS_BETTER else min(values)
+
+    def median(self, kind: str, fact: str) -> float | None:
+        values = self.values(kind, fact)
+        return statistics.median(values) if values else None
+
+    def ratio(self, fact: str, *, best: bool = True) -> float | None:
+        """kwire's value over Kafka's."""
+        pick = self.best if best else self.median
+        ours, theirs = pick("kwire", fact), pick("kafka", fact)
+        return ours / theirs if ours is not None and theirs else None
+
+    def verdicts(self) -> list[tuple[str, float, float, bool]]:
+        """Of each bound: the fact, the ratio of the best rounds, the bound, whether it is kept."""
+        found = []
+        for fact, bound in self.workload.bounds:
+            ratio = self.ratio(fact)
+            if ratio is not None:
+                kept = ratio >= bound if fact in HIGHER_IS_BETTER else ratio <= bound
+                found.append((fact, ratio, bound, kept))
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        facts = list(dict.fromkeys(name for kind in KINDS for each in self.rounds[kind] for name in each))
+        summary = {
+            fact: {
+                **{f"{kind}_median": self.median(kind, fact) for kind in KINDS},
+                **{f"{kind}_best": self.best(kind, fact) for kind in KINDS},
+                "ratio_median": self.ratio(fact, best=False),
+                "ratio_best": self.ratio(fact),
+            }
+            for fact in facts
+        }
+        return {
+            "title": self.workload.title,
+            "group": self.workload.group,
+            "summary": summary,
+            "bounds": [
+                {"fact": fact, "ratio": ratio, "bound": bound, "kept": kept}
+                for fact, ratio, bound, kept in self.verdicts()
+            ],
+            "rounds": self.rounds,
+            "failures": self.failures,
+        }
+
+
+def count_text(value: float | None) -> str:
+    """A rate or amount with three figures: 1.23 M, 45.6 k, 789."""
+    if value is None:
+        return "-"
+    for limit, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= limit:
+            return f"{_three(value / limit)}{unit}"
+    return _three(value)
+
+
+def time_text(us: float | None) -> str:
+    """Microseconds with three figures: 85 us, 1.23 ms, 2.50 s."""
+    if us is None:
+        return "-"
+    if us >= 1e6:
+        return f"{_three(us / 1e6)} s"
+    return f"{_three(us / 1e3)} ms" if us >= 1000 else f"{us:.0f} us"
+
+
+def _three(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def ratio_text(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}x"
+
+
+def fact_text(fact: str, value: float | None) -> str:
+    """A value in the unit of its fact."""
+    if value is None:
+        return "-"
+    if fact.endswith("_us"):
+        return time_text(value)
+    if fact == "cpu_s_per_million":
+        return f"{value * 1e3:.0f} ms"
+    if fact == "cpu_s_per_thousand":
+        return time_text(value * 1e3)
+    if fact == "seconds":
+        return f"{value:.2f} s"
+    if fact in ("mb", "resident_mb"):
+        return f"{value:.0f} MB"
+    return count_text(value)
+
+
+_COLUMNS = (
+    ("rate", "rate, best (median): kwire", 22),
+    ("", "Kafka", 22),
+    ("", "ratio", 7),
+    ("", "CPU: kwire", 10),
+    ("", "Kafka", 10),
+    ("", "ratio", 7),
+    ("", "p50", 20),
+    ("", "p99", 20),
+    ("", "p99.9", 20),
+)
+
+
+def text_table(lines: list[Line]) -> str:
+    """All lines, group by group. Pairs are kwire's and Kafka's; ratios are kwire's over Kafka's, of the best rounds."""
+    out = []
+    group = ""
+    for line in lines:
+        if line.workload.group != group:
+            group = line.workload.group
+            out += ["", group, _head()]
+        out.append(_row(line))
+        out += [f"    FAILED: {failure}" for failure in line.failures]
+    return "\n".join(out[1:]) + "\n"
+
+
+def _head() -> str:
+    cells = [f"{name:>{width}}" for _, name, width in _COLUMNS]
+    return f"{'':46}" + " ".join(cells)
+
+
+def _row(line: Line) -> str:
+    workload = line.workload
+    rate = workload.rate or next((f for f in ("seconds", "mb") if line.values("kwire", f)), "")
+    cells = [_best_and_median(line, kind, rate) for kind in KINDS] + [ratio_text(line.ratio(rate))]
+    cells += [fact_text(workload.cost, line.best(kind, workload.cost)) for kind in KINDS]
+    cells.append(ratio_text(line.ratio(workload.cost)))
+    cells += [_pair(line, fact) for fact in ("p50_us", "p99_us", "p999_us")]
+    padded = [f"{cell:>{width}}" for cell, (_, _, width) in zip(cells, _COLUMNS, strict=True)]
+    row = f"  {workload.title:<44}" + " ".join(padded)
+    ends = [_pair(line, fact) for fact in ("e2e_p50_us", "e2e_p99_us")]
+    if any(each != "-" for each in ends):
+        row += f"\n    {'to the reader':<42}" + " " * 84 + " ".join(f"{end:>20}" for end in ends)
+    return row.rstrip()
+
+
+def _best_and_median(line: Line, kind: str, fact: str) -> str:
+    if not line.values(kind, fact):
+        return "-"
+    return f"{fact_text(fact, line.best(kind, fact))} ({fact_text(fact, line.median(kind, fact))})"
+
+
+def _pair(line: Line, fact: str) -> str:
+    """kwire and Kafka of one latency, best rounds."""
+    ours, theirs = line.best("kwire", fact), line.best("kafka", fact)
+    return "-" if ours is None and theirs is None else f"{time_text(ours)} / {time_text(theirs)}"
+
+
+def verdict_table(lines: list[Line]) -> str:
+    """Which bounds were kept, in the best rounds."""
+    out = ["Bounds (kwire over Kafka, best rounds)"]
+    for line in lines:
+        for fact, ratio, bound, kept in line.verdicts():
+            sign = ">=" if fact in HIGHER_IS_BETTER else "<="
+            word = "kept" if kept else "MISSED"
+            out.append(f"  {line.workload.key:<18} {fact:<20} {ratio:6.2f}  {sign} {bound:<6} {word}")
+    return "\n".join(out) + "\n"
+
+
+def as_json(lines: list[Line], machine: dict[str, Any]) -> str:
+    return json.dumps({"machine": machine, "lines": {each.workload.key: each.as_json() for each in lines}}, indent=1)

@@ -1,0 +1,160 @@
+"""Write what is generated in COMPAT.md: the table of API keys and versions, and the results of others' suites.
+
+    .venv/bin/python tools/compat_table.py            starts Apache Kafka 4.3.1, rewrites both
+    .venv/bin/python tools/compat_table.py --check    changes nothing, ends with 1 when something is not true
+    .venv/bin/python tools/compat_table.py --suites   only the suites, without starting anything
+
+Of the API versions, Kafka's side is asked from a started broker and kwire's is its registry of handlers. Suites are
+what their recorded runs left in `compat_tests/results`. `compat_tests/clients` hold what is written to both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from harness.processes.brokers import make_broker
+from harness.wire_client import WireClient
+from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.registry import Registry
+
+COMPAT = ROOT / "COMPAT.md"
+START, END = "<!-- api table: tools/compat_table.py -->", "<!-- end of api table -->"
+SUITES_START, SUITES_END = "<!-- others' suites: tools/compat_table.py -->", "<!-- end of others' suites -->"
+RESULTS = ROOT / "compat_tests" / "results"
+Ranges = dict[int, tuple[int, int]]
+
+
+def advertised(bootstrap: str) -> Ranges:
+    """API key -> first and last version, as a running broker says."""
+    with WireClient(bootstrap) as client:
+        request = ApiVersionsRequest(client_software_name="compat-table", client_software_version="1")
+        keys = client.call(request, 4).api_keys
+    return {one.api_key: (one.min_version, one.max_version) for one in keys}
+
+
+def kwire_ranges() -> Ranges:
+    """The same from kwire's handlers, without a broker."""
+    return {key: (first, last) for key, first, last in Registry.load().advertised()}
+
+
+def api_name(key: int) -> str:
+    """Kafka's name of an API: PRODUCE -> Produce."""
+    return "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+
+
+def render(kafka: Ranges, kwire: Ranges) -> str:
+    """The table as Markdown."""
+    lines = ["| key | API | Kafka 4.3 | kwire |", "| --- | --- | --- | --- |"]
+    for key in sorted(kafka.keys() | kwire.keys()):
+        lines.append(f"| {key} | {api_name(key)} | {_span(kafka.get(key))} | {_span(kwire.get(key))} |")
+    whole = sum(kwire.get(key) == span for key, span in kafka.items())
+    lines += ["", f"{whole} of the {len(kafka)} APIs that Kafka 4.3 advertises are served in every version."]
+    return "\n".join(lines)
+
+
+def _span(versions: tuple[int, int] | None) -> str:
+    return "-" if versions is None else f"{versions[0]} - {versions[1]}"
+
+
+def written(column: str) -> Ranges:
+    """What COMPAT.md says in the column "Kafka 4.3" or "kwire"."""
+    index = {"Kafka 4.3": 3, "kwire": 4}[column]
+    ranges: Ranges = {}
+    for line in COMPAT.read_text().splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if re.match(r"\| \d+ \|", line) and cells[index] != "-":
+            low, high = cells[index].split(" - ")
+            ranges[int(cells[1])] = (int(low), int(high))
+    return ranges
+
+
+def suites() -> list[dict[str, Any]]:
+    """The recorded results of others' suites, by name."""
+    return sorted((json.loads(path.read_text()) for path in RESULTS.glob("*.json")), key=lambda each: each["suite"])
+
+
+def render_suites(results: list[dict[str, Any]]) -> str:
+    """Results as Markdown: a table, then every test that is red or was skipped, with its reason."""
+    lines = ["| suite | version | on Apache Kafka | on kwire | kwire at |", "| --- | --- | --- | --- | --- |"]
+    for each in results:
+        kwire = each.get("kwire", {})
+        at = f"{kwire['date']}, {kwire['commit']}" if kwire else "-"
+        lines.append(
+            f"| {each['suite']} | {each['version']} | {_side(each, 'kafka')} | {_side(each, 'kwire')} | {at} |"
+        )
+    lines += ["", "Passed / failed / skipped. By name:", "", *_by_name(results)]
+    return "\n".join(lines)
+
+
+def _side(result: dict[str, Any], kind: str) -> str:
+    side = result.get(kind)
+    return f"{side['passed']} / {side['failed']} / {side['skipped']}" if side else "not run"
+
+
+def _by_name(results: list[dict[str, Any]]) -> Iterator[str]:
+    for each in results:
+        tests = each.get("tests", {})
+        for state in ("red", "skipped"):
+            for one in each.get(state, []):
+                ends = ", ".join(f"{kind} {end}" for kind, end in sorted(tests.get(one["test"], {}).items()))
+                yield f"- {each['suite']}: `{one['test']}` ({ends}): {one['reason']}"
+
+
+def refresh_suites() -> None:
+    """Put the recorded results into COMPAT.md; what a run that records does at its end."""
+    text = COMPAT.read_text()
+    COMPAT.write_text(put(text, SUITES_START, SUITES_END, render_suites(suites())))
+
+
+def put(text: str, start: str, end: str, content: str) -> str:
+    """The text with what is between two marks replaced."""
+    before, found, rest = text.partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"COMPAT.md has no {start} ... {end}")
+    return f"{before}{start}\n\n{content}\n\n{end}{after}"
+
+
+def advertised_by_kafka() -> Ranges:
+    """What Apache Kafka advertises, from a broker started for it."""
+    with tempfile.TemporaryDirectory(prefix="kwire-compat-") as folder:
+        kafka = make_broker("kafka", Path(folder))
+        kafka.start()
+        try:
+            return advertised(kafka.bootstrap)
+        finally:
+            kafka.kill()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="what is generated in COMPAT.md")
+    parser.add_argument("--check", action="store_true", help="only compare")
+    parser.add_argument("--suites", action="store_true", help="only the results of others' suites")
+    arguments = parser.parse_args()
+    text = COMPAT.read_text()
+    new = put(text, SUITES_START, SUITES_END, render_suites(suites()))
+    if not arguments.suites:
+        new = put(new, START, END, render(advertised_by_kafka(), kwire_ranges()))
+    if new == text:
+        return 0
+    if arguments.check:
+        print("COMPAT.md is not true; run tools/compat_table.py", file=sys.stderr)
+        return 1
+    COMPAT.write_text(new)
+    print("COMPAT.md: written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Kafka's configuration definitions, as facts read from its jars, and the modules generated from them."""
