@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.suites import CannotBuild
+from compat_tests.suites.suite import CannotBuild
 from harness.java_runner import JavaRunner
 from harness.kafka_jars import why_no_java
 from harness.observations import Observations, folder, started_ms

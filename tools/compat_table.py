@@ -5,7 +5,7 @@
     .venv/bin/python tools/compat_table.py --suites   only the suites, without starting anything
 
 Of the API versions, Kafka's side is asked from a started broker and kwire's is its registry of handlers. Suites are
-what their recorded runs left in `compat_tests/results`. `compat_tests/clients` hold what is written to both.
+what their recorded runs left in `compat_tests/suites/results`. `compat_tests/clients` hold what is written to both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kwire.handlers.registry import Registry
 COMPAT = ROOT / "COMPAT.md"
 START, END = "<!-- api table: tools/compat_table.py -->", "<!-- end of api table -->"
 SUITES_START, SUITES_END = "<!-- others' suites: tools/compat_table.py -->", "<!-- end of others' suites -->"
-RESULTS = ROOT / "compat_tests" / "results"
+RESULTS = ROOT / "compat_tests" / "suites" / "results"
 Ranges = dict[int, tuple[int, int]]
 
 

@@ -2,7 +2,8 @@
 
     python tools/generate_messages.py [--jars FOLDER] [--output FOLDER]
 
-The result depends on nothing but the jars; `compat_tests/codec/test_messages_generated.py` regenerates and compares.
+The result depends on nothing but the jars; `compat_tests/comparisons/codec/test_messages_generated.py` regenerates and
+compares.
 """
 
 from __future__ import annotations

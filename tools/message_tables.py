@@ -1,7 +1,7 @@
 """The facts of Kafka's message tables, read out of its jars: names, types, versions, tags, defaults, nullability.
 
 Nothing of the prose in those tables is kept. `tools/generate_messages.py` makes Python classes of them, the Java
-oracle in `compat_tests/codec` uses the original field names.
+oracle in `compat_tests/comparisons/codec` uses the original field names.
 """
 
 from __future__ import annotations

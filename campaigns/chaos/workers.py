@@ -390,7 +390,8 @@ def _transaction(worker: Worker, reader: Reader, transactions: Transactions, nam
                 value, partition = next(rest)
                 producer.produce(TOPIC, b"%d" % value, partition=partition)
         if wanted == "abort" and producer.flush(2):
-            transactions.give_up()  # see compat_tests/transactions/test_aborts.py: it must not be used any more
+            # see compat_tests/comparisons/transactions/test_aborts.py: it must not be used any more
+            transactions.give_up()
         else:
             outcome = transactions.end(wanted)
     except KafkaException as error:

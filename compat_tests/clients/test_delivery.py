@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from compat_tests.clients.drivers import CLIENTS, CODECS, Driver, Sent, run_kcat
 from compat_tests.clients.test_produce_and_consume import noise
-from compat_tests.data.requests import Topic
+from compat_tests.comparisons.data.requests import Topic
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
 from harness.wire_client import WireClient

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.data.requests import Topic
+from compat_tests.comparisons.data.requests import Topic
 from harness.java_runner import JavaRunner, ToolResult
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until

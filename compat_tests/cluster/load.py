@@ -274,7 +274,7 @@ class JavaLoad(Load):
         self._process: subprocess.Popen[str]
 
     def start(self) -> None:
-        classes = compile_java([Path(__file__).parent / "java" / "LoadClient.java"])
+        classes = compile_java([Path(__file__).with_name("LoadClient.java")])
         arguments = (self.bootstrap, self.topic, self.group, str(self.rate), str(self.consumers), *self._properties)
         command = java_command("-cp", f"{kafka_classpath()}:{classes}", "LoadClient", *arguments)
         self._process = subprocess.Popen(

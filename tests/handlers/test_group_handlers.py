@@ -1,6 +1,6 @@
 """The group APIs as clients see them: versions, missing topics, who may do what. On a coordinator with fakes.
 
-What the coordinator does is tested in `tests/coordinator`, against Apache Kafka in `compat_tests/groups`.
+What the coordinator does is tested in `tests/coordinator`, against Apache Kafka in `compat_tests/comparisons/groups`.
 """
 
 from __future__ import annotations

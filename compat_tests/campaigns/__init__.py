@@ -1,0 +1,1 @@
+"""Short runs of the long campaigns in `campaigns/` and `tools/`."""

@@ -1,0 +1,53 @@
+"""A Spark job to be killed: copies a topic, committed records only, into another topic and into Parquet.
+
+    python -m compat_tests.clients.pyspark.job BOOTSTRAP SOURCE TARGET FOLDER
+
+Runs until it is killed; its checkpoints are in FOLDER. It prints again and again how far both copies are:
+the sum of the source's offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+
+def position(query: Any, topic: str) -> int:
+    """The sum of the offsets that a query has reached in a topic's partitions."""
+    progress = query.lastProgress
+    end = progress["sources"][0]["endOffset"] if progress else None
+    if isinstance(end, str):
+        end = json.loads(end)
+    return sum((end or {}).get(topic, {}).values())
+
+
+def main(bootstrap: str, source: str, target: str, folder: str) -> None:
+    from examples.spark_orders.pipeline import spark_session
+
+    spark = spark_session("kwire killed job", spark_driver_memory="512m", spark_sql_codegen_wholeStage="false")
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "subscribe": source,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "200",
+    }
+    values = spark.readStream.format("kafka").options(**options).load().select("value")
+    files = values.writeStream.format("parquet").option("path", f"{folder}/parquet")
+    topic = values.writeStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("topic", target)
+    queries = [
+        writer.option("checkpointLocation", f"{folder}/{name}").trigger(processingTime="100 milliseconds").start()
+        for name, writer in (("files", files), ("topic", topic))
+    ]
+    while all(query.isActive for query in queries):
+        print(min(position(query, source) for query in queries), flush=True)
+        time.sleep(0.2)
+    for query in queries:
+        print(query.exception(), file=sys.stderr)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

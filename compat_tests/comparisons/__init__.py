@@ -1,0 +1,1 @@
+"""Raw requests and Kafka's own classes: both brokers must behave alike, byte for byte where bytes matter."""

@@ -1,0 +1,28 @@
+"""Brokers with settings of their own, and a script for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.comparisons.consumer_groups.script import SETTINGS, ConsumerScript
+from harness.observations import Observations
+from harness.processes.brokers import Broker, make_broker
+
+
+@pytest.fixture(scope="session")
+def prompt_broker(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker whose target assignments follow at once."""
+    broker = make_broker(broker_kind, tmp_path_factory.mktemp(f"prompt-{broker_kind}"), SETTINGS)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def script(prompt_broker: Broker, observe: Observations) -> Iterator[ConsumerScript]:
+    """A conversation with the broker; what it saw must be the same on both."""
+    with ConsumerScript(prompt_broker) as conversation:
+        yield conversation
+        observe("conversation", conversation.seen)

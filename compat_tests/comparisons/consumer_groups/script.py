@@ -1,0 +1,71 @@
+"""Scripts of raw requests to consumer groups: `compat_tests.comparisons.groups.script` with the requests of KIP-848."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from compat_tests.comparisons.groups.script import Script
+from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
+from kwire.codec.messages.list_groups_request import ListGroupsRequest
+
+LONG_MS = 600_000
+_OWN_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+
+SETTINGS = {"group.consumer.assignment.interval.ms": "0", "group.consumer.min.session.timeout.ms": "500"}
+"""Target assignments follow at once, so that nothing depends on the clock."""
+
+Owned = dict[bytes, list[int]]
+
+
+class ConsumerScript(Script):
+    """A conversation about consumer groups."""
+
+    def topic(self, name: str = "tt", partitions: int = 2) -> bytes:
+        topic_id = super().topic(name, partitions)
+        time.sleep(0.3)  # Kafka's coordinator learns of it a little later than Metadata does
+        return topic_id
+
+    def plain(self, value: Any, field: str = "") -> Any:
+        if field == "member_id" and isinstance(value, str) and _OWN_ID.fullmatch(value):
+            return self._name(value, "member")
+        plain = super().plain(value, field)
+        if isinstance(plain, dict) and "group_epoch" in plain:
+            plain["members"].sort(key=lambda member: member["member_id"])
+        if field in ("topic_partitions", "subscribed_topic_names"):
+            plain = sorted(plain, key=repr)
+        return plain
+
+    def beat(self, what: str, group: str, member: str, epoch: int, version: int = 1, **fields: Any) -> Any:
+        """One ConsumerGroupHeartbeat; ``owned`` as topic id -> partitions."""
+        owned: Owned | None = fields.pop("owned", None)
+        if owned is not None:
+            fields["topic_partitions"] = [
+                TopicPartitions(topic_id=topic_id, partitions=partitions) for topic_id, partitions in owned.items()
+            ]
+        request = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **fields)
+        return self.call(what, request, version)
+
+    def enter(self, what: str, group: str, member: str, version: int = 1, **fields: Any) -> Any:
+        """Join."""
+        fields.setdefault("rebalance_timeout_ms", LONG_MS)
+        fields.setdefault("owned", {})
+        if "subscribed_topic_regex" not in fields:
+            fields.setdefault("subscribed_topic_names", ["tt"])
+        return self.beat(what, group, member, 0, version, **fields)
+
+    def look(self, group: str, version: int = 1) -> Any:
+        """See the group as ConsumerGroupDescribe tells it, and as ListGroups does."""
+        answer = self.watch("looks", ConsumerGroupDescribeRequest(group_ids=[group]), version)
+        listed = self.client("watch").call(ListGroupsRequest(), 5).groups
+        self.see("is listed", [one for one in listed if one.group_id == group])
+        return answer.groups[0]
+
+
+def owned_of(answer: Any) -> Owned | None:
+    """The assignment that a heartbeat told."""
+    if answer.assignment is None:
+        return None
+    return {topic.topic_id: sorted(topic.partitions) for topic in answer.assignment.topic_partitions}

@@ -1,0 +1,211 @@
+"""Kafka's own tools on transactions: what they print is the same on both brokers."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Producer as ConfluentProducer
+
+from compat_tests.comparisons.transactions.script import Producer, TransactionScript
+from compat_tests.conftest import Names
+from harness.java_runner import JavaRunner, ToolResult
+from harness.observations import Observations
+from harness.processes.brokers import Broker
+
+pytestmark = pytest.mark.java
+
+
+class Tool:
+    """Kafka's TransactionsCommand; what changes from run to run is masked."""
+
+    def __init__(self, java: JavaRunner, broker: Broker, script: TransactionScript) -> None:
+        self._java = java
+        self._broker = broker
+        self._script = script
+
+    def __call__(self, *arguments: str, tool: str = "TransactionsCommand") -> list[object]:
+        result = self.run(*arguments, tool=tool)
+        words = [[self._mask(word) for word in line.split()] for line in result.out.splitlines()]
+        return [result.status, [line for line in words if line], bool(result.err.strip())]
+
+    def run(self, *arguments: str, tool: str = "TransactionsCommand") -> ToolResult:
+        return self._java.tool(tool, "--bootstrap-server", self._broker.bootstrap, *arguments)
+
+    def _mask(self, word: str) -> str:
+        if word.isdigit() and int(word) > 1_000_000:
+            return "TIME"
+        word = re.sub(r"^\d+$", lambda number: self._known(int(number[0])), word)
+        return word.replace(self._broker.bootstrap, "ADDRESS")
+
+    def _known(self, number: int) -> str:
+        return self._script._ids.get(number, str(number)) if number > 5 else str(number)
+
+
+@pytest.fixture
+def tool(java: JavaRunner, broker: Broker, script: TransactionScript) -> Tool:
+    return Tool(java, broker, script)
+
+
+def test_transactions_are_described(tool: Tool, script: TransactionScript, observe: Observations) -> None:
+    for _ in range(9):  # the producer id is then not mistaken for another small number
+        script.init()
+    who = script.init()
+    observe("empty", tool("describe", "--transactional-id", script.id))
+    script.add(who, 0, 1)
+    script.write(who, 0)
+    described = tool.run("describe", "--transactional-id", script.id).check().out
+    assert "Ongoing" in described and f"{script.name}-0" in described
+    listed = tool.run("list").check().out
+    assert re.search(rf"{re.escape(script.id)}\s+\d+\s+{who.id}\s+Ongoing", listed)
+    assert "Ongoing" in tool.run("list", "--transactional-id-pattern", "txn.*").check().out
+    producers = tool.run("describe-producers", "--topic", script.name, "--partition", "0").check().out
+    assert re.search(rf"^{who.id}\s+{who.epoch}\s", producers, re.M)
+    observe("nobody", tool("describe", "--transactional-id", "nobody"))
+
+
+@pytest.mark.parametrize("by", ["start offset", "producer"])
+def test_a_hanging_transaction_is_aborted(
+    tool: Tool, script: TransactionScript, observe: Observations, by: str
+) -> None:
+    who = script.init()
+    script.add(who, 0)
+    script.write(who, 0)
+    where = ["--topic", script.name, "--partition", "0"]
+    if by == "start offset":
+        how = ["--start-offset", "0"]
+    else:
+        how = ["--producer-id", str(who.id), "--producer-epoch", str(who.epoch), "--coordinator-epoch", "0"]
+    observe("abort", tool("abort", *where, *how)[0])
+    script.see("read", script.read())
+    observe("abort again", tool("abort", *where, *how)[0])
+    script.see("read again", script.read())
+
+
+def test_a_transaction_is_terminated(tool: Tool, script: TransactionScript, observe: Observations) -> None:
+    who = script.init()
+    script.add(who, 0)
+    script.write(who, 0)
+    observe("terminate", tool("forceTerminateTransaction", "--transactional-id", script.id)[0])
+    script.settled()
+    script.end(Producer(who.name, who.id, who.epoch), commit=True)
+    script.see("read", script.read())
+
+
+def test_hanging_transactions_are_found(tool: Tool, script: TransactionScript, observe: Observations) -> None:
+    who = script.init()
+    script.add(who, 0)
+    script.write(who, 0)
+    observe("find", tool("find-hanging", "--topic", script.name, "--max-transaction-timeout", "15")[0])
+
+
+def test_transactions_are_listed_by_how_long_they_run(tool: Tool, script: TransactionScript) -> None:
+    who = script.init()
+    script.add(who, 0)
+    assert script.id in tool.run("list", "--duration-filter", "0").check().out
+    assert script.id not in tool.run("list", "--duration-filter", "10000000").check().out
+    script.end(who, commit=False)
+    script.settled()
+    assert re.search(rf"{re.escape(script.id)}\s.*CompleteAbort", tool.run("list").check().out)
+
+
+class Hanging(NamedTuple):
+    """A transaction that its coordinator knows nothing of."""
+
+    broker: Broker
+    script: TransactionScript
+    who: Producer
+
+
+@pytest.fixture
+def hanging(broker_factory: Callable[..., Broker], new_name: Names) -> Iterator[Hanging]:
+    """Where writes are not verified, a batch can open a transaction that nobody ends; it seems to be an hour old."""
+    broker = broker_factory({"transaction.partition.verification.enable": "false"})
+    with TransactionScript(broker, new_name) as script:
+        who = script.init()
+        hour_ago_ms = int(time.time() - 3600) * 1000
+        written = script.write(who, 0, b"hangs", time_ms=hour_ago_ms)
+        assert written.responses[0].partition_responses[0].error_code == 0
+        yield Hanging(broker, script, who)
+
+
+def test_a_hanging_transaction_is_found_and_aborted(java: JavaRunner, hanging: Hanging, observe: Observations) -> None:
+    broker, script, who = hanging
+    tool = Tool(java, broker, script)
+    row = rf"^{re.escape(script.name)}\s+0\s+{who.id}\s+{who.epoch}\s+-1\s+0\s"
+    searches = (["--broker-id", "1"], ["--topic", script.name], ["--topic", script.name, "--partition", "0"])
+    for search in searches:
+        found = tool.run("find-hanging", *search).check()
+        assert re.search(row, found.out, re.M), found
+    assert not re.search(row, tool.run("find-hanging", *searches[1], "--max-transaction-timeout", "90").out, re.M)
+    script.see("before", script.read())
+    observe("abort", tool("abort", "--topic", script.name, "--partition", "0", "--start-offset", "0")[0])
+    script.see("after", script.read())
+    assert not re.search(row, tool.run("find-hanging", *searches[1]).check().out, re.M)
+    observe("conversation with it", script.seen)
+
+
+@pytest.mark.parametrize("aborts", [[], ["--enable-random-aborts"]])
+def test_kafkas_own_copier_copies_exactly_once(
+    java: JavaRunner,
+    broker: Broker,
+    make_topic: Callable[..., str],
+    new_name: Names,
+    aborts: list[str],
+) -> None:
+    """The one of Kafka's system tests. An aborted transaction is copied again; in the end each record is there once."""
+    source, target, group = make_topic(), make_topic(), new_name("group")
+    producer = ConfluentProducer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for number in range(400):
+        producer.produce(source, b"%d" % number, partition=0)
+    assert producer.flush(20) == 0
+    what = ["--input-topic", source, "--input-partition", "0", "--output-topic", target, "--consumer-group", group]
+    how = ["--transactional-id", new_name("txn"), "--transaction-size", "25", "--max-messages", "400", *aborts]
+    copied = java.tool("TransactionalMessageCopier", "--broker-list", broker.bootstrap, *what, *how)
+    assert copied.status == 0, copied
+    assert json.loads(copied.out.splitlines()[-1])["remaining"] == 0
+    assert committed_values(broker, target) == [b"%d" % number for number in range(400)]
+
+
+def test_the_producer_performance_tool_writes_transactions(
+    tool: Tool, java: JavaRunner, broker: Broker, make_topic: Callable[..., str], new_name: Names
+) -> None:
+    topic, transactional_id = make_topic(), new_name("txn")
+    how = ["--num-records", "300", "--record-size", "10", "--throughput", "2000"]
+    how += ["--transactional-id", transactional_id, "--transaction-duration-ms", "40"]
+    tool.run("--topic", topic, *how, tool="ProducerPerformance").check()
+    assert len(committed_values(broker, topic)) == 300
+    described = tool.run("describe", "--transactional-id", transactional_id).check().out
+    assert "CompleteCommit" in described
+
+
+def committed_values(broker: Broker, topic: str) -> list[bytes]:
+    """What a read_committed consumer finds in a topic of one partition."""
+    consumer = Consumer({
+        "bootstrap.servers": broker.bootstrap, "group.id": "looker", "isolation.level": "read_committed",
+        "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+    while (record := consumer.poll(20)) is not None and record.error() is None:
+        found.append(record.value())
+    consumer.close()
+    assert record is not None and record.error().code() == KafkaError._PARTITION_EOF
+    return found
+
+
+def test_the_console_consumer_reads_committed(tool: Tool, script: TransactionScript, observe: Observations) -> None:
+    who = script.init()
+    for number in range(4):
+        script.add(who, 0)
+        script.write(who, number, b"value %d" % number)
+        script.end(who, commit=number % 2 == 0)
+    for level in ("read_committed", "read_uncommitted"):
+        arguments = ["--topic", script.name, "--from-beginning", "--timeout-ms", "3000", "--isolation-level", level]
+        result = tool.run(*arguments, tool="ConsoleConsumer")
+        observe(level, [result.status, result.out])

@@ -1,0 +1,1 @@
+"""Test suites that other projects wrote for Apache Kafka, run unmodified against kwire."""

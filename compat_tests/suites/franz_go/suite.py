@@ -1,0 +1,126 @@
+"""franz-go's own tests of its client (package `kgo`): fetched as the Go module, built once, run on three brokers.
+
+They produce, consume and copy in transactions with groups of all kinds, many members at once, and check that every
+record comes once and in order. Topics have three replicas. Tests of share groups are left out: kwire serves none.
+The settings are Kafka's defaults; those of the cluster are in `harness/processes/clusters.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from compat_tests.suites.suite import CannotBuild, Outcome, Suite, arguments, finish
+from harness.kafka_jars import cache_root, locked
+from harness.processes.clusters import started
+
+FOLDER = Path(__file__).parent
+MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
+RECORDS = 100_000
+SETTINGS = {"auto.create.topics.enable": "true"}
+LEFT_OUT = "Share|SCRAM"
+LIMIT_S = 900
+_ENDED = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+) \((\d+\.\d+)s\)$", re.M)
+_DONE = re.compile(r"^(?:PASS|FAIL)$", re.M)
+_SPEAKER = re.compile(r"^=== (?:RUN|CONT|NAME) +(\w+)$", re.M)
+_SAID = re.compile(r"^ +\w+_test\.go:\d+: (.*)$", re.M)
+_CLEANING = re.compile("deleting (topic|group)", re.I)
+_STATES = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+
+
+def suite() -> Suite:
+    """The suite at the version that is pinned here."""
+    return Suite("franz_go", "franz-go's own tests", VERSION.removeprefix("v"), FOLDER)
+
+
+def program() -> Path:
+    """The tests as a program, in its sources' folder; builds it on first use (a minute). Raises `CannotBuild`."""
+    if shutil.which("go") is None:
+        raise CannotBuild("needs go on PATH, not found")
+    home = cache_root() / f"franz-go-{VERSION}"
+    folder = home / "pkg" / "kgo"
+    with locked("franz-go"):
+        if not (folder / "kgo.test").exists():
+            _build(home)
+    return folder / "kgo.test"
+
+
+def _build(home: Path) -> None:
+    print(f"building the tests of franz-go {VERSION} in {home} (once) ...", file=sys.stderr, flush=True)
+    shutil.rmtree(home, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=cache_root()) as place:
+        (Path(place) / "go.mod").write_text("module fetch\n")
+        told = _go("mod", "download", "-json", f"{MODULE}@{VERSION}", cwd=Path(place))
+    shutil.copytree(json.loads(told)["Dir"], home, copy_function=shutil.copyfile)
+    for folder in (home, *home.rglob("*")):
+        folder.chmod(0o755 if folder.is_dir() else 0o644)  # the module cache is read-only
+    _go("test", "-c", "-o", "kgo.test", ".", cwd=home / "pkg" / "kgo")
+
+
+def _go(*words: str, cwd: Path) -> str:
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
+    done = subprocess.run(["go", *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotBuild(f"go {' '.join(words)}: {done.stdout[-1000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def run(kind: str, tests: list[str], records: int = RECORDS) -> list[Outcome]:
+    """Run the tests (all, or those with one of these names) on three brokers of their own."""
+    tests_program = program()
+    command = [str(tests_program), "-test.v", f"-test.timeout={LIMIT_S}s", f"-test.skip={LEFT_OUT}"]
+    if tests:
+        command.append(f"-test.run=^({'|'.join(tests)})$")
+    with (
+        tempfile.TemporaryDirectory(prefix="franz-go-") as folder,
+        started(kind, Path(folder), SETTINGS) as cluster,
+        tempfile.TemporaryFile("w+") as output,
+    ):
+        environment = {**os.environ, "KGO_SEEDS": cluster.bootstrap, "KGO_TEST_RECORDS": str(records)}
+        subprocess.run(
+            command, cwd=tests_program.parent, env=environment, stdout=output, stderr=output, timeout=LIMIT_S + 60,
+            check=False,
+        )  # fmt: skip
+        output.seek(0)
+        return _outcomes(output.read())
+
+
+def _outcomes(output: str) -> list[Outcome]:
+    """Every test that ended; where the program itself did not end in order, that as well."""
+    found = []
+    for state, test, seconds in _ENDED.findall(output):
+        reason = "" if state == "PASS" else _why(output, test)
+        found.append(Outcome(test, _STATES[state], reason, float(seconds)))
+    if not _DONE.search(output):
+        found.append(Outcome("the program", "failed", " ".join(output[-300:].split())))
+    return sorted(found, key=lambda one: one.test)
+
+
+def _why(output: str, test: str) -> str:
+    """What a test that did not end well said first, but for its cleaning; tests talk in turns, each turn named."""
+    parts = _SPEAKER.split(output)
+    own = "\n".join(text for name, text in zip(parts[1::2], parts[2::2], strict=True) if name == test)
+    return next((line[:300] for line in _SAID.findall(own) if not _CLEANING.search(line)), "")
+
+
+def main() -> int:
+    """`run`'s entry."""
+    parser = arguments("franz-go's own tests of its client, on three brokers")
+    parser.add_argument("--records", type=int, default=RECORDS, help=f"how many each copies (default: {RECORDS})")
+    options = parser.parse_args()
+    try:
+        outcomes = run(options.broker, options.tests, options.records)
+    except CannotBuild as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    return finish(suite(), options.broker, outcomes, options.record)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

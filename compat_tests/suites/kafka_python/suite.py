@@ -1,0 +1,123 @@
+"""kafka-python's own integration tests: fetched as the source package of the installed version, run with pytest.
+
+The sources stay as they are unpacked (in the cache); the two files that they lack are in `stand_in`. Their fixtures use
+the broker at KAFKA_URI when that is set. In mode 4.3 the client is told the version that it infers from the broker; in
+mode 2.6 it speaks the older versions of the APIs. The tests for TLS start a broker from the scripts of a distribution,
+which no setting redirects; they are left out (`findings.md`).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+from compat_tests.suites.suite import Outcome, Suite, arguments, finish
+from harness.kafka_jars import cache_root, locked
+from harness.processes.brokers import free_port, make_broker
+
+FOLDER = Path(__file__).parent
+MODES = ("4.3", "2.6")
+SETTINGS = {"node.id": "0", "num.partitions": "4", "group.min.session.timeout.ms": "1000"}
+# One test wants ACLs; all others are to find everything allowed.
+KAFKA_SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+def suite(mode: str) -> Suite:
+    """The suite in one mode ("4.3" or "2.6")."""
+    version = importlib.metadata.version("kafka-python")
+    allowed = "allowed.txt" if mode == MODES[0] else f"allowed-{mode}.txt"
+    title = f"kafka-python's integration tests (client at {mode})"
+    return Suite(f"kafka_python-{mode}", title, version, FOLDER, allowed)
+
+
+def sources() -> Path:
+    """The unpacked source package, fetched with pip on first use."""
+    version = importlib.metadata.version("kafka-python")
+    unpacked = cache_root() / f"kafka-python-{version}"
+    with locked("kafka-python"):
+        if not unpacked.exists():
+            _fetch(version, unpacked)
+    return unpacked / f"kafka_python-{version}"
+
+
+def _fetch(version: str, unpacked: Path) -> None:
+    print(f"fetching the sources of kafka-python {version} (once) ...", file=sys.stderr, flush=True)
+    partial = unpacked.with_suffix(".partial")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+    subprocess.run([*command, "--dest", str(partial), f"kafka-python=={version}"], check=True)
+    (archive,) = partial.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(partial, filter="data")
+    partial.rename(unpacked)
+
+
+def run(kind: str, mode: str, tests: list[str]) -> list[Outcome]:
+    """Run the tests (all, or those whose names contain one of ``tests``) on a broker of their own."""
+    with tempfile.TemporaryDirectory(prefix="kafka-python-") as folder:
+        home = Path(folder)
+        settings = {**SETTINGS, **(KAFKA_SETTINGS if kind == "kafka" else {})}
+        broker = make_broker(kind, home / "broker", settings)
+        if kind == "kwire":  # Kafka's address is always set here; a test looks where the property comes from
+            broker.port = free_port()
+            broker.settings["advertised.listeners"] = f"PLAINTEXT://{broker.bootstrap}"
+        broker.start()
+        try:
+            return _pytest(broker.bootstrap, mode, tests, home)
+        finally:
+            broker.stop()
+
+
+def _pytest(bootstrap: str, mode: str, tests: list[str], home: Path) -> list[Outcome]:
+    root, report = sources(), home / "report.xml"
+    environment = {
+        **os.environ,
+        "KAFKA_URI": f"kafka://{bootstrap}",
+        "KAFKA_VERSION": mode,
+        "KAFKA_ROOT": str(home),  # has to be a folder; nothing is started from it
+        "KAFKA_PYTHON_SOURCES": str(root),
+        "PYTHONPATH": str(FOLDER / "stand_in"),
+    }
+    integration = root / "test" / "integration"
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-o", "log_level=WARNING"]
+    command += ["-c", str(root / "pyproject.toml"), f"--rootdir={root}", f"--junitxml={report}", "-W", "ignore"]
+    command += [f"--ignore={integration / 'test_ssl_integration.py'}", str(integration)]
+    if tests:
+        command += ["-k", " or ".join(tests)]
+    done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=600)
+    if not report.exists():
+        raise RuntimeError(f"pytest ended with {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return [_outcome(case) for case in ElementTree.parse(report).iter("testcase")]
+
+
+def _outcome(case: ElementTree.Element) -> Outcome:
+    module = str(case.get("classname")).rpartition(".")[2]
+    test, seconds = f"{module}::{case.get('name')}", float(case.get("time", 0))
+    for tag, state in (("error", "failed"), ("failure", "failed"), ("skipped", "skipped")):
+        found = case.find(tag)
+        if found is not None:
+            words = str(found.get("message")).splitlines()
+            return Outcome(test, state, words[0] if words else "", seconds)
+    return Outcome(test, "passed", "", seconds)
+
+
+def main() -> int:
+    """`run`'s entry."""
+    parser = arguments("kafka-python's own integration tests")
+    parser.add_argument("--mode", choices=MODES, default=MODES[0], help="the version that the client speaks")
+    options = parser.parse_args()
+    outcomes = run(options.broker, options.mode, options.tests)
+    return finish(suite(options.mode), options.broker, outcomes, options.record)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""Spark's own Kafka suites (ScalaTest, as published by Spark) against a broker of either kind.
+
+Each suite runs in a JVM of its own, with a broker of its own that holds nothing yet. How it ended is compared, test by
+test, with what was recorded for Apache Kafka (`compat_tests/suites/results/spark-*.json`). Not here: the jars
+(`jars.py`), the
+stand-in for the suites' test utility (`java/`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from compat_tests.suites.spark import jars
+from compat_tests.suites.suite import STATES, Outcome, Suite
+from harness.processes.brokers import make_broker
+
+PACKAGE = "org.apache.spark.sql.kafka010"
+WITHOUT_BROKER = (
+    "JsonUtilsSuite",
+    "KafkaOffsetRangeCalculatorSuite",
+    "KafkaSourceOffsetSuite",
+    "KafkaSourceProviderSuite",
+    "KafkaSparkConfSuite",
+    "consumer.FetchedDataPoolSuite",
+    "consumer.InternalKafkaConsumerPoolSuite",
+    "producer.InternalKafkaProducerPoolSuite",
+)
+# Longest first, so that two at a time end together.
+WITH_BROKER = (
+    "KafkaContinuousSourceSuite",
+    "KafkaMicroBatchV2SourceWithConsumerSuite",
+    "KafkaMicroBatchV1SourceWithConsumerSuite",
+    "KafkaMicroBatchV2SourceWithAdminSuite",
+    "KafkaMicroBatchV1SourceWithAdminSuite",
+    "KafkaRelationSuiteV1",
+    "KafkaRelationSuiteV2",
+    "KafkaRelationSuiteWithAdminV1",
+    "KafkaRelationSuiteWithAdminV2",
+    "KafkaSourceStressForDontFailOnDataLossSuite",
+    "KafkaContinuousSourceStressForDontFailOnDataLossSuite",
+    "KafkaSourceStressSuite",
+    "KafkaDontFailOnDataLossSuite",
+    "KafkaSinkMicroBatchStreamingSuite",
+    "KafkaContinuousSinkSuite",
+    "KafkaSinkBatchSuiteV1",
+    "KafkaSinkBatchSuiteV2",
+    "KafkaOffsetReaderSuite",
+    "KafkaContinuousSourceTopicDeletionSuite",
+    "consumer.KafkaDataConsumerSuite",
+    "ConsumerStrategySuite",
+)
+# KafkaDelegationTokenSuite is not here: it starts a Kerberos server and a broker that trusts it.
+ALL = WITH_BROKER + WITHOUT_BROKER
+SUITE_TIMEOUT_S = 3000.0
+
+# Retention is looked at often enough for the suites that wait for it.
+_BROKER_SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "100",
+}
+# What Spark's own build opens and sets for its tests.
+_OPENED = "lang lang.invoke lang.reflect io net nio util util.concurrent util.concurrent.atomic"
+_OPENED_OTHERS = "jdk.internal.ref sun.nio.ch sun.nio.cs sun.security.action sun.util.calendar"
+_PROPERTIES = {
+    "io.netty.tryReflectionSetAccessible": "true",
+    "java.awt.headless": "true",
+    "jdk.reflect.useDirectMethodHandle": "false",
+    "spark.testing": "1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.unsafe.exceptionOnMemoryLeak": "true",
+    "test.src.tables": "__not_used__",
+}
+
+
+class SparkSuite(Suite):
+    """One of Spark's suites; every test of it has to end as on Apache Kafka.
+
+    ``wanted`` is a suite's name, or some of its tests: ``SUITE:TEXT|TEXT`` takes those whose names have one of the
+    texts in them.
+    """
+
+    has_allowed = False
+
+    def __init__(self, wanted: str) -> None:
+        name, _, texts = wanted.partition(":")
+        self.class_name = f"{PACKAGE}.{name}"
+        self.needs_broker = name not in WITHOUT_BROKER
+        self.texts = texts.split("|") if texts else []
+        short = name.rpartition(".")[2]
+        super().__init__(f"spark-{short}", f"Spark's {short}", jars.SPARK_VERSION, Path(__file__).parent)
+
+    def judge(self, kind: str, outcomes: Iterable[Outcome]) -> list[str]:
+        """Print the counts beside the recorded ones; return every difference, a line for each."""
+        recorded = {
+            test: states["kafka"]
+            for test, states in self.recorded().items()
+            if "kafka" in states and (not self.texts or any(text in test for text in self.texts))
+        }
+        found = {one.test: one.state for one in outcomes}
+        print(f"{self.title} on {kind}: {_counts(found.values())}; recorded of Apache Kafka: ", end="")
+        print(_counts(recorded.values()) if recorded else "nothing yet", flush=True)
+        reasons = {one.test: one.reason for one in outcomes}
+        if not recorded:
+            return [f"{test}: {state}: {reasons[test]}" for test, state in found.items() if state == "failed"]
+        differing = sorted(test for test in recorded.keys() | found.keys() if recorded.get(test) != found.get(test))
+        return [
+            f"{test}: {found.get(test, 'not run')} (Kafka: {recorded.get(test, 'not run')}) {reasons.get(test, '')}"
+            for test in differing
+        ]
+
+
+def run(suite: SparkSuite, kind: str, home: Path) -> list[Outcome]:
+    """Run one suite on a fresh broker of a kind, printing a line for each test as it ends.
+
+    What the suite's JVM wrote is in ``home/suite.log``. A suite that did not come to its end has a failed test
+    "(the suite)".
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    broker = make_broker(kind, home / "broker", _BROKER_SETTINGS)
+    if not suite.needs_broker:
+        return _run_jvm(suite, "127.0.0.1:1", home)
+    broker.start()
+    try:
+        outcomes = _run_jvm(suite, broker.bootstrap, home)
+        if not broker.is_running():
+            outcomes.append(Outcome("(the suite)", "failed", f"the broker ended: {broker.log_text()[-500:]}"))
+        return outcomes
+    finally:
+        broker.kill()
+
+
+def _run_jvm(suite: SparkSuite, bootstrap: str, home: Path) -> list[Outcome]:
+    progress, log = home / "progress.tsv", home / "suite.log"
+    (home / "tmp").mkdir(exist_ok=True)
+    progress.write_text("")
+    command = _command(suite, bootstrap, home)
+    environment = {**os.environ, "SPARK_TESTING": "1", "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
+    with open(log, "wb") as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=home, env=environment)
+    outcomes = []
+    try:
+        for line in _follow(progress, process):
+            outcome = _outcome(line)
+            outcomes.append(outcome)
+            print(
+                f"{outcome.state:8} {outcome.seconds:6.1f} s  {suite.name}: {outcome.test} {outcome.reason}", flush=True
+            )
+    finally:
+        process.kill()
+        status = process.wait()
+    if status not in (0, 1) or (status == 1 and all(one.state != "failed" for one in outcomes)):
+        tail = log.read_text(errors="replace").strip().splitlines()[-3:]
+        outcomes.append(Outcome("(the suite)", "failed", f"ended with status {status}: {' '.join(tail)}"))
+    return outcomes
+
+
+def _command(suite: SparkSuite, bootstrap: str, home: Path) -> list[str]:
+    opened = [f"java.base/java.{each}" for each in _OPENED.split()]
+    opened += [f"java.base/{each}" for each in _OPENED_OTHERS.split()]
+    properties = {
+        **_PROPERTIES,
+        "java.io.tmpdir": str(home / "tmp"),
+        "kwire.bootstrap": bootstrap,
+        "kwire.progress": str(home / "progress.tsv"),
+        "spark.test.home": str(home),
+    }
+    command = ["setpriv", "--pdeathsig", "KILL"] if sys.platform == "linux" else []
+    command += ["java", "-ea", "-Xmx2g", "-Xss4m", "-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1"]
+    command += [f"--add-opens={each}=ALL-UNNAMED" for each in opened]
+    command += [f"-D{key}={value}" for key, value in properties.items()]
+    command += ["-cp", jars.classpath(), "org.scalatest.tools.Runner", "-R", str(jars.suites())]
+    command += ["-s", suite.class_name, *(word for text in suite.texts for word in ("-z", text))]
+    return [*command, "-C", "kwire.Progress", "-oWF"]
+
+
+def _follow(progress: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Yield the lines of a growing file until the process that writes it ends. `TimeoutError` when it takes forever."""
+    deadline = time.monotonic() + SUITE_TIMEOUT_S
+    with open(progress, encoding="utf-8") as lines:
+        rest = ""
+        while True:
+            ended = process.poll() is not None
+            for part in lines:
+                rest += part
+                if rest.endswith("\n"):
+                    yield rest
+                    rest = ""
+            if ended:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the suite did not end within {SUITE_TIMEOUT_S:g} s")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+
+
+def _outcome(line: str) -> Outcome:
+    state, milliseconds, name, reason = line.rstrip("\n").split("\t")
+    known = {"passed": "passed", "ignored": "skipped"}
+    test = "(the suite)" if state == "aborted" else name
+    return Outcome(test, known.get(state, "failed"), reason, int(milliseconds) / 1000)
+
+
+def _counts(states: Iterable[str]) -> str:
+    states = list(states)
+    return ", ".join(f"{states.count(state)} {state}" for state in STATES)
+
+
+def run_all(names: Iterable[str], kind: str, record: bool, jobs: int, keep: Path | None) -> list[str]:
+    """Run suites, so many at a time; return what differs from the record of Apache Kafka, a line for each test."""
+    lock = threading.Lock()
+    wrong: list[str] = []
+
+    def one(suite: SparkSuite, folder: Path) -> None:
+        outcomes = run(suite, kind, folder / f"{kind}-{suite.name}")
+        with lock:
+            differences = suite.judge(kind, outcomes)
+            if record:
+                suite.record(kind, outcomes)
+            wrong.extend(f"{suite.name}: {each}" for each in differences)
+
+    with contextlib.ExitStack() as stack:
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kwire-spark-")))
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
+        for future in [pool.submit(one, SparkSuite(name), folder) for name in names]:
+            future.result()
+    return wrong

@@ -1,0 +1,31 @@
+"""Some of Spark's own suites on kwire, chosen to touch every feature and to fit a run of CI; `run` has all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compat_tests.suites.spark.suite import SparkSuite, run
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+
+CHOSEN = (
+    "ConsumerStrategySuite",
+    "KafkaContinuousSinkSuite:streaming - write to kafka",
+    "KafkaDontFailOnDataLossSuite",
+    "KafkaMicroBatchV2SourceWithConsumerSuite:assign from specific timestamps (failOnDataLoss: true)"
+    "|subscribing topic by pattern from earliest offsets (failOnDataLoss: false)|transactional|AvailableNow"
+    "|OffsetsPerTrigger|topic deletions|topic recreation|headers|delete a topic|stream-stream|group.id",
+    "KafkaOffsetReaderSuite",
+    "KafkaRelationSuiteV2",
+    "KafkaSinkBatchSuiteV2",
+    "consumer.KafkaDataConsumerSuite",
+)
+
+
+@pytest.mark.parametrize("wanted", CHOSEN, ids=[each.partition(":")[0] for each in CHOSEN])
+def test_a_suite_ends_as_on_apache_kafka(wanted: str, tmp_path: Path) -> None:
+    suite = SparkSuite(wanted)
+    assert suite.recorded(), "no record of a run on Apache Kafka"
+    assert suite.judge("kwire", run(suite, "kwire", tmp_path)) == []

@@ -1,0 +1,172 @@
+"""Suites that others wrote for Apache Kafka, run unmodified: what is common to them.
+
+A suite's folder has `run` (the command), `allowed.txt` (the tests that pass on kwire; it only grows) and `findings.md`,
+whose table rows ``| test | state | cause |`` explain every test that does not simply pass on both brokers. The results
+of the last recorded runs are in `compat_tests/suites/results/<suite>.json`. How one suite is fetched, built and run is
+its own
+`suite.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.kafka_jars import KAFKA_VERSION
+from tools.compat_table import refresh_suites
+
+RESULTS = Path(__file__).parent / "results"
+STATES = ("passed", "failed", "skipped")
+_ROW = re.compile(r"^\| `(?P<test>[^`|]+)` \| (?P<state>[^|]*) \| (?P<cause>.*) \|$", re.M)
+
+
+class CannotBuild(Exception):
+    """A tool or a header that a suite needs is missing, or its build failed; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one test of a suite ended: ``state`` is one of `STATES`, ``reason`` says why it did not pass."""
+
+    test: str
+    state: str
+    reason: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A row of findings.md. A test whose ``state`` says "unsteady" passes at times, on Apache Kafka too."""
+
+    state: str
+    cause: str
+
+    @property
+    def unsteady(self) -> bool:
+        return "unsteady" in self.state
+
+
+class Suite:
+    """One suite of others in one way of running it. ``name`` is that of its results file."""
+
+    has_allowed = True  # Spark's suites have none: all of theirs must end as on Apache Kafka
+
+    def __init__(self, name: str, title: str, version: str, folder: Path, allowed: str = "allowed.txt") -> None:
+        self.name = name
+        self.title = title
+        self.version = version
+        self.folder = folder
+        self._allowed = folder / allowed
+        self._results = RESULTS / f"{name}.json"
+
+    def allowed(self) -> list[str]:
+        """The tests that have passed on kwire and must go on doing so."""
+        return self._allowed.read_text().split() if self._allowed.exists() else []
+
+    def findings(self) -> dict[str, Finding]:
+        """What is known of the tests that do not simply pass on both brokers."""
+        path = self.folder / "findings.md"
+        rows = _ROW.finditer(path.read_text()) if path.exists() else ()
+        return {row["test"]: Finding(row["state"].strip(), row["cause"].strip()) for row in rows}
+
+    def recorded(self) -> dict[str, dict[str, str]]:
+        """Test -> broker kind -> state in the runs that were recorded last."""
+        recorded: dict[str, dict[str, str]] = self._read().get("tests", {})
+        return recorded
+
+    def judge(self, kind: str, outcomes: Iterable[Outcome]) -> list[str]:
+        """Print the outcomes beside the recorded ones; return what is wrong, a line for each.
+
+        On kwire, tests of `allowed` have to pass and others have to be explained. On Apache Kafka a test must end as
+        recorded unless it is known as unsteady.
+        """
+        wrong = []
+        recorded, findings, allowed = self.recorded(), self.findings(), set(self.allowed())
+        unsteady = {test for test, finding in findings.items() if finding.unsteady}
+        outcomes = list(outcomes)
+        for one in outcomes:
+            before = recorded.get(one.test, {})
+            others = ", ".join(f"{name} {state}" for name, state in sorted(before.items()))
+            print(f"{one.state:8} {one.seconds:7.1f} s  {one.test:60} [{others}] {one.reason}", flush=True)
+            if kind == "kwire" and one.test in allowed and one.state != "passed":
+                wrong.append(f"{one.test} has passed before: {one.state}: {one.reason}")
+            elif one.state == "failed" and one.test not in findings:
+                wrong.append(f"{one.test} failed and is not in findings.md: {one.reason}")
+            elif kind == "kafka" and before.get(kind, one.state) != one.state and one.test not in unsteady:
+                wrong.append(f"{one.test}: {one.state} on Apache Kafka, recorded was {before[kind]}")
+        counts = {state: sum(one.state == state for one in outcomes) for state in STATES}
+        print(f"{self.title} {self.version} on {kind}: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
+        return wrong
+
+    def record(self, kind: str, outcomes: Iterable[Outcome]) -> None:
+        """Write the outcomes into the results; what passes on kwire (and is not known as unsteady) is allowed from now
+        on. Outcomes of tests that were not run stay."""
+        outcomes = list(outcomes)
+        written = self._read()
+        tests: dict[str, dict[str, str]] = written.get("tests", {})
+        reasons: dict[str, str] = {each["test"]: each["reason"] for each in written.get("skipped", [])}
+        for one in outcomes:
+            tests.setdefault(one.test, {})[kind] = one.state
+            if one.state == "skipped":
+                reasons[one.test] = one.reason
+        tests = dict(sorted(tests.items()))
+        findings = self.findings()
+        written |= {"suite": self.title, "version": self.version, kind: _side(kind, tests)}
+        written["red"] = [
+            {"test": test, "reason": findings[test].cause if test in findings else "not explained yet"}
+            for test, states in tests.items()
+            if "failed" in states.values()
+        ]
+        skipped = [test for test, states in tests.items() if "skipped" in states.values()]
+        written["skipped"] = [{"test": test, "reason": reasons[test]} for test in skipped]
+        written["tests"] = tests
+        order = ("suite", "version", "kafka", "kwire", "red", "skipped", "tests")
+        RESULTS.mkdir(exist_ok=True)
+        self._results.write_text(json.dumps({key: written[key] for key in order if key in written}, indent=1) + "\n")
+        if kind == "kwire" and self.has_allowed:
+            unsteady = {test for test, finding in findings.items() if finding.unsteady}
+            passed = {one.test for one in outcomes if one.state == "passed" and one.test not in unsteady}
+            self._allowed.write_text("".join(f"{test}\n" for test in sorted({*self.allowed(), *passed})))
+
+    def _read(self) -> dict[str, Any]:
+        if not self._results.exists():
+            return {}
+        written: dict[str, Any] = json.loads(self._results.read_text())
+        return written
+
+
+def _side(kind: str, tests: dict[str, dict[str, str]]) -> dict[str, object]:
+    counts = {state: sum(states.get(kind) == state for states in tests.values()) for state in STATES}
+    side: dict[str, object] = {**counts, "date": time.strftime("%Y-%m-%d")}
+    if kind == "kafka":
+        return {"version": KAFKA_VERSION, **side}
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    head = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+    return {**side, "commit": head.stdout.strip()}
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """The options that every `run` has."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--broker", choices=("kafka", "kwire"), default="kwire", help="which broker (default: kwire)")
+    parser.add_argument("--record", action="store_true", help="write the outcomes to results/ and allowed.txt")
+    parser.add_argument("tests", nargs="*", metavar="TEST", help="only these tests (default: all)")
+    return parser
+
+
+def finish(suite: Suite, kind: str, outcomes: list[Outcome], record: bool) -> int:
+    """Judge, record when asked to; the exit status."""
+    wrong = suite.judge(kind, outcomes)
+    if record:
+        suite.record(kind, outcomes)
+        refresh_suites()
+    for line in wrong:
+        print(f"WRONG  {line}")
+    return 1 if wrong or not outcomes else 0
