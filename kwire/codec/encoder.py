@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kwire.codec import wire
+from kwire.codec import primitives as wire
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message, Struct
 from kwire.codec.schema import FIXED, Field, fields_of, layout

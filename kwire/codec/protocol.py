@@ -19,7 +19,7 @@ from kwire.codec.compiler import DECODERS, ENCODERS, compile_decoder, compile_en
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message
 from kwire.codec.messages.request_header import RequestHeader
-from kwire.codec.wire import Buffer, read_unknown_tags
+from kwire.codec.primitives import Buffer, read_unknown_tags
 
 __all__ = [
     "API_FACTS",

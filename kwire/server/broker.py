@@ -39,10 +39,10 @@ from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
 from kwire.log.log_manager import LogManager
 from kwire.net.addresses import address_text
 from kwire.net.server import NetServer
-from kwire.server.disk_trouble import DiskTrouble, hold_back_unmounted
 from kwire.server.dispatch import Dispatcher
 from kwire.server.errors import StartError
 from kwire.server.gauges import LoopLag, add_gauges
+from kwire.server.log_dir_failures import DiskTrouble, hold_back_unmounted
 from kwire.server.settings import cleaner_settings, log_settings, net_settings
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from kwire.codec.messages.heartbeat_request import HeartbeatRequest
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.produce_request import ProduceRequest
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kwire.codec.primitives import varint
 from kwire.codec.protocol import decode, decode_request_header, encode
-from kwire.codec.wire import varint
 
 PAIRS = [(cls, version) for cls in message_classes() for version in versions_of(cls)]
 MIB = 1 << 20

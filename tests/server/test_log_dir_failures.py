@@ -64,7 +64,7 @@ async def test_without_the_metadata_stores_directory_it_is_over(tmp_path: Path, 
 
 
 async def test_the_controller_is_told_again_until_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kwire.server.disk_trouble.RETRY_S", 0.01)
+    monkeypatch.setattr("kwire.server.log_dir_failures.RETRY_S", 0.01)
     async with broker_on(tmp_path / "a", tmp_path / "b") as broker:
         await broker.controller.create_topics([NewTopic("t", 2, 1)])
         commit, attempts = broker._store.commit, []
