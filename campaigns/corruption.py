@@ -38,14 +38,14 @@ from harness.simulation.power import PowerDisk
 from kwire.base.doors import Clock, Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.records import ABORT, COMMIT, Record, build_batch, build_control_batch, iter_headers, patch_offsets
-from kwire.log import environment
-from kwire.log.append_info import AbortedTransaction, Origin
-from kwire.log.cleaner import CleanerSettings
-from kwire.log.log_config import LogConfig
-from kwire.log.log_dirs import LogDirectoryError
-from kwire.log.log_manager import LogManager
-from kwire.log.manager_settings import ManagerSettings
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common import environment
+from kwire.log.common.append_info import AbortedTransaction, Origin
+from kwire.log.common.log_config import LogConfig
+from kwire.log.common.log_dirs import LogDirectoryError
+from kwire.log.compaction.cleaner import CleanerSettings
+from kwire.log.manager.log_manager import LogManager
+from kwire.log.manager.settings import ManagerSettings
+from kwire.log.partition.partition_log import PartitionLog
 
 DATA = "/data"
 TOPIC_ID = b"corruption-topic"

@@ -23,10 +23,10 @@ from campaigns.corruption import CONFIG, Case, Truth, Violation, Written, _dropp
 from campaigns.corruption import run_seeds as run_cases
 from kwire.base.doors import Clock, Doors
 from kwire.codec.records import Record, build_batch, iter_headers
-from kwire.log.append_info import Origin
-from kwire.log.cleaner_helper import CleanerHelper
-from kwire.log.log_manager import LogManager
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.append_info import Origin
+from kwire.log.compaction.helper import CleanerHelper
+from kwire.log.manager.log_manager import LogManager
+from kwire.log.partition.partition_log import PartitionLog
 
 
 class CompactedCase(Case):

@@ -44,7 +44,7 @@ from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, Fet
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
-from kwire.log.verify import DirectoryVerifier
+from kwire.log.verification.offline import DirectoryVerifier
 
 IN_FLIGHT = 5
 PARTITIONS = 3

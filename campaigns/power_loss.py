@@ -39,14 +39,14 @@ from harness.simulation.trace import Trace
 from harness.simulation.world import SimulatedExecutor
 from kwire.base.doors import Clock, Doors
 from kwire.codec.records import BatchHeader, Record, build_batch, crc_is_valid, iter_headers, patch_offsets
-from kwire.log.append_info import AppendInfo, Origin
-from kwire.log.checkpoints import write_topic_id
-from kwire.log.cleaner import CleanerSettings
-from kwire.log.log_config import LogConfig
-from kwire.log.log_manager import LogManager
-from kwire.log.manager_settings import ManagerSettings
-from kwire.log.partition_log import PartitionLog
-from kwire.log.verify import DirectoryVerifier
+from kwire.log.common.append_info import AppendInfo, Origin
+from kwire.log.common.checkpoints import write_topic_id
+from kwire.log.common.log_config import LogConfig
+from kwire.log.compaction.cleaner import CleanerSettings
+from kwire.log.manager.log_manager import LogManager
+from kwire.log.manager.settings import ManagerSettings
+from kwire.log.partition.partition_log import PartitionLog
+from kwire.log.verification.offline import DirectoryVerifier
 
 DATA = "/data"
 TOPIC_ID = b"power-loss-topic"

@@ -37,10 +37,10 @@ from kwire.codec.records import (
     parse_header,
     patch_offsets,
 )
-from kwire.log.append_info import Origin
-from kwire.log.cleaner import CleanerSettings
-from kwire.log.log_config import INT64_MAX, LogConfig
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.append_info import Origin
+from kwire.log.common.log_config import INT64_MAX, LogConfig
+from kwire.log.compaction.cleaner import CleanerSettings
+from kwire.log.partition.partition_log import PartitionLog
 
 IN_TRANSACTIONS = 9
 """The producer whose batches are transactional."""

@@ -31,7 +31,7 @@ from kwire.cluster.partition import Partition
 from kwire.cluster.replica_fetcher import Fetcher, _Followed
 from kwire.cluster.replica_manager import ReplicaManager
 from kwire.handlers.fetch import _Fetch
-from kwire.log.producer_state import ProducerStateManager
+from kwire.log.state.producer_state import ProducerStateManager
 
 SEEDS = 500
 

@@ -24,15 +24,15 @@ from campaigns import power_loss as power_loss_campaign
 from campaigns.mutants.mutant import Mutant, main, together
 from campaigns.mutants.transactions import TRANSACTION_MUTANTS
 from kwire.cluster.partition import Partition
-from kwire.log import batch_scan, damage
-from kwire.log.cleaner_swap import SegmentSwap
-from kwire.log.flusher import Flusher
-from kwire.log.header_repair import HeaderJudge
-from kwire.log.offset_checkpoints import OffsetCheckpoints
-from kwire.log.partition_log import PartitionLog
-from kwire.log.producer_state import ProducerStateManager
-from kwire.log.recovery import LogRecovery
-from kwire.log.segment import Segment
+from kwire.log.compaction.segment_swap import SegmentSwap
+from kwire.log.manager.offset_checkpoints import OffsetCheckpoints
+from kwire.log.partition.flusher import Flusher
+from kwire.log.partition.partition_log import PartitionLog
+from kwire.log.recovery.header_validator import HeaderJudge
+from kwire.log.recovery.recovery import LogRecovery
+from kwire.log.segment import batch_scan, damage
+from kwire.log.segment.segment import Segment
+from kwire.log.state.producer_state import ProducerStateManager
 
 
 def _no_crc() -> Any:

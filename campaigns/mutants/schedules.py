@@ -44,8 +44,8 @@ from kwire.coordinator.shard_runtime import Runtime
 from kwire.coordinator.transaction_coordinator import TransactionCoordinator, _Ending
 from kwire.coordinator.transaction_shard import TransactionShard
 from kwire.handlers import produce
-from kwire.log.producer_state import ProducerStateManager
-from kwire.log.segment import Segment
+from kwire.log.segment.segment import Segment
+from kwire.log.state.producer_state import ProducerStateManager
 
 SEEDS = 400
 

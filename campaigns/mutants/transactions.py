@@ -28,9 +28,9 @@ from kwire.coordinator.transaction_coordinator import TransactionCoordinator, _E
 from kwire.coordinator.transaction_markers import Marker, MarkerWriter
 from kwire.coordinator.transaction_shard import Producer, TransactionShard
 from kwire.handlers import fetch, txn_offset_commit
-from kwire.log.partition_log import PartitionLog
-from kwire.log.producer_state import ProducerStateManager
-from kwire.log.segment import Segment
+from kwire.log.partition.partition_log import PartitionLog
+from kwire.log.segment.segment import Segment
+from kwire.log.state.producer_state import ProducerStateManager
 
 LONGEST_S: Final = 5.0
 """A test on a broker that takes longer has failed."""

@@ -36,9 +36,9 @@ from kwire.coordinator.shard_runtime import Phase
 from kwire.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext, Services
-from kwire.log.environment import LogEnvironment
-from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.environment import LogEnvironment
+from kwire.log.common.log_config import LogConfig
+from kwire.log.partition.partition_log import PartitionLog
 
 BROKER, FOLLOWER = 1, 2
 START_MS = 1_700_000_000_000

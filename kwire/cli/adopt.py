@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kwire.cli import fail
 
 if TYPE_CHECKING:
-    from kwire.log.adopt import AdoptableDirectory
+    from kwire.log.manager.adopt import AdoptableDirectory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Look, take in, tell what was found."""
     from kwire.base.config import ConfigError
     from kwire.base.doors import Files
-    from kwire.log.adopt import inspect_data_directory
-    from kwire.log.log_dirs import LogDirectoryError
+    from kwire.log.common.log_dirs import LogDirectoryError
+    from kwire.log.manager.adopt import inspect_data_directory
     from kwire.server.errors import StartError
 
     try:

@@ -18,11 +18,11 @@ from kwire.cli import fail
 from kwire.cli.record_decoders import decoder_for
 from kwire.codec.errors import CodecError
 from kwire.codec.records import iter_records
-from kwire.log import names
-from kwire.log.batch_scan import CorruptLog, ScannedBatch, scan
-from kwire.log.checkpoints import CorruptCheckpoint, read_lines
-from kwire.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from kwire.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
+from kwire.log.common import names
+from kwire.log.common.checkpoints import CorruptCheckpoint, read_lines
+from kwire.log.segment.batch_scan import CorruptLog, ScannedBatch, scan
+from kwire.log.segment.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from kwire.log.state.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
 
 Line = dict[str, Any]
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")

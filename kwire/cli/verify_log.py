@@ -15,8 +15,8 @@ import time
 
 from kwire.base.doors import Files
 from kwire.cli import fail
-from kwire.log import names
-from kwire.log.verify import DirectoryVerifier
+from kwire.log.common import names
+from kwire.log.verification.offline import DirectoryVerifier
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from kwire.cluster.topics import name_problem
 
 if TYPE_CHECKING:
     from kwire.cluster.controller import Controller
-    from kwire.log.partition_log import PartitionLog
+    from kwire.log.partition.partition_log import PartitionLog
 
 _logger = get_logger("kwire.cluster.adoption")
 

@@ -40,7 +40,7 @@ from kwire.cluster.store import (
     Write,
     check_commit,
 )
-from kwire.log.checkpoints import write_bytes
+from kwire.log.common.checkpoints import write_bytes
 
 T = TypeVar("T")
 

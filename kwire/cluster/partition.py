@@ -30,11 +30,11 @@ from kwire.base.metrics import TopicMetrics
 from kwire.cluster.followers import Follower, Heard
 from kwire.cluster.keys import PartitionState
 from kwire.codec.records import HEADER_SIZE, parse_header
-from kwire.log.append_info import AppendInfo, FetchedData, Origin
-from kwire.log.producer_state import NOT_ASKED, Verification
+from kwire.log.common.append_info import AppendInfo, FetchedData, Origin
+from kwire.log.state.producer_state import NOT_ASKED, Verification
 
 if TYPE_CHECKING:
-    from kwire.log.partition_log import PartitionLog
+    from kwire.log.partition.partition_log import PartitionLog
 
 ACKS_ALL = -1
 

@@ -23,18 +23,18 @@ from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage, whole_delta
 from kwire.cluster.partition import Partition, keep_isr
 from kwire.cluster.throttles import Throttles
-from kwire.log.checkpoints import write_topic_id
-from kwire.log.environment import StorageError
-from kwire.log.log_config import LogConfig
-from kwire.log.log_mover import LogMover
+from kwire.log.common.checkpoints import write_topic_id
+from kwire.log.common.environment import StorageError
+from kwire.log.common.log_config import LogConfig
+from kwire.log.manager.log_mover import LogMover
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.cluster.isr_writer import IsrWriter
     from kwire.cluster.replica_fetchers import ReplicaFetchers
-    from kwire.log.log_dirs import LogDirectory
-    from kwire.log.log_manager import LogManager
-    from kwire.log.partition_log import PartitionLog
+    from kwire.log.common.log_dirs import LogDirectory
+    from kwire.log.manager.log_manager import LogManager
+    from kwire.log.partition.partition_log import PartitionLog
 
 OnLeadership = Callable[[int, Partition | None], None]
 """(partition index, partition | None): leadership begins (with each new leader epoch) or, with None, ends."""

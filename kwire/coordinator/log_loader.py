@@ -24,8 +24,8 @@ from kwire.codec.records import (
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
-    from kwire.log.append_info import FetchedData
-    from kwire.log.partition_log import PartitionLog
+    from kwire.log.common.append_info import FetchedData
+    from kwire.log.partition.partition_log import PartitionLog
 
 CHUNK_BYTES: Final = 1 << 20
 INLINE_BYTES: Final = 1 << 16

@@ -23,7 +23,7 @@ from kwire.coordinator import log_loader
 from kwire.coordinator.group_shard import NO_PRODUCER_ID, GroupShard
 from kwire.coordinator.machine import CoordinatorRecord, Instant, Result, Waiter, append_error, settle
 from kwire.coordinator.timers import Timers
-from kwire.log.append_info import Origin
+from kwire.log.common.append_info import Origin
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition

@@ -17,7 +17,7 @@ from kwire.codec.records import ABORT, COMMIT, build_control_batch
 from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
 from kwire.coordinator.remote_markers import Marker, RemoteMarkers
 from kwire.coordinator.transaction_records import Partition
-from kwire.log.append_info import Origin
+from kwire.log.common.append_info import Origin
 
 if TYPE_CHECKING:
     from kwire.cluster.replica_manager import ReplicaManager

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kwire.coordinator.group_coordinator import GroupCoordinator
     from kwire.coordinator.transaction_coordinator import TransactionCoordinator
     from kwire.handlers.registry import Registry
-    from kwire.log.log_manager import LogManager
+    from kwire.log.manager.log_manager import LogManager
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from kwire.codec.messages.describe_log_dirs_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-from kwire.log.log_dirs import LogDirectory
+from kwire.log.common.log_dirs import LogDirectory
 
 ALLOWED = (Operation(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME),)
 

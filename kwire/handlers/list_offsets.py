@@ -27,7 +27,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
 from kwire.handlers.context import AclOperation, RequestContext
 from kwire.handlers.partitions import find_partition
-from kwire.log.append_info import TimestampAndOffset
+from kwire.log.common.append_info import TimestampAndOffset
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition

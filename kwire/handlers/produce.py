@@ -42,8 +42,8 @@ from kwire.handlers.context import AclOperation, Operation, RequestContext, Reso
 from kwire.handlers.current_leader import current_leader, endpoints
 from kwire.handlers.partitions import find_partition
 from kwire.handlers.produce_transactional import NotVerified, Permits, has_transactional, permits
-from kwire.log.append_info import AppendInfo, NotOneBatch, RecordsRefused
-from kwire.log.producer_state import NOT_ASKED, Verification
+from kwire.log.common.append_info import AppendInfo, NotOneBatch, RecordsRefused
+from kwire.log.state.producer_state import NOT_ASKED, Verification
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition

@@ -3,7 +3,7 @@
 Behaviour: batches of a partition whose log has the producer's transaction open go on at once. For all others the
 coordinator is asked whether the partition was added, or, from version 12 on, told to add it (KIP-890), and asked again
 for a moment while the producer's last transaction ends. What keeps a late answer from opening a transaction that is
-over by then: `kwire.log.producer_state.Verification`.
+over by then: `kwire.log.state.producer_state.Verification`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kwire.handlers.transaction_calls import ABORTABLE_SINCE, IMPLICIT_SINCE, jo
 
 if TYPE_CHECKING:
     from kwire.cluster.partition import Partition
-    from kwire.log.producer_state import ProducerStateManager, Verification
+    from kwire.log.state.producer_state import ProducerStateManager, Verification
 
 _ATTRIBUTES: Final = 22
 _TRANSACTIONAL: Final = 16

@@ -34,9 +34,9 @@ from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.transaction_coordinator import TransactionCoordinator
 from kwire.handlers.context import Services
 from kwire.handlers.registry import Registry
-from kwire.log.log_config import LogConfig
-from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
-from kwire.log.log_manager import LogManager
+from kwire.log.common.log_config import LogConfig
+from kwire.log.common.log_dirs import LogDirectoryError, read_meta_properties
+from kwire.log.manager.log_manager import LogManager
 from kwire.net.addresses import address_text
 from kwire.net.server import NetServer
 from kwire.server.dispatch import Dispatcher
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from kwire.cluster.image import BrokerImage
     from kwire.cluster.store import MetadataStore
-    from kwire.log.log_dirs import LogDirectory
+    from kwire.log.common.log_dirs import LogDirectory
     from kwire.net.listener import Listener
     from kwire.server.control import Control
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kwire.base.metrics import MetricsRegistry
-    from kwire.log.log_dirs import LogDirectory
+    from kwire.log.common.log_dirs import LogDirectory
     from kwire.server.broker import Broker
 
 LAG_INTERVAL_S: Final = 5.0

@@ -3,7 +3,8 @@
 While one directory is left and the metadata store's is well, the broker goes on without the failed one: its partitions
 are told as KAFKA_STORAGE_ERROR, and the cluster learns that this broker does not lead them. Otherwise the broker is
 over, as Apache Kafka is (there it is the metadata log's directory). Also knows which directories were in use before, so
-that one that is not mounted is not taken for a new one. What fails is noticed elsewhere (`kwire.log.directory_guard`).
+that one that is not mounted is not taken for a new one. What fails is noticed elsewhere
+(`kwire.log.manager.directory_guard`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from kwire.base.errors import KafkaError
 from kwire.base.logging import get_logger
 from kwire.cluster import keys
 from kwire.cluster.store import ABSENT, Check, StoreError, Write
-from kwire.log.log_dirs import read_meta_properties
+from kwire.log.common.log_dirs import read_meta_properties
 
 if TYPE_CHECKING:
     from kwire.cluster.store import MetadataStore
-    from kwire.log.log_dirs import LogDirectory
-    from kwire.log.log_manager import LogManager
+    from kwire.log.common.log_dirs import LogDirectory
+    from kwire.log.manager.log_manager import LogManager
     from kwire.server.broker import Broker
 
 RETRY_S: Final = 1.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kwire.log.cleaner import CleanerSettings
-from kwire.log.manager_settings import ManagerSettings
+from kwire.log.compaction.cleaner import CleanerSettings
+from kwire.log.manager.settings import ManagerSettings
 from kwire.net.settings import NetSettings
 
 if TYPE_CHECKING:

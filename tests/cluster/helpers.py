@@ -14,7 +14,7 @@ from kwire.cluster.controller import Controller
 from kwire.cluster.image import Endpoint, MetadataCache
 from kwire.cluster.membership import Membership
 from kwire.cluster.memory import MemoryStore
-from kwire.log.append_info import AppendInfo, FetchedData
+from kwire.log.common.append_info import AppendInfo, FetchedData
 
 ENDPOINTS = [Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT")]
 

@@ -13,7 +13,7 @@ from kwire.cluster import elections
 from kwire.cluster.controller import NewTopic
 from kwire.cluster.keys import PartitionState
 from kwire.cluster.replica_manager import ReplicaManager
-from kwire.log.environment import StorageError
+from kwire.log.common.environment import StorageError
 from tests.cluster.helpers import ENDPOINTS, FakeLogs, node
 
 STATE = PartitionState(replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=9)

@@ -12,11 +12,11 @@ import pytest
 from kwire.base.doors import Doors
 from kwire.base.quota import UNLIMITED, Quota
 from kwire.codec.records import Record, build_batch
-from kwire.log import log_mover
-from kwire.log.log_config import LogConfig
-from kwire.log.log_manager import LogManager
-from kwire.log.log_mover import LogMover, copy_chunk
-from kwire.log.names import FUTURE_DIRECTORY_SUFFIX
+from kwire.log.common.log_config import LogConfig
+from kwire.log.common.names import FUTURE_DIRECTORY_SUFFIX
+from kwire.log.manager import log_mover
+from kwire.log.manager.log_manager import LogManager
+from kwire.log.manager.log_mover import LogMover, copy_chunk
 
 CONFIG = LogConfig(segment_bytes=20_000, retention_ms=-1)
 ID = b"i" * 16

@@ -11,7 +11,7 @@ from typing import Any
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.records import iter_headers, patch_offsets
 from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
-from kwire.log.append_info import AppendInfo, FetchedData
+from kwire.log.common.append_info import AppendInfo, FetchedData
 
 
 @dataclass

@@ -6,8 +6,8 @@ import inspect
 from typing import Any
 
 from kwire.handlers.context import Authorizer, RequestContext, Services
-from kwire.log.log_config import LogConfig
-from kwire.log.log_manager import LogManager
+from kwire.log.common.log_config import LogConfig
+from kwire.log.manager.log_manager import LogManager
 from tests.cluster.helpers import ENDPOINTS, node
 
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from kwire.base.doors import Clock, Doors, Executor, Files
 from kwire.codec.records import Record, build_batch, build_control_batch, iter_headers, iter_records
 from kwire.codec.records.reader import RecordHeader
-from kwire.log.append_info import Origin
-from kwire.log.cleaner import CleanerSettings, LogCleaner
-from kwire.log.cleaner_helper import CleanerHelper
-from kwire.log.environment import LogEnvironment
-from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.append_info import Origin
+from kwire.log.common.environment import LogEnvironment
+from kwire.log.common.log_config import LogConfig
+from kwire.log.compaction.cleaner import CleanerSettings, LogCleaner
+from kwire.log.compaction.helper import CleanerHelper
+from kwire.log.partition.partition_log import PartitionLog
 from tests.log.log_tools import ManualClock, content, open_log
 
 COMPACTED = LogConfig(

@@ -10,10 +10,10 @@ from typing import Any
 from kwire.base.doors import Clock, Doors
 from kwire.codec.records import BatchHeader, Record, build_batch, iter_headers
 from kwire.codec.records.header import seal
-from kwire.log.append_info import FetchedData
-from kwire.log.environment import LogEnvironment
-from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.append_info import FetchedData
+from kwire.log.common.environment import LogEnvironment
+from kwire.log.common.log_config import LogConfig
+from kwire.log.partition.partition_log import PartitionLog
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = b"0123456789abcdef"

@@ -9,10 +9,10 @@ import pytest
 
 from kwire.base.doors import Doors
 from kwire.base.file_range import FileRange
-from kwire.log.append_info import NO_DATA, Origin
-from kwire.log.environment import LogEnvironment
-from kwire.log.log_config import LogConfig
-from kwire.log.segment import SMALL_READ
+from kwire.log.common.append_info import NO_DATA, Origin
+from kwire.log.common.environment import LogEnvironment
+from kwire.log.common.log_config import LogConfig
+from kwire.log.segment.segment import SMALL_READ
 from tests.log.log_tools import NOW_MS, ManualClock, append, batch, content, fails, headers, open_log, read_all
 
 

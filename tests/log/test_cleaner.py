@@ -15,10 +15,10 @@ import pytest
 from kwire.base.doors import Files
 from kwire.codec.records import iter_records
 from kwire.codec.records.control import ABORT, COMMIT
-from kwire.log.cleaner import CleanerSettings, Cleaning
-from kwire.log.cleaner_map import ENTRY_BYTES
-from kwire.log.cleaner_pick import group_segments
-from kwire.log.log_config import LogConfig
+from kwire.log.common.log_config import LogConfig
+from kwire.log.compaction.cleaner import CleanerSettings, Cleaning
+from kwire.log.compaction.offset_map import ENTRY_BYTES
+from kwire.log.compaction.selection import group_segments
 from tests.log.cleaner_tools import COMPACTED, Workshop, final_values, names_in, read_batches
 from tests.log.log_tools import NOW_MS, ManualClock, content
 

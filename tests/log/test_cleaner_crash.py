@@ -13,7 +13,7 @@ import pytest
 from harness.simulation.disk import Disk, Inode
 from harness.simulation.trace import Trace
 from kwire.codec.records.control import ABORT, COMMIT
-from kwire.log.cleaner_swap import CleaningAborted, SegmentSwap
+from kwire.log.compaction.segment_swap import CleaningAborted, SegmentSwap
 from tests.log.cleaner_tools import COMPACTED, Kept, Workshop, final_values, names_in, read_batches
 from tests.log.log_tools import NOW_MS, ManualClock
 

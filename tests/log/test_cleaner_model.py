@@ -12,9 +12,9 @@ from harness.simulation.disk import Disk
 from harness.simulation.trace import Trace
 from kwire.codec.records import Record, build_batch, iter_records
 from kwire.codec.records.control import ABORT, COMMIT
-from kwire.log.cleaner import CleanerSettings
-from kwire.log.cleaner_map import ENTRY_BYTES
-from kwire.log.partition_log import PartitionLog
+from kwire.log.compaction.cleaner import CleanerSettings
+from kwire.log.compaction.offset_map import ENTRY_BYTES
+from kwire.log.partition.partition_log import PartitionLog
 from tests.log.cleaner_tools import COMPACTED, Kept, Workshop, final_values, names_in, read_batches
 from tests.log.log_tools import NOW_MS, ManualClock
 

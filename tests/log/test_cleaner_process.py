@@ -19,14 +19,14 @@ from kwire.base.doors import Doors
 from kwire.base.processes import HelperDied
 from kwire.base.quota import Quota
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
-from kwire.log import cleaner as cleaner_module
-from kwire.log.cleaner import CleanerSettings
-from kwire.log.cleaner_helper import CleanerHelper
-from kwire.log.log_config import LogConfig
-from kwire.log.log_manager import LogManager
-from kwire.log.log_mover import LogMover
-from kwire.log.manager_settings import ManagerSettings
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.log_config import LogConfig
+from kwire.log.compaction import cleaner as cleaner_module
+from kwire.log.compaction.cleaner import CleanerSettings
+from kwire.log.compaction.helper import CleanerHelper
+from kwire.log.manager.log_manager import LogManager
+from kwire.log.manager.log_mover import LogMover
+from kwire.log.manager.settings import ManagerSettings
+from kwire.log.partition.partition_log import PartitionLog
 from tests.log.cleaner_tools import COMPACTED, final_values, kept_in
 from tests.log.log_tools import TOPIC_ID, content
 
@@ -198,7 +198,7 @@ async def test_what_a_helper_is_not_told_to_the_end_fails_the_call() -> None:
 ORPHAN = """
 import asyncio, sys
 from kwire.base.doors import Doors
-from kwire.log.cleaner_helper import CleanerHelper
+from kwire.log.compaction.helper import CleanerHelper
 
 async def main():
     helper = CleanerHelper(Doors())
@@ -227,7 +227,7 @@ ABANDONED = """
 import json, os, struct, sys, time
 from kwire.base.processes import HelperProcess
 
-helper = HelperProcess("kwire.log.cleaner_worker")
+helper = HelperProcess("kwire.log.compaction.worker")
 request = json.dumps({"op": "forget"}).encode()
 os.write(helper._to_child, struct.pack(">I", len(request)) + request)
 time.sleep(float(sys.argv[1]))

@@ -10,7 +10,7 @@ from kwire.codec.errors import CodecError
 from kwire.codec.records import Record, build_batch, iter_records, parse_header
 from kwire.codec.records.builder import encode_record
 from kwire.codec.records.reader import read_body
-from kwire.log.cleaner_records import index_dense_keys, index_keys, map_key, pick, walk, with_timestamp_delta
+from kwire.log.compaction.records import index_dense_keys, index_keys, map_key, pick, walk, with_timestamp_delta
 
 SIZES = st.sampled_from([0, 1, 5, 31, 32, 33, 63, 64, 65, 127, 128, 8200])
 KEYS = st.one_of(st.none(), SIZES.map(lambda size: b"k" * size), st.binary(max_size=40))

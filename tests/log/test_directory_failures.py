@@ -14,11 +14,11 @@ from harness.waiting import until
 from kwire.base.doors import Doors, Files
 from kwire.base.errors import KafkaError
 from kwire.base.uuids import uuid_to_text
-from kwire.log.environment import StorageError
-from kwire.log.log_config import LogConfig
-from kwire.log.log_dirs import LogDirectory
-from kwire.log.log_manager import LogManager
-from kwire.log.manager_settings import ManagerSettings
+from kwire.log.common.environment import StorageError
+from kwire.log.common.log_config import LogConfig
+from kwire.log.common.log_dirs import LogDirectory
+from kwire.log.manager.log_manager import LogManager
+from kwire.log.manager.settings import ManagerSettings
 from tests.log.log_tools import TOPIC_ID, append, fails, read_all
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)

@@ -12,8 +12,8 @@ import pytest
 
 from kwire.base.doors import Files
 from kwire.base.errors import KafkaError
-from kwire.log.environment import StorageError
-from kwire.log.log_config import LogConfig
+from kwire.log.common.environment import StorageError
+from kwire.log.common.log_config import LogConfig
 from tests.log.log_tools import ManualClock, append, batch, doors_at, open_log, read_all
 
 CONFIG = LogConfig(internal_segment_bytes=100_000)

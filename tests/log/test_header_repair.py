@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.log_config import LogConfig
+from kwire.log.partition.partition_log import PartitionLog
 from tests.log.log_tools import append, open_log, read_all
 
 CONFIG = LogConfig(index_interval_bytes=100, retention_ms=-1)

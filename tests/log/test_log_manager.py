@@ -13,14 +13,16 @@ from harness.waiting import until
 from kwire.base.doors import Doors, Files
 from kwire.base.errors import KafkaError
 from kwire.base.uuids import uuid_to_text
-from kwire.log import log_manager, names, trust
-from kwire.log.adopt import inspect_data_directory
-from kwire.log.append_info import Origin
-from kwire.log.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
-from kwire.log.log_config import LogConfig
-from kwire.log.log_dirs import LogDirectoryError, read_meta_properties
-from kwire.log.log_manager import LogManager
-from kwire.log.manager_settings import ManagerSettings
+from kwire.log.common import names
+from kwire.log.common.append_info import Origin
+from kwire.log.common.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
+from kwire.log.common.log_config import LogConfig
+from kwire.log.common.log_dirs import LogDirectoryError, read_meta_properties
+from kwire.log.manager import log_manager
+from kwire.log.manager.adopt import inspect_data_directory
+from kwire.log.manager.log_manager import LogManager
+from kwire.log.manager.settings import ManagerSettings
+from kwire.log.verification import verifier as trust
 from tests.log.log_tools import NOW_MS, TOPIC_ID, append, batch, fails, read_all
 
 CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retention_ms=-1)

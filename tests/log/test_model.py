@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kwire.log.indexes import OffsetIndex
-from kwire.log.log_config import LogConfig
+from kwire.log.common.log_config import LogConfig
+from kwire.log.segment.indexes import OffsetIndex
 from tests.log.log_tools import NOW_MS, ManualClock, append, headers, open_log
 
 CONFIG = LogConfig(internal_segment_bytes=700, index_interval_bytes=150, message_timestamp_after_max_ms=10**12)

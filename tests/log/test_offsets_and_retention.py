@@ -8,10 +8,10 @@ import pytest
 
 from kwire.base.doors import Files
 from kwire.codec.records import Record, build_batch
-from kwire.log.append_info import TimestampAndOffset
-from kwire.log.checkpoints import CorruptCheckpoint
-from kwire.log.leader_epoch_cache import LeaderEpochCache
-from kwire.log.log_config import LogConfig
+from kwire.log.common.append_info import TimestampAndOffset
+from kwire.log.common.checkpoints import CorruptCheckpoint
+from kwire.log.common.log_config import LogConfig
+from kwire.log.state.leader_epoch_cache import LeaderEpochCache
 from tests.log.log_tools import NOW_MS, ManualClock, append, batch, fails, open_log, read_all
 
 SMALL = LogConfig(internal_segment_bytes=500, index_interval_bytes=100)

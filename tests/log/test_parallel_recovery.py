@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from kwire.base.doors import Doors
-from kwire.log import log_manager, recovery_helpers
-from kwire.log.log_config import LogConfig
-from kwire.log.log_manager import LogManager
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.log_config import LogConfig
+from kwire.log.manager import log_manager
+from kwire.log.manager.log_manager import LogManager
+from kwire.log.partition.partition_log import PartitionLog
+from kwire.log.recovery import helpers as recovery_helpers
 from tests.log.log_tools import append, batch
 
 CONFIG = LogConfig(internal_segment_bytes=2000, index_interval_bytes=100, file_delete_delay_ms=0)

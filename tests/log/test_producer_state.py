@@ -9,10 +9,10 @@ import pytest
 
 from kwire.base.errors import KafkaError
 from kwire.codec.records import ABORT, COMMIT, build_control_batch
-from kwire.log.append_info import AbortedTransaction, AppendInfo, Origin
-from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import PartitionLog
-from kwire.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot, encode_snapshot
+from kwire.log.common.append_info import AbortedTransaction, AppendInfo, Origin
+from kwire.log.common.log_config import LogConfig
+from kwire.log.partition.partition_log import PartitionLog
+from kwire.log.state.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot, encode_snapshot
 from tests.log.log_tools import NOW_MS, ManualClock, batch, fails, open_log
 
 

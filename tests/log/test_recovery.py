@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kwire.base.doors import Doors, Files
-from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.log_config import LogConfig
+from kwire.log.partition.partition_log import PartitionLog
 from tests.log.log_tools import NOW_MS, append, batch, content, fails, headers, open_log, read_all
 
 SMALL = LogConfig(internal_segment_bytes=1000, index_interval_bytes=200)

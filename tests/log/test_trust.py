@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from kwire.codec.records import ABORT, build_control_batch
-from kwire.log.append_info import Origin
-from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.append_info import Origin
+from kwire.log.common.log_config import LogConfig
+from kwire.log.partition.partition_log import PartitionLog
 from tests.log.log_tools import NOW_MS, append, open_log, read_all
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from kwire.base.errors import KafkaError
 from kwire.codec.records import COMMIT, Record, build_batch, build_control_batch, iter_records
-from kwire.log.append_info import RecordsRefused
-from kwire.log.log_config import LogConfig
+from kwire.log.common.append_info import RecordsRefused
+from kwire.log.common.log_config import LogConfig
 from tests.log.log_tools import NOW_MS, batch, content, fails, headers, open_log, patched
 
 DAY = 86_400_000

@@ -1,4 +1,4 @@
-"""What a few hostile bytes may make the broker do: bounds and refusals of `kwire.log.validator`."""
+"""What a few hostile bytes may make the broker do: bounds and refusals of `kwire.log.partition.validator`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.compression import ZSTD, compress
 from kwire.codec.crc import crc32c
 from kwire.codec.records import Record, build_batch
-from kwire.log import validator
-from kwire.log.log_config import LogConfig
+from kwire.log.common.log_config import LogConfig
+from kwire.log.partition import validator
 
 SMALLEST = b"\x0c\x00\x00\x00\x01\x01\x00"
 

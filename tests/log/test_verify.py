@@ -10,7 +10,7 @@ import pytest
 
 from kwire.cli import main
 from kwire.codec.records import Record, build_batch
-from kwire.log.verify import DirectoryVerifier, Finding
+from kwire.log.verification.offline import DirectoryVerifier, Finding
 from kwire.server.broker import Broker
 
 NOW_MS = 1_790_000_000_000

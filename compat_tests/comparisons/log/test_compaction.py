@@ -25,10 +25,10 @@ from harness.processes.brokers import Broker, wait_until
 from harness.wire_client import WireClient
 from kwire.base.doors import Doors
 from kwire.codec.records import ABORT, COMMIT, Record, build_batch, build_control_batch, iter_headers, iter_records
-from kwire.log.append_info import Origin
-from kwire.log.environment import LogEnvironment
-from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.append_info import Origin
+from kwire.log.common.environment import LogEnvironment
+from kwire.log.common.log_config import LogConfig
+from kwire.log.partition.partition_log import PartitionLog
 
 pytestmark = pytest.mark.java
 

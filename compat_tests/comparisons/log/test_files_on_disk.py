@@ -15,12 +15,12 @@ from harness.java_runner import JavaRunner
 from harness.processes.brokers import Broker
 from kwire.base.doors import Doors, Files
 from kwire.codec.records import ABORT, COMMIT, Record, build_batch, build_control_batch, iter_headers, iter_records
-from kwire.log.adopt import inspect_data_directory
-from kwire.log.append_info import Origin
-from kwire.log.environment import LogEnvironment
-from kwire.log.log_config import LogConfig
-from kwire.log.log_manager import LogManager
-from kwire.log.partition_log import PartitionLog
+from kwire.log.common.append_info import Origin
+from kwire.log.common.environment import LogEnvironment
+from kwire.log.common.log_config import LogConfig
+from kwire.log.manager.adopt import inspect_data_directory
+from kwire.log.manager.log_manager import LogManager
+from kwire.log.partition.partition_log import PartitionLog
 
 CONFIG = LogConfig(internal_segment_bytes=30_000, index_interval_bytes=1000, retention_ms=-1)
 TOPIC_ID = b"0123456789abcdef"

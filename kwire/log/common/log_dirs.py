@@ -1,0 +1,146 @@
+"""A log directory as a whole: `meta.properties`, the lock, and whose data it is.
+
+Each entry of `log.dirs` is one. It belongs to one cluster and one broker, and one process at a time uses it. What lies
+inside (partitions, checkpoints) is the manager's.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from kwire.base.doors import Doors, Files
+from kwire.base.uuids import random_uuid, uuid_from_text, uuid_to_text
+from kwire.log.common.checkpoints import write_text
+
+META_PROPERTIES_FILE = "meta.properties"
+LOCK_FILE = ".lock"
+
+
+class LogDirectoryError(Exception):
+    """A directory that this broker must not use; the text is one line for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Who a directory belongs to. Version 0 (ZooKeeper times) has no directory id, and calls the node id broker.id."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: bytes | None
+    version: int = 1
+
+
+META_PROPERTIES_VERSION = 1
+"""Kafka's: 0 with ZooKeeper, 1 since KRaft."""
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The plain part of Java's properties format, which is all that Kafka writes into this file."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        line = line.strip()
+        if line and line[0] not in "#!":
+            name, _, value = line.partition("=")
+            found[name.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    return found
+
+
+def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
+    """None if there is no such file (a new directory). LogDirectoryError if it does not read."""
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    if not files.exists(path):
+        return None
+    try:
+        values = parse_properties(files.read(path).decode())
+        version = int(values.get("version", "0"))
+        if not 0 <= version <= META_PROPERTIES_VERSION:
+            raise LogDirectoryError(
+                f"{path}: version {version} is newer than {META_PROPERTIES_VERSION}, the newest that this kwire reads"
+            )
+        node = values.get("node.id", values.get("broker.id"))
+        directory_id = values.get("directory.id")
+        missing = [name for name, value in (("cluster.id", values.get("cluster.id")), ("node.id", node)) if not value]
+        if len(missing) > (1 if version == 0 else 0):
+            raise LogDirectoryError(f"{path}: {' and '.join(missing)} not found: no broker has written this file so")
+        return MetaProperties(
+            values.get("cluster.id"),
+            None if node is None else int(node),
+            None if directory_id is None else uuid_from_text(directory_id),
+            version,
+        )
+    except ValueError as error:
+        raise LogDirectoryError(f"{path}: {error}") from error
+
+
+def write_meta_properties(files: Files, directory: str, meta: MetaProperties) -> None:
+    lines = [f"cluster.id={meta.cluster_id}"]
+    if meta.directory_id is not None:
+        lines.append(f"directory.id={uuid_to_text(meta.directory_id)}")
+    lines += [f"node.id={meta.node_id}", "version=1", ""]
+    write_text(files, f"{directory}/{META_PROPERTIES_FILE}", "\n".join(lines), sync=True)
+
+
+class LogDirectory:
+    """One directory of `log.dirs` that this process has locked. Once it has ``failed``, it is not touched any more."""
+
+    def __init__(self, doors: Doors, path: str) -> None:
+        self._doors = doors
+        self.path = path
+        self.failed: OSError | None = None
+        self.directory_id = bytes(16)
+        self.logs = 0  # how many lie in it
+        self.checkpoint_texts: dict[str, str] = {}  # what its checkpoint files say, on stable storage
+        self.retired: dict[tuple[str, int], set[str]] = {}  # logs that are gone, by the checkpoints that may name them
+        self.complaints: dict[int, float] = {}  # when passing trouble was last told, by errno
+        self._lock: int | None = None
+        self._identity: tuple[int, int] | None = None  # of the directory that was locked
+        self._claimed = False
+
+    @property
+    def online(self) -> bool:
+        return self.failed is None
+
+    def lock(self) -> None:
+        """Make the directory and take its lock. LogDirectoryError if another process has it, OSError."""
+        files = self._doors.files
+        files.makedirs(self.path)
+        self._lock = files.lock(f"{self.path}/{LOCK_FILE}")
+        if self._lock is None:
+            raise LogDirectoryError(
+                f"Another process uses the data directory {self.path} (it holds {self.path}/{LOCK_FILE})"
+            )
+        found = files.stat(self.path)
+        self._identity = (found.st_dev, found.st_ino)
+
+    def check(self) -> None:
+        """Raise OSError unless the directory is still there, and still the one that was locked: open files go on
+        working when theirs was removed or unmounted, and what is written to them is lost. For a thread."""
+        found = self._doors.files.stat(self.path)
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise FileNotFoundError(errno.ENOENT, "Another directory has taken its place", self.path)
+        if self._claimed and not self._doors.files.exists(f"{self.path}/{META_PROPERTIES_FILE}"):
+            raise FileNotFoundError(errno.ENOENT, "Its files are gone", self.path)
+
+    def claim(self, cluster_id: str, node_id: int) -> None:
+        """Check that the directory is this broker's, or make it so if it is new. LogDirectoryError, OSError."""
+        files = self._doors.files
+        meta = read_meta_properties(files, self.path)
+        if meta is not None and meta.cluster_id is not None and meta.cluster_id != cluster_id:
+            raise LogDirectoryError(
+                f"The data directory {self.path} belongs to cluster {meta.cluster_id}, not to {cluster_id}"
+            )
+        if meta is not None and meta.node_id is not None and meta.node_id != node_id:
+            raise LogDirectoryError(
+                f"The data directory {self.path} belongs to node {meta.node_id}, but node.id is {node_id}"
+            )
+        self.directory_id = (meta and meta.directory_id) or random_uuid(self._doors.random)
+        wanted = MetaProperties(cluster_id, node_id, self.directory_id)
+        if meta != wanted:
+            write_meta_properties(files, self.path, wanted)
+        self._claimed = True
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._doors.files.close(self._lock)
+            self._lock = None

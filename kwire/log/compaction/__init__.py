@@ -1,0 +1,1 @@
+"""The log cleaner: `cleanup.policy=compact`."""

@@ -1,0 +1,16 @@
+"""The helper process of the log cleaner: ``python -m kwire.log.compaction.worker``, started by `cleaner_helper`
+only."""
+
+from __future__ import annotations
+
+from kwire.base.doors import Files
+from kwire.base.processes import serve
+from kwire.log.compaction.job import CleaningJob
+
+
+def main() -> None:
+    serve(CleaningJob(Files()).run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,595 @@
+"""All logs of a broker: loading them at start, making and deleting them, checkpoints, retention, clean close.
+
+Everything periodic is a timer of the running loop that the manager owns; an idle partition owns none. Compaction
+(`cleaner`) starts and stops with it and takes its logs from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from kwire.base.doors import Doors
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.log.common import checkpoints, names
+from kwire.log.common.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    CorruptCheckpoint,
+    read_offsets,
+    read_topic_id,
+)
+from kwire.log.common.environment import LogEnvironment, StorageError, logger
+from kwire.log.common.log_config import LogConfig
+from kwire.log.common.log_dirs import LogDirectory, LogDirectoryError
+from kwire.log.compaction.cleaner import LogCleaner
+from kwire.log.manager.directory_guard import DirectoryGuard
+from kwire.log.manager.load_progress import LoadProgress, LogProgress
+from kwire.log.manager.offset_checkpoints import CHECKPOINTED, NOTHING_TO_SAY, OffsetCheckpoints
+from kwire.log.manager.settings import ManagerSettings
+from kwire.log.partition.partition_log import PartitionLog
+from kwire.log.recovery.helpers import (
+    PARTITION_BYTES_MIN,
+    Recovered,
+    RecoveryHelpers,
+    Unclean,
+    are_worthwhile,
+    bytes_to_scan,
+)
+
+CLOSED_AT_ONCE = 32  # so many logs are synced side by side at a stop, as far as the executor has threads
+YIELD_EVERY = 32  # while loading, the loop gets a turn after so many partitions
+
+ConfigProvider = Callable[[str], LogConfig]
+"""The settings of a topic by its name."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """A partition's directory met at start."""
+
+    parent: LogDirectory
+    path: str
+    topic: str
+    partition: int
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+    cleaned_to: int
+
+    def said(self, file: str) -> int:
+        """What a checkpoint file said of it."""
+        if file == RECOVERY_POINT_FILE:
+            return self.recovery_point
+        if file == LOG_START_OFFSET_FILE:
+            return self.log_start_offset or NOTHING_TO_SAY
+        return self.high_watermark
+
+
+class LogManager:
+    """The logs of this broker by topic and partition. One per process; everything on its loop."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        directories: Sequence[str],
+        config_of: ConfigProvider,
+        settings: ManagerSettings | None = None,
+        *,
+        on_directory_failure: Callable[[LogDirectory, OSError], None] | None = None,
+        topic_id_of: Callable[[str], bytes | None] = lambda _topic: None,
+    ) -> None:
+        """``on_directory_failure`` hears of each directory that is given up, after its logs were closed.
+        ``topic_id_of`` tells the present id of a topic, where two directories have a log of its name."""
+        self._doors = doors
+        self._files = doors.files
+        self._config_of = config_of
+        self.settings = settings or ManagerSettings()
+        self.directories = [LogDirectory(doors, path) for path in directories]
+        self.env = LogEnvironment.create(doors, file_budget=self.settings.file_budget)
+        self.env.producer_expiration_ms = self.settings.producer_expiration_ms
+        self.guard = DirectoryGuard(doors, self.directories, self._take_offline)
+        self.env.on_failure = self.guard.report
+        self.env.keep_recovery_point = self._keep_recovery_point
+        self._on_directory_failure = on_directory_failure
+        self._topic_id_of = topic_id_of
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._parents: dict[tuple[str, int], LogDirectory] = {}
+        self._unopened: dict[tuple[str, int], _Found] = {}  # that an OSError kept from being opened
+        # Whether every directory was left in order, as far as they are loaded. One without logs may have lost them all.
+        self.stopped_clean = True
+        self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._checkpoints = OffsetCheckpoints(doors, self._collect, self.guard.report)
+        self._checking: asyncio.Future[None] | None = None
+        self._stale: list[LogDirectory] = []  # whose checkpoints still name logs that were deleted
+        self._closed = False
+
+    # Finding
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self._logs.get((topic, partition))
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
+        """The entry of `log.dirs` in which a log lies."""
+        return self._parents.get((topic, partition))
+
+    def _with_directories(self) -> Iterator[tuple[PartitionLog, LogDirectory]]:
+        for key, log in self._logs.items():
+            if self._parents[key].online:
+                yield log, self._parents[key]
+
+    # Start
+
+    def lock(self, cluster_id: str, node_id: int) -> None:
+        """Take all directories for this broker. LogDirectoryError with one line for people; OSError."""
+        try:
+            for directory in self.directories:
+                directory.lock()
+            for directory in self.directories:
+                directory.claim(cluster_id, node_id)
+        except (LogDirectoryError, OSError):
+            self.unlock()
+            raise
+
+    def unlock(self) -> None:
+        for directory in self.directories:
+            directory.unlock()
+
+    async def load_all(self, progress: LogProgress | None = None) -> None:
+        """Open every partition's directory, recovering what was not closed clean. A log that cannot be opened for
+        an OSError is left out and reported."""
+        found = [each for directory in self.directories if directory.online for each in self._find_in(directory)]
+        unclean = self._unclean(found)
+        loading = LoadProgress(self._doors.clock, len(found), sum(each.bytes for each in unclean.values()), progress)
+        by_helpers = {at: each for at, each in unclean.items() if each.bytes >= PARTITION_BYTES_MIN}
+        if not are_worthwhile(self._doors, list(by_helpers.values())):
+            by_helpers = {}
+        recovering = asyncio.ensure_future(self._load_recovered(found, by_helpers, loading))
+        for at, each in enumerate(found):
+            if at in by_helpers:
+                continue
+            self._load(each, loading, None)
+            if at % YIELD_EVERY == 0 or not each.clean:
+                await asyncio.sleep(0)
+        await recovering
+
+    async def _load_recovered(self, found: list[_Found], unclean: dict[int, Unclean], loading: LoadProgress) -> None:
+        """Have partitions recovered by helper processes, and open each as it is done."""
+        places = list(unclean)
+
+        def open_recovered(place: int, recovered: Recovered | None) -> None:
+            if recovered is not None:
+                loading.scanned(unclean[places[place]].bytes)
+            self._load(found[places[place]], loading, recovered)
+
+        count = self.settings.recovery_threads_per_directory * len(self.directories)
+        helpers = RecoveryHelpers(self._doors, count, self.settings.producer_expiration_ms, open_recovered)
+        await helpers.run(list(unclean.values()))
+
+    def _unclean(self, found: list[_Found]) -> dict[int, Unclean]:
+        """What is to be recovered, by its place among what was found."""
+        unclean = {}
+        for at, each in enumerate(found):
+            try:
+                size = -1 if each.clean else bytes_to_scan(self._files, each.path, each.recovery_point)
+            except OSError:
+                continue  # it is met again when the log is opened
+            if size >= 0:
+                name = names.directory_name(each.topic, each.partition)
+                config = self._config_of(each.topic)
+                known = (each.recovery_point, each.log_start_offset, each.cleaned_to)
+                unclean[at] = Unclean(each.path, name, config, *known, size)
+        return unclean
+
+    def _load(self, each: _Found, loading: LoadProgress, recovered: Recovered | None) -> None:
+        try:
+            self._open(each, loading.scanned, recovered)
+        except KafkaError as error:
+            self._unopened[each.topic, each.partition] = each
+            logger.error("log not opened", directory=each.path, error=str(error))
+        loading.opened()
+
+    def _find_in(self, directory: LogDirectory) -> list[_Found]:
+        try:
+            return self._find(directory)
+        except OSError as error:
+            self.guard.fail(directory, error)
+            return []
+
+    def _find(self, directory: LogDirectory) -> list[_Found]:
+        path, files = directory.path, self._files
+        kept = checkpoints.take_shutdown_copy(files, path)
+        clean = checkpoints.take_clean_shutdown(files, path)
+        self.stopped_clean &= clean
+        if clean:
+            for file in checkpoints.restore(files, path, kept):
+                logger.warning("file restored: it is not what it was at the last stop", path=file)
+        recovery_points = self._offsets(path, RECOVERY_POINT_FILE)
+        starts = self._offsets(path, LOG_START_OFFSET_FILE)
+        high_watermarks = self._offsets(path, HIGH_WATERMARK_FILE)
+        cleaned = {} if clean else self._offsets(path, checkpoints.CLEANER_FILE)
+        found = []
+        for name in files.listdir(path):
+            full = f"{path}/{name}"
+            key = names.parse_directory_name(name)
+            if names.is_leaving_directory(name) and files.is_dir(full):
+                self._remove_leaving(full, name)
+            elif key is not None and key[0] != names.CLUSTER_METADATA_TOPIC and files.is_dir(full):
+                offsets = (recovery_points.get(key, 0), starts.get(key, 0), high_watermarks.get(key, 0))
+                found.append(_Found(directory, full, *key, clean, *offsets, cleaned.get(key, 0)))
+        there = {(each.topic, each.partition) for each in found}
+        for key in sorted({*recovery_points, *starts, *high_watermarks} - there):
+            self._retire(directory, key)
+        return found
+
+    def _retire(self, directory: LogDirectory, key: tuple[str, int]) -> None:
+        """A log is gone, and checkpoints on stable storage name it: another one of its name must not be taken for it
+        after a power loss, which would hide records or take for safe what is not."""
+        directory.retired[key] = set(CHECKPOINTED)
+
+    def _offsets(self, path: str, file: str) -> dict[tuple[str, int], int]:
+        try:
+            return read_offsets(self._files, f"{path}/{file}")
+        except CorruptCheckpoint as error:
+            logger.warning("checkpoint not read", error=str(error))
+            return {}
+
+    def _remove_leaving(self, path: str, name: str) -> None:
+        if name.endswith((names.DELETE_DIRECTORY_SUFFIX, names.FUTURE_DIRECTORY_SUFFIX)):
+            self.env.remover.remove_directory(path, 0)
+
+    def _open(self, each: _Found, progress: Callable[[int], None], recovered: Recovered | None = None) -> None:
+        try:
+            topic_id = read_topic_id(self._files, each.path) or bytes(16)
+        except CorruptCheckpoint as error:
+            logger.warning("partition.metadata not read", error=str(error))
+            topic_id = bytes(16)
+        log = PartitionLog.open(
+            self.env,
+            each.path,
+            each.topic,
+            each.partition,
+            topic_id,
+            self._config_of(each.topic),
+            clean=each.clean,
+            recovery_point=each.recovery_point,
+            log_start_offset=each.log_start_offset,
+            high_watermark=each.high_watermark,
+            cleaned_to=each.cleaned_to,
+            progress=progress,
+            recovered=recovered,
+        )
+        other = self._logs.get((log.topic, log.partition))
+        if other is not None:  # a crash at the last step of a move between directories left both
+            if self._is_better(other, log):
+                self._put_aside(log, each.parent, names.STRAY_DIRECTORY_SUFFIX)
+                return
+            self.set_aside_as_stray(log.topic, log.partition)
+        self._add(log, each.parent)
+
+    def _is_better(self, log: PartitionLog, other: PartitionLog) -> bool:
+        """Of two logs of a name: the one of the topic that has the name, else the one that goes further."""
+        topic_id = self._topic_id_of(log.topic)
+        if log.topic_id != other.topic_id and topic_id in (log.topic_id, other.topic_id):
+            return log.topic_id == topic_id
+        return log.log_end_offset >= other.log_end_offset
+
+    def _add(self, log: PartitionLog, parent: LogDirectory) -> None:
+        key = (log.topic, log.partition)
+        self._forget(key)
+        self._logs[key] = log
+        self._parents[key] = parent
+        parent.logs += 1
+
+    def _forget(self, key: tuple[str, int]) -> tuple[PartitionLog, LogDirectory] | None:
+        """A log is not served any more, or not from there: what and where it was, if it was."""
+        log, parent = self._logs.pop(key, None), self._parents.pop(key, None)
+        if log is None or parent is None:
+            return None
+        parent.logs -= 1
+        return log, parent
+
+    # Making and deleting
+
+    def create(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None, *, is_new: bool = True
+    ) -> PartitionLog:
+        """A new log, in the directory that has the fewest, or the next one that takes it; the existing one if there is
+        one of that id. One that is not new is not made anew while a directory is missing that may have it.
+
+        KafkaError: KAFKA_STORAGE_ERROR without a usable directory, INCONSISTENT_TOPIC_ID for another topic of that
+        name."""
+        log = self._logs.get((topic, partition)) or self._open_at_last((topic, partition))
+        if log is not None:
+            if log.topic_id not in (topic_id, bytes(16)):
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.name} on disk is of another topic")
+            return log
+        if not is_new and not all(directory.online for directory in self.directories):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The log may lie in a directory that has failed")
+        config = self._config_of(topic) if config is None else config
+        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is usable")
+        for parent in self._by_load():
+            try:
+                log = self._create_in(parent, topic, partition, topic_id, config)
+            except StorageError as error:
+                failure = error
+                continue
+            self._add(log, parent)
+            return log
+        raise failure
+
+    def _create_in(
+        self, parent: LogDirectory, topic: str, partition: int, topic_id: bytes, config: LogConfig
+    ) -> PartitionLog:
+        path = f"{parent.path}/{names.directory_name(topic, partition)}"
+        self._forget_retired(parent, (topic, partition))
+        was_there = self._files.exists(path)
+        try:
+            return PartitionLog.open(self.env, path, topic, partition, topic_id, config)
+        except StorageError:
+            if not was_there and parent.online:  # what there is of it must not be found by the next start
+                self.env.remover.remove_now(path)
+            raise
+
+    def _open_at_last(self, key: tuple[str, int]) -> PartitionLog | None:
+        """Open a log that the start could not open; None if that is not the case. KafkaError(KAFKA_STORAGE_ERROR)."""
+        found = self._unopened.get(key)
+        if found is None:
+            return None
+        if not found.parent.online:
+            raise StorageError(found.path, found.parent.failed or OSError("the directory has failed"))
+        self._open(found, lambda _size: None)
+        del self._unopened[key]
+        return self._logs.get(key)
+
+    def is_offline(self, topic: str, partition: int) -> bool:
+        """Whether a log that exists cannot be used, because its directory has failed or may be a failed one's."""
+        key = (topic, partition)
+        if key in self._parents:
+            return not self._parents[key].online
+        if key in self._unopened:
+            return not self._unopened[key].parent.online
+        return not all(directory.online for directory in self.directories)
+
+    def _forget_retired(self, directory: LogDirectory, key: tuple[str, int]) -> None:
+        """Before a log gets the name of one that is gone: what checkpoints say of that one goes first. This waits for
+        the disk, where a topic is made again within a minute of its deletion. KafkaError(KAFKA_STORAGE_ERROR)."""
+        if key not in directory.retired:
+            return
+        try:
+            self.write_checkpoints(directory, sync=True)
+        except OSError as error:
+            self.guard.report(directory.path, error)
+            raise StorageError(directory.path, error) from error
+
+    def _by_load(self) -> list[LogDirectory]:
+        """The usable directories, the one with the fewest logs first, whatever their size (as in Kafka)."""
+        usable = [directory for directory in self.directories if directory.online]
+        return sorted(usable, key=lambda directory: directory.logs)
+
+    async def delete(self, topic: str, partition: int) -> None:
+        """Take a log out of service now; its directory is renamed at once and removed after `file.delete.delay.ms`.
+
+        Nothing happens if there is no such log. KafkaError(KAFKA_STORAGE_ERROR)."""
+        found = self._forget((topic, partition))
+        if found is None:
+            self._delete_unopened((topic, partition))
+            return
+        log, parent = found
+        self._retire(parent, (topic, partition))
+        self._put_aside(log, parent, names.DELETE_DIRECTORY_SUFFIX)
+        self._checkpoint_soon(parent)
+
+    def _delete_unopened(self, key: tuple[str, int]) -> None:
+        found = self._unopened.pop(key, None)
+        if found is not None and found.parent.online:
+            self._retire(found.parent, key)
+            self._rename_away(found.path, found.parent, key, names.DELETE_DIRECTORY_SUFFIX)
+
+    def _checkpoint_soon(self, directory: LogDirectory) -> None:
+        """`write_checkpoints` at the end of this turn of the loop, once for all that is deleted in it: before another
+        log can have the name of a deleted one."""
+        if directory not in self._stale:
+            self._stale.append(directory)
+            asyncio.get_running_loop().call_soon(self._write_stale)
+
+    def _write_stale(self) -> None:
+        while self._stale:
+            directory = self._stale.pop()
+            if not directory.online:
+                continue
+            try:
+                self.write_checkpoints(directory)
+            except OSError as error:
+                self.guard.report(directory.path, error)
+
+    def set_aside_as_stray(self, topic: str, partition: int) -> None:
+        """A partition that the cluster does not know (any more): its directory is renamed to `-stray` and kept."""
+        found = self._forget((topic, partition))
+        if found is not None:
+            log, parent = found
+            self._retire(parent, (topic, partition))
+            self._put_aside(log, parent, names.STRAY_DIRECTORY_SUFFIX)
+
+    def replace(self, old: PartitionLog, new: PartitionLog, parent: LogDirectory) -> None:
+        """A log was moved to another directory: the new one serves, the old one (closed) is deleted.
+        KafkaError(KAFKA_STORAGE_ERROR)."""
+        before = self._parents[old.topic, old.partition]
+        self._add(new, parent)
+        self.cleaner.moved(new, before, parent)
+        self._retire(before, (old.topic, old.partition))
+        self._put_aside(old, before, names.DELETE_DIRECTORY_SUFFIX)
+        self.write_checkpoints(parent)
+        self.write_checkpoints(before)
+
+    def _put_aside(self, log: PartitionLog, parent: LogDirectory, suffix: str) -> None:
+        log.release()
+        self.cleaner.forget(log, parent)
+        if parent.online:  # else the next start that finds it puts it aside
+            self._rename_away(log.directory, parent, (log.topic, log.partition), suffix)
+
+    def _rename_away(self, path: str, parent: LogDirectory, key: tuple[str, int], suffix: str) -> None:
+        unique = self._doors.random.randbytes(16)
+        leaving = f"{parent.path}/{names.leaving_directory_name(*key, unique, suffix)}"
+        try:
+            self._files.replace(path, leaving)
+        except OSError as error:
+            self.guard.report(path, error)
+            if not self._files.exists(path):
+                return  # it was removed by other hands
+            raise StorageError(path, error) from error
+        if suffix == names.DELETE_DIRECTORY_SUFFIX:
+            self.env.remover.remove_directory(leaving, self._config_of(key[0]).file_delete_delay_ms)
+
+    # Periodic work
+
+    def start(self) -> None:
+        """Begin the periodic work on the running loop."""
+        settings = self.settings
+        for file, interval_ms in (
+            (RECOVERY_POINT_FILE, settings.recovery_point_interval_ms),
+            (LOG_START_OFFSET_FILE, settings.log_start_interval_ms),
+            (HIGH_WATERMARK_FILE, settings.high_watermark_interval_ms),
+        ):
+            self._every(file, interval_ms, partial(self._checkpoint_all, file))
+        self._every("retention", settings.retention_check_interval_ms, self._retention_pass)
+        self._every("flush", settings.flush_scheduler_interval_ms, self._flush_pass)
+        self._every("producers", settings.producer_check_interval_ms, self._expire_producers)
+        self._every("directories", settings.high_watermark_interval_ms, self._check_directories)
+        self._every("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
+        if settings.cleaner.enable:
+            self.cleaner.start(self.directories)
+
+    def _every(self, name: str, interval_ms: int, action: Callable[[], object]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            self._timers[name] = loop.call_later(interval_ms / 1000, run)
+            try:
+                action()
+            except (OSError, KafkaError) as error:
+                logger.error("periodic work failed", what=name, error=str(error))
+
+        self._timers[name] = loop.call_later(interval_ms / 1000, run)
+
+    def _checkpoint_all(self, file: str) -> None:
+        for directory in self.directories:
+            if directory.online:
+                self._checkpoints.update(directory, file)
+
+    def _collect(self, directory: LogDirectory, file: str) -> dict[tuple[str, int], int]:
+        """What a checkpoint shall say, also of logs that are still to be opened."""
+        parents, offset_of = self._parents, CHECKPOINTED[file]
+        found = {key: offset_of(log) for key, log in self._logs.items() if parents[key] is directory}
+        return found | {key: each.said(file) for key, each in self._unopened.items() if each.parent is directory}
+
+    async def _keep_recovery_point(self, log: PartitionLog, end_offset: int) -> None:
+        directory = self._parents.get((log.topic, log.partition))
+        if directory is not None:
+            await self._checkpoints.keep_recovery_point(directory, log, end_offset)
+
+    def write_checkpoints(self, directory: LogDirectory, *, sync: bool = False) -> None:
+        """Write all checkpoints of a directory now, usually unsynced: what they say of a deleted log must not outlive
+        it. OSError."""
+        self._checkpoints.write_all(directory, sync=sync)
+
+    def _retention_pass(self) -> None:
+        for log in self:
+            if not log.closed:
+                try:
+                    log.delete_old_segments()
+                except KafkaError as error:
+                    logger.error("retention failed", partition=log.name, error=str(error))
+
+    def _flush_pass(self) -> None:
+        now_ms = self._doors.clock.time_ms()
+        for log in self._logs.values():
+            if log.config.flush_ms <= now_ms - log.flusher.last_flush_ms and not log.closed:
+                log.flush()
+
+    def _expire_producers(self) -> None:
+        now_ms = self._doors.clock.time_ms()
+        for log in self._logs.values():
+            log.producer_state.remove_expired(now_ms)
+
+    def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
+        """A directory has failed: its logs are closed as they are."""
+        for key, log in self._logs.items():
+            if self._parents[key] is directory:
+                log.release()
+        if self._on_directory_failure is not None:
+            self._on_directory_failure(directory, error)
+
+    def _check_directories(self) -> None:
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.ensure_future(self.guard.check())
+
+    # Stop
+
+    async def close(self) -> None:
+        """Stop the periodic work, sync and close every log, write checkpoints and the clean-shutdown marker."""
+        if self._closed:
+            return
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        await self.cleaner.close()
+        if self._checking is not None:
+            await asyncio.wait([self._checking])
+        await self._checkpoints.settled()
+        failed = await self._close_logs()
+        self.env.remover.close()
+        self.env.cache.close_all()
+        for directory in self.directories:
+            if directory.online and directory not in failed:
+                self._close_directory(directory)
+        self.unlock()
+
+    async def _close_logs(self) -> list[LogDirectory]:
+        """Close all; the directories in which a log could not be closed."""
+        failed = [found.parent for found in self._unopened.values()]  # what was not recovered is not clean either
+        logs = [log for log, _ in self._with_directories()]
+        for at in range(0, len(logs), CLOSED_AT_ONCE):
+            await asyncio.gather(*[self._close_log(log, failed) for log in logs[at : at + CLOSED_AT_ONCE]])
+        return failed
+
+    async def _close_log(self, log: PartitionLog, failed: list[LogDirectory]) -> None:
+        try:
+            await log.flusher.finish()
+            log.close()
+        except (OSError, KafkaError) as error:
+            if isinstance(error, OSError):
+                self.guard.report(log.directory, error)
+            logger.error("log not closed", partition=log.name, error=str(error))
+            failed.append(self._parents[log.topic, log.partition])
+
+    def _close_directory(self, directory: LogDirectory) -> None:
+        try:
+            self.write_checkpoints(directory, sync=True)
+            checkpoints.write_shutdown_copy(self._files, directory.path, self._shutdown_texts(directory))
+            checkpoints.write_clean_shutdown(self._files, directory.path)
+        except OSError as error:
+            self.guard.report(directory.path, error)
+
+    def _shutdown_texts(self, directory: LogDirectory) -> dict[str, str]:
+        texts = dict(directory.checkpoint_texts)
+        for key, log in self._logs.items():
+            if self._parents[key] is directory:
+                name = names.directory_name(*key)
+                texts[f"{name}/{checkpoints.LEADER_EPOCH_FILE}"] = log.epochs.text()
+                if log.topic_id != bytes(16):
+                    metadata = checkpoints.topic_id_text(log.topic_id)
+                    texts[f"{name}/{checkpoints.PARTITION_METADATA_FILE}"] = metadata
+        return texts

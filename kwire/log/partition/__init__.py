@@ -1,0 +1,1 @@
+"""The open log of one partition: appending, reading, truncation, retention, syncing."""

@@ -1,0 +1,73 @@
+"""Finding offsets by time: through the time index to a batch, and only in that one batch to a record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kwire.codec.records import iter_records
+from kwire.log.common.append_info import TimestampAndOffset
+from kwire.log.partition.validator import MAX_DECOMPRESSED_BYTES
+from kwire.log.segment.batch_scan import ScannedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kwire.log.partition.partition_log import PartitionLog
+    from kwire.log.segment.segment import Segment
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp_ms: int, upto: int) -> TimestampAndOffset | None:
+    """The first record from the log's start on whose timestamp is not before ``timestamp_ms``, if it lies below
+    offset ``upto``. OSError, CorruptLog, CodecError."""
+    for segment in log.segments:
+        log.verifier.require_small(segment)
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        found = _find_in_segment(log, segment, timestamp_ms)
+        if found is not None:
+            return found if found.offset < upto else None
+    return None
+
+
+def _find_in_segment(log: PartitionLog, segment: Segment, timestamp_ms: int) -> TimestampAndOffset | None:
+    start_offset = log.log_start_offset
+    known = segment.base_offset + segment.time_index.lookup(timestamp_ms)
+    for batch in _batches(segment, max(known, start_offset)):
+        if batch.header.max_timestamp < timestamp_ms or batch.header.last_offset < start_offset:
+            continue
+        for record in iter_records(batch.data, max_bytes=MAX_DECOMPRESSED_BYTES):
+            if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                return TimestampAndOffset(record.timestamp, record.offset, batch.header.partition_leader_epoch)
+    return None
+
+
+def max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
+    """The first record that has the log's highest timestamp. OSError, CorruptLog, CodecError."""
+    if not log.segments:
+        return None
+    for segment in log.segments:
+        log.verifier.require_small(segment)
+    segment = max(reversed(log.segments), key=lambda segment: segment.max_timestamp)
+    if segment.max_timestamp < 0:
+        return None
+    for batch in _batches(segment, segment.offset_of_max_timestamp):
+        for record in iter_records(batch.data, max_bytes=MAX_DECOMPRESSED_BYTES):
+            if record.timestamp == batch.header.max_timestamp:
+                return TimestampAndOffset(record.timestamp, record.offset, batch.header.partition_leader_epoch)
+        return TimestampAndOffset(
+            batch.header.max_timestamp, batch.header.last_offset, batch.header.partition_leader_epoch
+        )
+    return None
+
+
+def _batches(segment: Segment, offset: int) -> Iterator[ScannedBatch]:
+    """The batches of a segment from the one that ends at or beyond an offset."""
+    found = segment.find(offset)
+    if found is None:
+        return
+    file = segment.file
+    file.retain()
+    try:
+        yield from segment.good_batches(found.position, segment.size)
+    finally:
+        file.release()

@@ -1,0 +1,1 @@
+"""The state beside a log's records: leader epochs, producers and their transactions."""
