@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from harness.raw_client import RawClient
 from kwire.base.doors import Doors, Files
-from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from kwire.base.doors import Doors
-from kwire.cluster.embedded import EmbeddedStore
-from kwire.cluster.memory import MemoryStore
-from kwire.cluster.shared_store import SharedStore
-from kwire.cluster.store import ABSENT, Check, Conflict, Event, SessionLost, Write
+from kwire.cluster.store.embedded import EmbeddedStore
+from kwire.cluster.store.memory import MemoryStore
+from kwire.cluster.store.shared import SharedStore
+from kwire.cluster.store.store import ABSENT, Check, Conflict, Event, SessionLost, Write
 
 MAKERS = {
     "memory": lambda _: MemoryStore(),

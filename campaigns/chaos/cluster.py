@@ -21,8 +21,8 @@ from campaigns.chaos.network import Loopback, Namespaces
 from harness.processes.brokers import KwireBroker, free_port, wait_until
 from harness.processes.zookeeper import ZooKeeper
 from kwire.base.doors import Doors
-from kwire.cluster.embedded import FILE_NAME
-from kwire.cluster.shared_store import SharedDatabase
+from kwire.cluster.store.embedded import FILE_NAME
+from kwire.cluster.store.shared import SharedDatabase
 
 STORE_HOST = "zookeeper"
 READY_S = 60.0

@@ -23,13 +23,13 @@ sys.path.insert(0, str(ROOT))
 
 from campaigns import simulated_cluster as cluster_campaign
 from campaigns.mutants.mutant import Mutant, main
-from kwire.cluster import elections
-from kwire.cluster.isr_writer import IsrWriter
-from kwire.cluster.keys import PartitionState
-from kwire.cluster.membership import Membership
-from kwire.cluster.partition import Partition
-from kwire.cluster.replica_fetcher import Fetcher, _Followed
-from kwire.cluster.replica_manager import ReplicaManager
+from kwire.cluster.controller import elections
+from kwire.cluster.controller.membership import Membership
+from kwire.cluster.replication.fetcher import Fetcher, _Followed
+from kwire.cluster.replication.isr_writer import IsrWriter
+from kwire.cluster.replication.partition import Partition
+from kwire.cluster.replication.replica_manager import ReplicaManager
+from kwire.cluster.store.keys import PartitionState
 from kwire.handlers.fetch import _Fetch
 from kwire.log.state.producer_state import ProducerStateManager
 

@@ -23,7 +23,7 @@ from campaigns import corruption as corruption_campaign
 from campaigns import power_loss as power_loss_campaign
 from campaigns.mutants.mutant import Mutant, main, together
 from campaigns.mutants.transactions import TRANSACTION_MUTANTS
-from kwire.cluster.partition import Partition
+from kwire.cluster.replication.partition import Partition
 from kwire.log.compaction.segment_swap import SegmentSwap
 from kwire.log.manager.offset_checkpoints import OffsetCheckpoints
 from kwire.log.partition.flusher import Flusher

@@ -26,10 +26,10 @@ from kwire.base.doors import Clock, Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
 from kwire.base.metrics import MetricsRegistry
-from kwire.cluster.features import GROUP_VERSION, TRANSACTION_VERSION
-from kwire.cluster.image import ClusterImage, Delta, TopicImage
-from kwire.cluster.keys import PartitionState
-from kwire.cluster.partition import Partition
+from kwire.cluster.metadata.features import GROUP_VERSION, TRANSACTION_VERSION
+from kwire.cluster.metadata.image import ClusterImage, Delta, TopicImage
+from kwire.cluster.replication.partition import Partition
+from kwire.cluster.store.keys import PartitionState
 from kwire.codec.records import BatchHeader, iter_headers
 from kwire.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from kwire.coordinator.shard_runtime import Phase

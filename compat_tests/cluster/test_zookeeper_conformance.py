@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.store_conformance import *  # noqa: F403
-from kwire.cluster.zookeeper import ZooKeeperStore
-from kwire.cluster.zookeeper_client import ZooKeeperSettings
+from kwire.cluster.store.zookeeper.client import ZooKeeperSettings
+from kwire.cluster.store.zookeeper.store import ZooKeeperStore
 
 pytestmark = pytest.mark.java
 

@@ -13,9 +13,9 @@ from harness.kafka_jars import why_no_java
 from harness.processes.brokers import free_port
 from harness.processes.zookeeper import ZooKeeper
 from kwire.base.config import KafkaConfig
-from kwire.cluster.store import StoreError, Write
-from kwire.cluster.zookeeper import ZooKeeperStore
-from kwire.cluster.zookeeper_client import settings_of
+from kwire.cluster.store.store import StoreError, Write
+from kwire.cluster.store.zookeeper.client import settings_of
+from kwire.cluster.store.zookeeper.store import ZooKeeperStore
 
 pytestmark = pytest.mark.java
 

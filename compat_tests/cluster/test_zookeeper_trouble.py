@@ -12,9 +12,9 @@ import time
 import pytest
 
 from harness.processes.proxy import Proxy
-from kwire.cluster.store import ABSENT, Check, Conflict, SessionLost, StoreFormatError, StoreUnavailable, Write
-from kwire.cluster.zookeeper import LOG_KEEP, PRUNE_EVERY, ZooKeeperStore
-from kwire.cluster.zookeeper_client import ZooKeeperSettings
+from kwire.cluster.store.store import ABSENT, Check, Conflict, SessionLost, StoreFormatError, StoreUnavailable, Write
+from kwire.cluster.store.zookeeper.client import ZooKeeperSettings
+from kwire.cluster.store.zookeeper.store import LOG_KEEP, PRUNE_EVERY, ZooKeeperStore
 
 pytestmark = pytest.mark.java
 
@@ -179,9 +179,9 @@ async def test_a_dead_process_loses_its_keys_after_the_timeout(make_store, conne
     _, seen = await make_store(connect)
     code = f"""
 import asyncio, os, signal
-from kwire.cluster.store import Write
-from kwire.cluster.zookeeper import ZooKeeperStore
-from kwire.cluster.zookeeper_client import ZooKeeperSettings
+from kwire.cluster.store.store import Write
+from kwire.cluster.store.zookeeper.store import ZooKeeperStore
+from kwire.cluster.store.zookeeper.client import ZooKeeperSettings
 
 async def main():
     store = ZooKeeperStore(ZooKeeperSettings({connect!r}, 1500))

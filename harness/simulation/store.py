@@ -13,9 +13,9 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from harness.simulation.network import WIRE
-from kwire.cluster.feed import OwnSession, Place
-from kwire.cluster.memory import MemorySession, MemoryStore
-from kwire.cluster.store import Check, Entry, Event, Listener, SessionLost, StoreUnavailable, Write, check_commit
+from kwire.cluster.store.feed import OwnSession, Place
+from kwire.cluster.store.memory import MemorySession, MemoryStore
+from kwire.cluster.store.store import Check, Entry, Event, Listener, SessionLost, StoreUnavailable, Write, check_commit
 
 if TYPE_CHECKING:
     from harness.simulation.network import Network

@@ -39,7 +39,7 @@ from kwire.coordinator.machine import Caller, CoordinatorRecord, Instant, Result
 from kwire.coordinator.timers import Timers
 
 if TYPE_CHECKING:
-    from kwire.cluster.image import ClusterImage
+    from kwire.cluster.metadata.image import ClusterImage
 
 OWN_MEMBER_ID_SINCE = 1
 """The version of ConsumerGroupHeartbeat in which members make their ids themselves (KIP-1082)."""

@@ -10,10 +10,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.keys import ConfigResource
+from kwire.cluster.store.keys import ConfigResource
 
 if TYPE_CHECKING:
-    from kwire.cluster.image import ClusterImage, TopicImage
+    from kwire.cluster.metadata.image import ClusterImage, TopicImage
 
 REGEX_MEMORY_MAX: Final = 8 << 20
 """What RE2 may use for one compiled pattern; a larger one is refused."""

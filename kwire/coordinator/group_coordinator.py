@@ -25,9 +25,9 @@ from kwire.coordinator.shard_runtime import Phase, ShardRuntime
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.metrics import MetricsRegistry
-    from kwire.cluster.image import ClusterImage, Delta, MetadataCache
-    from kwire.cluster.partition import Partition
-    from kwire.cluster.replica_manager import ReplicaManager
+    from kwire.cluster.metadata.image import ClusterImage, Delta, MetadataCache
+    from kwire.cluster.replication.partition import Partition
+    from kwire.cluster.replication.replica_manager import ReplicaManager
     from kwire.codec.messages.consumer_group_describe_response import DescribedGroup as ConsumerDescribedGroup
     from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
     from kwire.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse

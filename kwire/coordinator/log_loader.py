@@ -23,7 +23,7 @@ from kwire.codec.records import (
 )
 
 if TYPE_CHECKING:
-    from kwire.cluster.partition import Partition
+    from kwire.cluster.replication.partition import Partition
     from kwire.log.common.append_info import FetchedData
     from kwire.log.partition.partition_log import PartitionLog
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import fail
-from kwire.cluster.peers import PeerUnavailable
+from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.codec.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -21,8 +21,8 @@ from kwire.codec.messages.write_txn_markers_request import (
 from kwire.coordinator.transaction_records import Partition
 
 if TYPE_CHECKING:
-    from kwire.cluster.image import MetadataCache
-    from kwire.cluster.peers import Peers
+    from kwire.cluster.metadata.image import MetadataCache
+    from kwire.cluster.replication.peers import Peers
     from kwire.codec.messages.write_txn_markers_response import WriteTxnMarkersResponse
 
 VERSION: Final = 2

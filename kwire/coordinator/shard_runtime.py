@@ -26,7 +26,7 @@ from kwire.coordinator.timers import Timers
 from kwire.log.common.append_info import Origin
 
 if TYPE_CHECKING:
-    from kwire.cluster.partition import Partition
+    from kwire.cluster.replication.partition import Partition
 
 A = TypeVar("A")
 _log = get_logger("kwire.coordinator")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
-from kwire.cluster.features import TRANSACTION_VERSION
+from kwire.cluster.metadata.features import TRANSACTION_VERSION
 from kwire.coordinator.java import partition_for
 from kwire.coordinator.machine import Instant, Result
 from kwire.coordinator.producer_ids import ProducerIds
@@ -32,10 +32,10 @@ from kwire.coordinator.transaction_shard import NoProducerId, Outcome, Producer,
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.metrics import MetricsRegistry
-    from kwire.cluster.image import MetadataCache
-    from kwire.cluster.partition import Partition as Replica
-    from kwire.cluster.peers import Peers
-    from kwire.cluster.replica_manager import ReplicaManager
+    from kwire.cluster.metadata.image import MetadataCache
+    from kwire.cluster.replication.partition import Partition as Replica
+    from kwire.cluster.replication.peers import Peers
+    from kwire.cluster.replication.replica_manager import ReplicaManager
     from kwire.coordinator.group_coordinator import GroupCoordinator
 
 A = TypeVar("A")

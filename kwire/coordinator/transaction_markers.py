@@ -20,7 +20,7 @@ from kwire.coordinator.transaction_records import Partition
 from kwire.log.common.append_info import Origin
 
 if TYPE_CHECKING:
-    from kwire.cluster.replica_manager import ReplicaManager
+    from kwire.cluster.replication.replica_manager import ReplicaManager
     from kwire.coordinator.group_coordinator import GroupCoordinator
 
 _ALL_REPLICAS = -1

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.image import INTERNAL_TOPICS
+from kwire.cluster.metadata.image import INTERNAL_TOPICS
 from kwire.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller import ConfigUpdate
+from kwire.cluster.controller.controller import ConfigUpdate
 from kwire.codec.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from kwire.codec.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
 from kwire.codec.protocol import ApiKey

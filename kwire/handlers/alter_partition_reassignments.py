@@ -14,7 +14,7 @@ Versions: 1 the replication factor may be held (KIP-860).
 from __future__ import annotations
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.topics import Reassignment
+from kwire.cluster.controller.topics import Reassignment
 from kwire.codec.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
 from kwire.codec.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,

@@ -6,7 +6,8 @@ Behaviour:
 - a version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions
   itself, whatever the body says (KIP-511).
 - a client's name and version that do not look like one: INVALID_REQUEST with an empty list (KIP-511, from version 3).
-- a feature is supported only if this broker is whole in it (`kwire.cluster.features`); finalised are those of the
+- a feature is supported only if this broker is whole in it (`kwire.cluster.metadata.features`); finalised are those of
+the
   cluster's image, without those at level 0.
 
 Versions: 1 throttle time; 2 none; 3 flexible, client's software (KIP-511), features (KIP-584): those whose lowest level

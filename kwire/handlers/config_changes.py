@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from kwire.base.config.resources import BROKER, CLIENT_METRICS, GROUP, TOPIC, ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller import ConfigUpdate
-from kwire.cluster.keys import ConfigResource
-from kwire.cluster.topics import check_name
+from kwire.cluster.controller.controller import ConfigUpdate
+from kwire.cluster.controller.topics import check_name
+from kwire.cluster.store.keys import ConfigResource
 from kwire.handlers.api import error_of
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
 from kwire.handlers.forwarding import broker_asked

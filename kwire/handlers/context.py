@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
     from kwire.base.metrics import MetricsRegistry
-    from kwire.cluster.controller import Controller
-    from kwire.cluster.features import Range
-    from kwire.cluster.image import ClusterImage
-    from kwire.cluster.peers import Peers
-    from kwire.cluster.replica_manager import ReplicaManager
+    from kwire.cluster.controller.controller import Controller
+    from kwire.cluster.metadata.features import Range
+    from kwire.cluster.metadata.image import ClusterImage
+    from kwire.cluster.replication.peers import Peers
+    from kwire.cluster.replication.replica_manager import ReplicaManager
     from kwire.coordinator.group_coordinator import GroupCoordinator
     from kwire.coordinator.transaction_coordinator import TransactionCoordinator
     from kwire.handlers.registry import Registry

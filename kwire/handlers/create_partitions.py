@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller import NewPartitions
+from kwire.cluster.controller.controller import NewPartitions
 from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kwire.codec.protocol import ApiKey

@@ -20,7 +20,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller import CreatedTopic, NewTopic
+from kwire.cluster.controller.controller import CreatedTopic, NewTopic
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.create_topics_response import (
     CreatableTopicConfigs,

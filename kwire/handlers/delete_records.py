@@ -11,7 +11,7 @@ Versions: 1 throttled after the answer (KIP-219); 2 flexible.
 from __future__ import annotations
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.image import INTERNAL_TOPICS
+from kwire.cluster.metadata.image import INTERNAL_TOPICS
 from kwire.codec.messages.delete_records_request import DeleteRecordsRequest
 from kwire.codec.messages.delete_records_response import (
     DeleteRecordsPartitionResult,

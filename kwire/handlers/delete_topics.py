@@ -18,7 +18,7 @@ from collections import Counter
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.uuids import ZERO_UUID
-from kwire.cluster.image import TopicImage
+from kwire.cluster.metadata.image import TopicImage
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kwire.codec.protocol import ApiKey

@@ -23,8 +23,8 @@ from kwire.base.config import describe
 from kwire.base.config.describe import ConfigEntry, ConfigSource
 from kwire.base.config.resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.keys import ConfigResource
-from kwire.cluster.topics import check_name
+from kwire.cluster.controller.topics import check_name
+from kwire.cluster.store.keys import ConfigResource
 from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.codec.messages.describe_configs_response import (
     DescribeConfigsResourceResult,

@@ -9,7 +9,7 @@ Versions: 0.
 from __future__ import annotations
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster.topics import check_name
+from kwire.cluster.controller.topics import check_name
 from kwire.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from kwire.codec.messages.describe_producers_response import (
     DescribeProducersResponse,

@@ -13,8 +13,8 @@ Versions: 1 times (KIP-836); 2 nodes, their listeners and error messages (KIP-85
 from __future__ import annotations
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster.image import ClusterImage
-from kwire.cluster.topics import CLUSTER_METADATA_TOPIC
+from kwire.cluster.controller.topics import CLUSTER_METADATA_TOPIC
+from kwire.cluster.metadata.image import ClusterImage
 from kwire.codec.messages.describe_quorum_request import DescribeQuorumRequest
 from kwire.codec.messages.describe_quorum_response import (
     DescribeQuorumResponse,

@@ -14,7 +14,7 @@ Behaviour:
 from __future__ import annotations
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster.image import ClusterImage, TopicImage
+from kwire.cluster.metadata.image import ClusterImage, TopicImage
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from kwire.codec.messages.describe_topic_partitions_response import (
     Cursor,

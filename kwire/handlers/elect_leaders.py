@@ -14,7 +14,7 @@ Versions: 1 unclean elections (KIP-460); 2 flexible.
 from __future__ import annotations
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.leaders import PREFERRED, UNCLEAN
+from kwire.cluster.controller.leaders import PREFERRED, UNCLEAN
 from kwire.codec.messages.elect_leaders_request import ElectLeadersRequest
 from kwire.codec.messages.elect_leaders_response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from kwire.codec.protocol import ApiKey

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
-from kwire.cluster.replica_selector import closest
+from kwire.cluster.replication.selector import closest
 from kwire.codec.messages.fetch_request import FetchRequest
 from kwire.codec.messages.fetch_response import (
     AbortedTransaction,
@@ -51,8 +51,8 @@ from kwire.handlers.fetch_sessions import FetchContext, FetchedPartition, FetchS
 from kwire.handlers.partitions import find_partition
 
 if TYPE_CHECKING:
-    from kwire.cluster.partition import Partition
-    from kwire.cluster.throttles import ReplicationQuota
+    from kwire.cluster.replication.partition import Partition
+    from kwire.cluster.replication.throttles import ReplicationQuota
 
 READ_COMMITTED: Final = 1
 _NO_EPOCH: Final = EpochEndOffset()

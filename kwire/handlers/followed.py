@@ -6,7 +6,8 @@ were read, behind, out of sync, or failing. All others are *quiet*: the follower
 Whatever happens to a partition calls whoever listens to it; a few quiet ones are looked at with each request for what
 nobody calls (their start moves when old segments go).
 
-What lives elsewhere: sessions (`fetch_sessions`), reading (`fetch`), who keeps up (`kwire.cluster.followers`).
+What lives elsewhere: sessions (`fetch_sessions`), reading (`fetch`), who keeps up
+(`kwire.cluster.replication.followers`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kwire.cluster.followers import Heard
+from kwire.cluster.replication.followers import Heard
 
 if TYPE_CHECKING:
-    from kwire.cluster.partition import Partition
+    from kwire.cluster.replication.partition import Partition
     from kwire.codec.messages.fetch_response import PartitionData
     from kwire.handlers.fetch_sessions import FetchedPartition, Key, Partitions
 

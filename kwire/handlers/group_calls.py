@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kwire.base.errors import KafkaError
-from kwire.cluster.features import GROUP_VERSION
+from kwire.cluster.metadata.features import GROUP_VERSION
 from kwire.coordinator.machine import Caller
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 
 if TYPE_CHECKING:
-    from kwire.cluster.image import ClusterImage
+    from kwire.cluster.metadata.image import ClusterImage
 
 T = TypeVar("T")
 R = TypeVar("R")

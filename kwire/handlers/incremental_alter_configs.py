@@ -25,7 +25,7 @@ from kwire.base import logging
 from kwire.base.config.resources import BROKER, BROKER_LOGGER, TOPIC, config_type, default_text
 from kwire.base.config.values import split_list
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller import ConfigUpdate
+from kwire.cluster.controller.controller import ConfigUpdate
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,

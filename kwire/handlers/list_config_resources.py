@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from kwire.base.config.resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kwire.base.errors import ErrorCode
-from kwire.cluster.image import ClusterImage
-from kwire.cluster.keys import ConfigResource as Resource
+from kwire.cluster.metadata.image import ClusterImage
+from kwire.cluster.store.keys import ConfigResource as Resource
 from kwire.codec.messages.list_config_resources_request import ListConfigResourcesRequest
 from kwire.codec.messages.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
 from kwire.codec.protocol import ApiKey

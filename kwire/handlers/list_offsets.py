@@ -30,7 +30,7 @@ from kwire.handlers.partitions import find_partition
 from kwire.log.common.append_info import TimestampAndOffset
 
 if TYPE_CHECKING:
-    from kwire.cluster.partition import Partition
+    from kwire.cluster.replication.partition import Partition
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -7,7 +7,7 @@ Versions: 0.
 
 from __future__ import annotations
 
-from kwire.cluster.reassignment import is_moving
+from kwire.cluster.controller.reassignment import is_moving
 from kwire.codec.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from kwire.codec.messages.list_partition_reassignments_response import (
     ListPartitionReassignmentsResponse,

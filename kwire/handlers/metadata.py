@@ -26,7 +26,7 @@ from typing import Final
 
 from kwire.base.errors import ErrorCode
 from kwire.base.uuids import ZERO_UUID
-from kwire.cluster.image import ClusterImage, TopicImage
+from kwire.cluster.metadata.image import ClusterImage, TopicImage
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.metadata_response import (
     MetadataResponse,

@@ -8,7 +8,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 
 if TYPE_CHECKING:
-    from kwire.cluster.partition import Partition
+    from kwire.cluster.replication.partition import Partition
 
 
 def topic_name(context: RequestContext, topic_id: bytes) -> str:

@@ -46,7 +46,7 @@ from kwire.log.common.append_info import AppendInfo, NotOneBatch, RecordsRefused
 from kwire.log.state.producer_state import NOT_ASKED, Verification
 
 if TYPE_CHECKING:
-    from kwire.cluster.partition import Partition
+    from kwire.cluster.replication.partition import Partition
 
 ALL: Final = -1
 _NO_LEADER: Final = LeaderIdAndEpoch()

@@ -17,7 +17,7 @@ from kwire.base.errors import KafkaError
 from kwire.codec.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
-    from kwire.cluster.partition import Partition
+    from kwire.cluster.replication.partition import Partition
     from kwire.handlers.context import RequestContext, Services
 
 FIRST_BY_NAME: Final = 9

@@ -23,7 +23,7 @@ from kwire.handlers.partitions import find_partition
 from kwire.handlers.transaction_calls import ABORTABLE_SINCE, IMPLICIT_SINCE, join_transaction
 
 if TYPE_CHECKING:
-    from kwire.cluster.partition import Partition
+    from kwire.cluster.replication.partition import Partition
     from kwire.log.state.producer_state import ProducerStateManager, Verification
 
 _ATTRIBUTES: Final = 22

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster.image import BrokerImage, ClusterImage
-from kwire.cluster.keys import PartitionState
-from kwire.cluster.topics import name_problem
+from kwire.cluster.controller.topics import name_problem
+from kwire.cluster.metadata.image import BrokerImage, ClusterImage
+from kwire.cluster.store.keys import PartitionState
 from kwire.handlers.context import CLUSTER_NAME, RequestContext, ResourceType
 
 NOT_ASKED = -2147483648

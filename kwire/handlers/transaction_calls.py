@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Collection
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.peers import PeerUnavailable
+from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -16,7 +16,7 @@ Versions: 0 ``allow_downgrade``, which Kafka does not read any more: it takes no
 from __future__ import annotations
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.features import UPGRADE, FeatureUpdate
+from kwire.cluster.metadata.features import UPGRADE, FeatureUpdate
 from kwire.codec.messages.update_features_request import UpdateFeaturesRequest
 from kwire.codec.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 from kwire.codec.protocol import ApiKey

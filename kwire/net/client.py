@@ -1,6 +1,7 @@
 """A connection to another broker: requests out, responses back, in order.
 
-Sans policy: no retries, no timeouts, no choice of address (`kwire.cluster.peers` has those). Frames are received into
+Sans policy: no retries, no timeouts, no choice of address (`kwire.cluster.replication.peers` has those). Frames are
+received into
 buffers of their own, so that records in a response are never copied again.
 """
 

@@ -17,19 +17,19 @@ from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.metrics import MetricsRegistry
-from kwire.cluster.adoption import adopt_logs
-from kwire.cluster.controller import Controller
-from kwire.cluster.failover import Failover
-from kwire.cluster.features import supported
-from kwire.cluster.image import ClusterImage, ConfigResource, Delta, Endpoint, MetadataCache
-from kwire.cluster.isr_writer import IsrWriter
-from kwire.cluster.keys import broker_key
-from kwire.cluster.membership import Membership
-from kwire.cluster.peers import Peers
-from kwire.cluster.replica_fetchers import ReplicaFetchers
-from kwire.cluster.replica_manager import ReplicaManager
-from kwire.cluster.store import StoreError
-from kwire.cluster.throttles import Throttles
+from kwire.cluster.controller.adoption import adopt_logs
+from kwire.cluster.controller.controller import Controller
+from kwire.cluster.controller.failover import Failover
+from kwire.cluster.controller.membership import Membership
+from kwire.cluster.metadata.features import supported
+from kwire.cluster.metadata.image import ClusterImage, ConfigResource, Delta, Endpoint, MetadataCache
+from kwire.cluster.replication.fetcher_manager import ReplicaFetchers
+from kwire.cluster.replication.isr_writer import IsrWriter
+from kwire.cluster.replication.peers import Peers
+from kwire.cluster.replication.replica_manager import ReplicaManager
+from kwire.cluster.replication.throttles import Throttles
+from kwire.cluster.store.keys import broker_key
+from kwire.cluster.store.store import StoreError
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.transaction_coordinator import TransactionCoordinator
 from kwire.handlers.context import Services
@@ -48,8 +48,8 @@ from kwire.server.settings import cleaner_settings, log_settings, net_settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kwire.cluster.image import BrokerImage
-    from kwire.cluster.store import MetadataStore
+    from kwire.cluster.metadata.image import BrokerImage
+    from kwire.cluster.store.store import MetadataStore
     from kwire.log.common.log_dirs import LogDirectory
     from kwire.net.listener import Listener
     from kwire.server.control import Control
@@ -189,17 +189,17 @@ class Broker:
         if self._given_store is not None:
             self._store = self._given_store
         elif self.config.zookeeper_connect:
-            from kwire.cluster.zookeeper import ZooKeeperStore
-            from kwire.cluster.zookeeper_client import settings_of
+            from kwire.cluster.store.zookeeper.client import settings_of
+            from kwire.cluster.store.zookeeper.store import ZooKeeperStore
 
             self._store = store = ZooKeeperStore(settings_of(self.config))
             self._on_refused = lambda broker: store.presume_dead(broker_key(broker.id), broker.epoch)
         elif self.config.kwire_metadata_dir:
-            from kwire.cluster.shared_store import SharedStore
+            from kwire.cluster.store.shared import SharedStore
 
             self._store = SharedStore(self.config.kwire_metadata_dir, self.doors)
         else:
-            from kwire.cluster.embedded import EmbeddedStore
+            from kwire.cluster.store.embedded import EmbeddedStore
 
             self._store = EmbeddedStore(self.config.data_dirs[0], self.doors, on_failure=self.logs.guard.report)
         await self._store.open()

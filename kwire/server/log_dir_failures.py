@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import KafkaError
 from kwire.base.logging import get_logger
-from kwire.cluster import keys
-from kwire.cluster.store import ABSENT, Check, StoreError, Write
+from kwire.cluster.store import keys
+from kwire.cluster.store.store import ABSENT, Check, StoreError, Write
 from kwire.log.common.log_dirs import read_meta_properties
 
 if TYPE_CHECKING:
-    from kwire.cluster.store import MetadataStore
+    from kwire.cluster.store.store import MetadataStore
     from kwire.log.common.log_dirs import LogDirectory
     from kwire.log.manager.log_manager import LogManager
     from kwire.server.broker import Broker

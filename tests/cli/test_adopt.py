@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.raw_client import RawClient
 from kwire.base.doors import Doors
-from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.metadata_request import MetadataRequest

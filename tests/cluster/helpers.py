@@ -10,10 +10,10 @@ from typing import Any
 from kwire.base.config import KafkaConfig
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller import Controller
-from kwire.cluster.image import Endpoint, MetadataCache
-from kwire.cluster.membership import Membership
-from kwire.cluster.memory import MemoryStore
+from kwire.cluster.controller.controller import Controller
+from kwire.cluster.controller.membership import Membership
+from kwire.cluster.metadata.image import Endpoint, MetadataCache
+from kwire.cluster.store.memory import MemoryStore
 from kwire.log.common.append_info import AppendInfo, FetchedData
 
 ENDPOINTS = [Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT")]

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster import keys
-from kwire.cluster.controller import ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
-from kwire.cluster.image import BrokerImage, ClusterImage, ConfigResource
-from kwire.cluster.leaders import PREFERRED, UNCLEAN
-from kwire.cluster.membership import Membership
-from kwire.cluster.memory import MemoryStore
-from kwire.cluster.store import Write
-from kwire.cluster.topics import place
+from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
+from kwire.cluster.controller.leaders import PREFERRED, UNCLEAN
+from kwire.cluster.controller.membership import Membership
+from kwire.cluster.controller.topics import place
+from kwire.cluster.metadata.image import BrokerImage, ClusterImage, ConfigResource
+from kwire.cluster.store import keys
+from kwire.cluster.store.memory import MemoryStore
+from kwire.cluster.store.store import Write
 from tests.cluster.helpers import ENDPOINTS, node
 
 TOPIC = ConfigResource.TOPIC

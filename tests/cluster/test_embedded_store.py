@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from kwire.base.doors import Doors
-from kwire.cluster.embedded import FILE_NAME, RESERVE_BYTES, EmbeddedStore
-from kwire.cluster.store import StoreFormatError, StoreFull, StoreUnavailable, Write
+from kwire.cluster.store.embedded import FILE_NAME, RESERVE_BYTES, EmbeddedStore
+from kwire.cluster.store.store import StoreFormatError, StoreFull, StoreUnavailable, Write
 
 
 async def opened(path):

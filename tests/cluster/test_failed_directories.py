@@ -9,10 +9,10 @@ import pytest
 
 from harness.waiting import until
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster import elections
-from kwire.cluster.controller import NewTopic
-from kwire.cluster.keys import PartitionState
-from kwire.cluster.replica_manager import ReplicaManager
+from kwire.cluster.controller import elections
+from kwire.cluster.controller.controller import NewTopic
+from kwire.cluster.replication.replica_manager import ReplicaManager
+from kwire.cluster.store.keys import PartitionState
 from kwire.log.common.environment import StorageError
 from tests.cluster.helpers import ENDPOINTS, FakeLogs, node
 
@@ -108,7 +108,7 @@ async def test_a_start_leads_what_it_can_and_all_again_when_the_directory_is_bac
 
 
 async def test_a_log_that_found_no_room_is_opened_later(monkeypatch):
-    monkeypatch.setattr("kwire.cluster.replica_manager.RETRY_S", 0.01)
+    monkeypatch.setattr("kwire.cluster.replication.replica_manager.RETRY_S", 0.01)
     broker, logs, replicas = await leading(1)
     logs.refuse = StorageError("here", OSError(28, "No space left on device"))
     await broker.controller.create_topics([NewTopic("u", 1, 1)])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster import elections, keys
-from kwire.cluster.features import (
+from kwire.cluster.controller import elections
+from kwire.cluster.controller.membership import Membership
+from kwire.cluster.metadata.features import (
     ELR_VERSION,
     GROUP_VERSION,
     METADATA_VERSION,
@@ -16,11 +17,11 @@ from kwire.cluster.features import (
     FeatureUpdate,
     supported,
 )
-from kwire.cluster.image import MetadataCache
-from kwire.cluster.keys import PartitionState
-from kwire.cluster.membership import Membership
-from kwire.cluster.memory import MemoryStore
-from kwire.cluster.store import ABSENT, Check, Write
+from kwire.cluster.metadata.image import MetadataCache
+from kwire.cluster.store import keys
+from kwire.cluster.store.keys import PartitionState
+from kwire.cluster.store.memory import MemoryStore
+from kwire.cluster.store.store import ABSENT, Check, Write
 from tests.cluster.helpers import ENDPOINTS, Node, node
 
 OLDER = supported([f"{GROUP_VERSION}=0-0", f"{TRANSACTION_VERSION}=0-1"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwire.cluster.followers import Follower, Heard
+from kwire.cluster.replication.followers import Follower, Heard
 
 LAG_MS = 100
 

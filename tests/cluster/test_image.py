@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kwire.cluster import keys
-from kwire.cluster.image import ConfigResource, MetadataCache
-from kwire.cluster.keys import PartitionState
-from kwire.cluster.memory import MemoryStore
-from kwire.cluster.store import Change, Entry, Event, StoreFormatError, Write
+from kwire.cluster.metadata.image import ConfigResource, MetadataCache
+from kwire.cluster.store import keys
+from kwire.cluster.store.keys import PartitionState
+from kwire.cluster.store.memory import MemoryStore
+from kwire.cluster.store.store import Change, Entry, Event, StoreFormatError, Write
 
 ID = b"i" * 16
 OTHER = b"j" * 16

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from harness.waiting import until
-from kwire.cluster.isr_writer import IsrWriter
-from kwire.cluster.membership import plain_rules
-from kwire.cluster.store import SessionLost
+from kwire.cluster.controller.membership import plain_rules
+from kwire.cluster.replication.isr_writer import IsrWriter
+from kwire.cluster.store.store import SessionLost
 from tests.cluster.helpers import node
 
 

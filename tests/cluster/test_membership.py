@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kwire.base.doors import Doors
-from kwire.cluster.image import MetadataCache
-from kwire.cluster.membership import Membership
-from kwire.cluster.memory import MemoryStore
-from kwire.cluster.store import SessionLost, StoreUnavailable
+from kwire.cluster.controller.membership import Membership
+from kwire.cluster.metadata.image import MetadataCache
+from kwire.cluster.store.memory import MemoryStore
+from kwire.cluster.store.store import SessionLost, StoreUnavailable
 from tests.cluster.helpers import ENDPOINTS
 
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.keys import PartitionState
-from kwire.cluster.partition import Partition
+from kwire.cluster.replication.partition import Partition
+from kwire.cluster.store.keys import PartitionState
 from tests.cluster.helpers import FakeLog
 
 ME = 1

@@ -6,8 +6,8 @@ import pytest
 
 from harness.waiting import until
 from kwire.base.doors import Doors
-from kwire.cluster.presence import Presence
-from kwire.cluster.shared_store import SharedStore
+from kwire.cluster.store.presence import Presence
+from kwire.cluster.store.shared import SharedStore
 
 
 async def test_who_begins_to_watch_a_broker_looks_for_what_it_has_written_before(tmp_path):

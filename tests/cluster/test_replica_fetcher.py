@@ -11,10 +11,10 @@ from typing import Any
 
 from harness.simulation import Simulation
 from kwire.base.errors import ErrorCode
-from kwire.cluster.keys import PartitionState
-from kwire.cluster.partition import Partition
-from kwire.cluster.replica_fetchers import ReplicaFetchers
-from kwire.cluster.throttles import ReplicationQuota
+from kwire.cluster.replication.fetcher_manager import ReplicaFetchers
+from kwire.cluster.replication.partition import Partition
+from kwire.cluster.replication.throttles import ReplicationQuota
+from kwire.cluster.store.keys import PartitionState
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.api_versions_response import ApiVersionsResponse
 from kwire.codec.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.adoption import adopt_logs
-from kwire.cluster.controller import ConfigUpdate, NewPartitions, NewTopic
-from kwire.cluster.image import ConfigResource
-from kwire.cluster.replica_manager import ReplicaManager
+from kwire.cluster.controller.adoption import adopt_logs
+from kwire.cluster.controller.controller import ConfigUpdate, NewPartitions, NewTopic
+from kwire.cluster.metadata.image import ConfigResource
+from kwire.cluster.replication.replica_manager import ReplicaManager
 from tests.cluster.helpers import FakeLogs, node
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kwire.cluster.image import BrokerImage, ClusterImage, Endpoint
-from kwire.cluster.keys import PartitionState
-from kwire.cluster.partition import Partition
-from kwire.cluster.replica_selector import closest
+from kwire.cluster.metadata.image import BrokerImage, ClusterImage, Endpoint
+from kwire.cluster.replication.partition import Partition
+from kwire.cluster.replication.selector import closest
+from kwire.cluster.store.keys import PartitionState
 from tests.cluster.helpers import FakeLog
 
 ME = 1

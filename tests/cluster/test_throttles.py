@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kwire.base.metrics import MetricsRegistry
 from kwire.base.quota import UNLIMITED
-from kwire.cluster.controller import ConfigUpdate, NewTopic
-from kwire.cluster.image import ConfigResource
-from kwire.cluster.throttles import Throttles
+from kwire.cluster.controller.controller import ConfigUpdate, NewTopic
+from kwire.cluster.metadata.image import ConfigResource
+from kwire.cluster.replication.throttles import Throttles
 from tests.cluster.helpers import node
 
 ME = 1

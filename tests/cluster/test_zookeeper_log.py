@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.base.config import ConfigError, KafkaConfig
-from kwire.cluster.store import Change, Entry, StoreFormatError, Write
-from kwire.cluster.zookeeper_client import sasl_options, settings_of
-from kwire.cluster.zookeeper_log import (
+from kwire.cluster.store.store import Change, Entry, StoreFormatError, Write
+from kwire.cluster.store.zookeeper.client import sasl_options, settings_of
+from kwire.cluster.store.zookeeper.log import (
     ENTRY_BYTES_MAX,
     LogEntry,
     Mirror,

@@ -60,7 +60,7 @@ class AdminBroker:
 
 
 async def admin_broker(path: Any, directories: int = 1, **properties: Any) -> AdminBroker:
-    from kwire.cluster.replica_manager import ReplicaManager
+    from kwire.cluster.replication.replica_manager import ReplicaManager
 
     made = await node(join=False, **properties)
     paths = [str(path / f"d{number}") for number in range(directories)]

@@ -11,7 +11,7 @@ import pytest
 
 from kwire.base import logging
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.keys import ConfigResource
+from kwire.cluster.store.keys import ConfigResource
 from kwire.codec.messages.alter_configs_request import AlterableConfig as Text
 from kwire.codec.messages.alter_configs_request import AlterConfigsRequest
 from kwire.codec.messages.alter_configs_request import AlterConfigsResource as Replaced

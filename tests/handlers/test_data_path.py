@@ -11,7 +11,7 @@ import pytest
 
 from kwire.base.errors import ErrorCode
 from kwire.base.file_range import FileRange
-from kwire.cluster.partition import Partition
+from kwire.cluster.replication.partition import Partition
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -207,7 +207,7 @@ FOLLOWER = 99
 
 def lose_follower(partition: Partition, isr: bool = True) -> None:
     """Give the partition a second replica that never fetches; in the ISR or not."""
-    from kwire.cluster.keys import PartitionState
+    from kwire.cluster.store.keys import PartitionState
 
     state = {name: getattr(partition, name) for name in ("leader", "leader_epoch", "partition_epoch")}
     replicas = (partition.leader, FOLLOWER)

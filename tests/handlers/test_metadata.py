@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster import keys
-from kwire.cluster.controller import NewTopic
-from kwire.cluster.image import Endpoint
-from kwire.cluster.store import Write
+from kwire.cluster.controller.controller import NewTopic
+from kwire.cluster.metadata.image import Endpoint
+from kwire.cluster.store import keys
+from kwire.cluster.store.store import Write
 from kwire.codec.messages.describe_cluster_request import DescribeClusterRequest
 from kwire.codec.messages.describe_topic_partitions_request import Cursor as RequestCursor
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
@@ -125,7 +125,7 @@ async def test_the_answer_follows_the_image(broker):
     await create(broker, "a")
     before = await broker.call(metadata, asking("a"))
     assert (await broker.call(metadata, asking("a"))).topics[0] is before.topics[0]  # made once per image
-    from kwire.cluster.controller import NewPartitions
+    from kwire.cluster.controller.controller import NewPartitions
 
     await broker.node.controller.create_partitions([NewPartitions("a", 2)])
     assert len((await broker.call(metadata, asking("a"))).topics[0].partitions) == 2

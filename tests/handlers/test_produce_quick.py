@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kwire.cluster.keys import PartitionState
+from kwire.cluster.store.keys import PartitionState
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.messages.produce_response import ProduceResponse

@@ -8,7 +8,7 @@ from typing import Any
 from harness.raw_client import RawClient
 from harness.simulation import Simulation
 from kwire.base.config import KafkaConfig
-from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records

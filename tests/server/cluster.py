@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.raw_client import RawClient
 from kwire.base.doors import Doors
-from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store.memory import MemoryStore
 from kwire.server.broker import Broker
 
 

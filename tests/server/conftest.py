@@ -12,7 +12,7 @@ import pytest
 
 from harness.raw_client import RawClient
 from kwire.base.doors import Doors
-from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store.memory import MemoryStore
 from kwire.handlers.api import Api
 from kwire.server.broker import Broker
 from tests.server.cluster import Cluster

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster.features import SUPPORTED
+from kwire.cluster.metadata.features import SUPPORTED
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.api_versions_response import ApiVersionsResponse
 from kwire.codec.protocol import API_FACTS, decode

@@ -10,7 +10,7 @@ import pytest
 
 from harness.raw_client import RawClient
 from kwire.base.errors import ErrorCode
-from kwire.cluster.partition import Partition
+from kwire.cluster.replication.partition import Partition
 from kwire.codec.messages.create_topics_request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

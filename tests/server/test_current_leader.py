@@ -9,7 +9,7 @@ import pytest
 
 from harness.raw_client import RawClient
 from kwire.base.errors import ErrorCode
-from kwire.cluster.keys import PartitionState
+from kwire.cluster.store.keys import PartitionState
 from kwire.codec.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from harness.waiting import until
-from kwire.cluster.controller import NewTopic
-from kwire.cluster.store import StoreFull
+from kwire.cluster.controller.controller import NewTopic
+from kwire.cluster.store.store import StoreFull
 from kwire.server.broker import Broker
 from kwire.server.errors import StartError
 

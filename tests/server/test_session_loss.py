@@ -10,7 +10,7 @@ import pytest
 from harness.raw_client import ConnectionClosed, RawClient
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode
-from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.metadata_request import MetadataRequest

@@ -13,7 +13,7 @@ from harness.raw_client import RawClient
 from harness.simulation import Simulation
 from kwire.base.config import KafkaConfig
 from kwire.base.errors import ErrorCode
-from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic

@@ -14,7 +14,7 @@ from harness.simulation.cluster import PORT, SimulatedBroker, SimulatedCluster
 from harness.simulation.store import HOST
 from harness.simulation.workload import TOPIC, Client, create_topic
 from kwire.base.errors import ErrorCode
-from kwire.cluster.keys import PartitionState
+from kwire.cluster.store.keys import PartitionState
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records

@@ -7,7 +7,7 @@ import asyncio
 from harness.raw_client import RawClient
 from harness.simulation import Simulation
 from kwire.base.errors import ErrorCode
-from kwire.cluster.memory import MemoryStore
+from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.heartbeat_request import HeartbeatRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol

@@ -12,7 +12,7 @@ from compat_tests.conftest import Names
 from harness.java_runner import JavaRunner
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
-from kwire.cluster.features import SUPPORTED
+from kwire.cluster.metadata.features import SUPPORTED
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

@@ -6,7 +6,8 @@ one turn of the loop the old log is closed, the rest copied, the future director
 there, and the old directory renamed to `-delete`. Readers that are still sending from the old files keep them open.
 
 A crash leaves either the old directory alone (with a `-future` one that the next start removes), or both complete,
-of which the next start takes one. What lives elsewhere: which moves are asked for (`kwire.cluster.replica_manager`).
+of which the next start takes one. What lives elsewhere: which moves are asked for
+(`kwire.cluster.replication.replica_manager`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The controller: decisions about topics, leaders, configuration and registrations, and this broker's membership."""

@@ -1,0 +1,426 @@
+"""The controller: every decision about topics, configuration and producer ids, as a compare-and-set.
+
+What lives elsewhere: the way every decision takes (`decisions`), decisions about leaders (`leaders`), names and
+placement (`topics`), what properties mean (`kwire.base.config`), claiming the office (`membership`), acting on what was
+decided (`replica_manager`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kwire.base.config.resources import ResourceValidator
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.logging import get_logger
+from kwire.base.uuids import random_uuid, uuid_to_text
+from kwire.cluster.controller.leaders import LeaderDecisions
+from kwire.cluster.controller.plan import Plan
+from kwire.cluster.controller.topics import (
+    CLUSTER_METADATA_TOPIC,
+    PARTITIONS_PER_REQUEST_MAX,
+    check_assignments,
+    check_name,
+    check_replicas,
+    check_same_factor,
+    collision_key,
+    new_partition,
+    place,
+)
+from kwire.cluster.metadata.features import FeatureUpdate, updated
+from kwire.cluster.metadata.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
+from kwire.cluster.store import keys
+from kwire.cluster.store.keys import ConfigResource, PartitionState
+from kwire.cluster.store.store import ABSENT, MetadataStore
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
+    from kwire.base.doors import Doors
+
+_logger = get_logger("kwire.cluster.controller")
+
+PRODUCER_ID_BLOCK: Final = 1000
+PRODUCER_ID_MAX: Final = 2**63 - 1
+
+ValidateConfig = Callable[[int, str, Mapping[str, str]], None]
+"""(resource type, name, properties) -> None, or KafkaError: judges the properties that a resource would have."""
+
+ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""From the properties that are set now to those that shall be; KafkaError refuses. May be called more than once."""
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created. -1 stands for the broker's default; ``assignments`` (partition and its replicas) excludes
+    both numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str | None] = {}
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was created, or (validate only) would have been: then its id is one that nobody has."""
+
+    name: str
+    id: bytes
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class NewPartitions(NamedTuple):
+    """Grow a topic to ``total`` partitions; ``assignments``: replicas of each new one, or None to place them."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class ConfigUpdate(NamedTuple):
+    """A change of one resource's properties."""
+
+    resource: ConfigResource
+    name: str
+    change: ChangeConfig
+
+
+class Controller(LeaderDecisions):
+    """Decides for the cluster, while this broker holds the office."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        config: KafkaConfig,
+        store: MetadataStore,
+        metadata: MetadataCache,
+        broker_id: int,
+        validate_config: ValidateConfig | None = None,
+    ) -> None:
+        super().__init__(config, store, metadata, broker_id)
+        self._random = doors.random
+        self._validate_config = validate_config or ResourceValidator(config)
+
+    # Topics
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, CreatedTopic | KafkaError]:
+        """Create topics, each on its own merits; the outcome by name. Names must differ from each other.
+
+        POLICY_VIOLATION for all if there are too many partitions in the request. REQUEST_TIMED_OUT is raised here as
+        everywhere in this class when ``timeout_ms`` is over (at once if it is not positive).
+        """
+        if sum(max(topic.partitions, len(topic.assignments)) for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
+            refusal = KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"More than {PARTITIONS_PER_REQUEST_MAX} partitions in one request."
+            )
+            return {topic.name: refusal for topic in topics}
+
+        def decide(image: ClusterImage, plan: Plan) -> dict[str, CreatedTopic | KafkaError]:
+            existing = {collision_key(name): name for name in image.topics}
+            results: dict[str, CreatedTopic | KafkaError] = {}
+            for topic in topics:
+                try:
+                    created, states = self._plan_topic(image, topic, existing)
+                except KafkaError as error:
+                    results[topic.name] = error
+                    continue
+                if not validate_only:
+                    self._write_topic(plan, created, states)
+                results[topic.name] = created
+            return results
+
+        results = await self._in_time(self._decide(decide), timeout_ms)
+        for each in results.values() if not validate_only else ():
+            if isinstance(each, CreatedTopic):
+                _logger.info(
+                    "topic created", topic=each.name, topic_id=uuid_to_text(each.id), partitions=each.partitions
+                )
+        return results
+
+    def _plan_topic(
+        self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str]
+    ) -> tuple[CreatedTopic, list[PartitionState]]:
+        if topic.name == CLUSTER_METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} cannot be created: the name is reserved.")
+        check_name(topic.name)
+        if topic.name in image.topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+        other = existing.get(collision_key(topic.name))
+        if other is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with existing topic: {other}"
+            )
+        configs = _without_nulls(topic.configs)
+        self._validate_config(ConfigResource.TOPIC, topic.name, configs)
+        states = [new_partition(image, replicas) for replicas in self._plan_assignments(image, topic)]
+        topic_id = random_uuid(self._random)
+        return CreatedTopic(topic.name, topic_id, len(states), len(states[0].replicas), configs), states
+
+    def _plan_assignments(self, image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
+        if topic.assignments:
+            if topic.replication_factor != -1 or topic.partitions != -1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Partitions were assigned by hand: number of partitions and replication factor must be -1.",
+                )
+            return check_assignments(topic.assignments, image.registered)
+        if topic.replication_factor < -1 or topic.replication_factor == 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 for the default.",
+            )
+        if topic.partitions < -1 or topic.partitions == 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1 for the default."
+            )
+        count = self._config.num_partitions if topic.partitions == -1 else topic.partitions
+        factor = topic.replication_factor
+        if factor == -1:
+            factor = self._config.default_replication_factor
+        return place(image, count, factor, self._random)
+
+    def _write_topic(self, plan: Plan, topic: CreatedTopic, states: list[PartitionState]) -> None:
+        plan.write(keys.topic_key(topic.name), keys.pack(id=uuid_to_text(topic.id)))
+        for shard, start in enumerate(range(0, len(states), SHARD_PARTITIONS)):
+            part = states[start : start + SHARD_PARTITIONS]
+            plan.write(keys.shard_key(topic.id, shard), keys.pack_shard(part))
+        if topic.configs:
+            values = dict(topic.configs)
+            plan.write(keys.config_key(ConfigResource.TOPIC, topic.name), keys.pack(values=values))
+
+    async def auto_create(self, names: Sequence[str]) -> None:
+        """Create topics that a client asked for, as `auto.create.topics.enable` promises, with the broker's defaults. A
+        topic that cannot be created is left out: its client will be told that there is none."""
+        try:
+            await self.create_topics(automatic_topics(self._config, names))
+        except KafkaError as error:
+            _logger.warning("topics cannot be created", topics=list(names), error=str(error))
+
+    async def register_topics(self, topics: Mapping[str, tuple[bytes, int]]) -> list[str]:
+        """Make topics known whose logs are on this broker's disk already: (id, or zero for a new one, and number of
+        partitions) by name. The names of those that were not known yet."""
+
+        def decide(image: ClusterImage, plan: Plan) -> list[str]:
+            new = [name for name in topics if name not in image.topics]
+            for name in new:
+                topic_id, count = topics[name]
+                created = CreatedTopic(name, topic_id if any(topic_id) else random_uuid(self._random), count, 1, {})
+                self._write_topic(plan, created, [new_partition(image, (self._broker_id,))] * count)
+            return new
+
+        return await self._decide(decide)
+
+    async def delete_topics(
+        self, topic_ids: Sequence[bytes], *, timeout_ms: int | None = None
+    ) -> dict[bytes, KafkaError | None]:
+        """Delete topics with their configuration; UNKNOWN_TOPIC_ID for those that are not (any more) there."""
+
+        def decide(image: ClusterImage, plan: Plan) -> dict[bytes, KafkaError | None]:
+            results: dict[bytes, KafkaError | None] = {}
+            for topic_id in topic_ids:
+                topic = image.topics_by_id.get(topic_id)
+                if topic is None:
+                    results[topic_id] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                    continue
+                results[topic_id] = None
+                self._erase_topic(image, plan, topic)
+            return results
+
+        return await self._in_time(self._decide(decide), timeout_ms)
+
+    def _erase_topic(self, image: ClusterImage, plan: Plan, topic: TopicImage) -> None:
+        plan.write(keys.topic_key(topic.name), None)
+        for shard in range(_shard_count(topic)):
+            plan.write(keys.shard_key(topic.id, shard), None)
+        if (ConfigResource.TOPIC, topic.name) in image.configs:
+            plan.write(keys.config_key(ConfigResource.TOPIC, topic.name), None)
+
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Add partitions to topics; the outcome by name. Names must differ from each other."""
+
+        def decide(image: ClusterImage, plan: Plan) -> dict[str, KafkaError | None]:
+            results: dict[str, KafkaError | None] = {}
+            for topic in topics:
+                try:
+                    grown, replicas = self._plan_partitions(image, topic)
+                    added = [new_partition(image, each) for each in replicas]
+                except KafkaError as error:
+                    results[topic.name] = error
+                    continue
+                results[topic.name] = None
+                if not validate_only:
+                    self._write_partitions(plan, grown, added)
+            return results
+
+        return await self._in_time(self._decide(decide), timeout_ms)
+
+    def _plan_partitions(self, image: ClusterImage, grow: NewPartitions) -> tuple[TopicImage, list[tuple[int, ...]]]:
+        topic = image.topics.get(grow.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        present = len(topic.partitions)
+        if grow.total == present:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic '{grow.name}' has {present} partition(s) already.")
+        if grow.total < present:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic '{grow.name}' has {present} partition(s); {grow.total} is not more than that.",
+            )
+        more = grow.total - present
+        if more > PARTITIONS_PER_REQUEST_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"More than {PARTITIONS_PER_REQUEST_MAX} new partitions in one request."
+            )
+        factor = len(topic.partitions[0].replicas)
+        if grow.assignments is None:
+            return topic, place(image, more, factor, self._random)
+        if len(grow.assignments) != more:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{more} additional partition(s) were asked for, but {len(grow.assignments)} assignment(s) given.",
+            )
+        for replicas in grow.assignments:
+            check_replicas(replicas, image.registered)
+        check_same_factor(grow.assignments, factor)
+        return topic, [tuple(replicas) for replicas in grow.assignments]
+
+    def _write_partitions(self, plan: Plan, topic: TopicImage, added: Sequence[PartitionState]) -> None:
+        plan.check(keys.topic_key(topic.name))
+        states = [*topic.partitions, *added]
+        for shard in range(len(topic.partitions) // SHARD_PARTITIONS, -(-len(states) // SHARD_PARTITIONS)):
+            part = states[shard * SHARD_PARTITIONS : (shard + 1) * SHARD_PARTITIONS]
+            plan.write(keys.shard_key(topic.id, shard), keys.pack_shard(part))
+
+    # Configuration
+
+    async def alter_configs(
+        self, updates: Sequence[ConfigUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[tuple[ConfigResource, str], KafkaError | None]:
+        """Change what is set for resources, each on its own merits; the outcome by resource.
+
+        An update's ``change`` gets what is set at the moment of decision, so that concurrent incremental changes do
+        not undo each other.
+        """
+
+        def decide(image: ClusterImage, plan: Plan) -> dict[tuple[ConfigResource, str], KafkaError | None]:
+            results: dict[tuple[ConfigResource, str], KafkaError | None] = {}
+            for update in updates:
+                resource = (update.resource, update.name)
+                try:
+                    values = self._plan_config(image, plan, update)
+                except KafkaError as error:
+                    results[resource] = error
+                    continue
+                results[resource] = None
+                if not validate_only and values != dict(image.config(*resource)):
+                    plan.write(keys.config_key(*resource), keys.pack(values=values) if values else None)
+            return results
+
+        return await self._in_time(self._decide(decide), timeout_ms)
+
+    def _plan_config(self, image: ClusterImage, plan: Plan, update: ConfigUpdate) -> dict[str, str]:
+        if update.resource == ConfigResource.TOPIC:
+            if update.name not in image.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{update.name}' does not exist.")
+            plan.check(keys.topic_key(update.name))
+        values = dict(update.change(image.config(update.resource, update.name)))
+        self._validate_config(update.resource, update.name, values)
+        return values
+
+    # Features
+
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Finalise other levels, all of them or none: INVALID_UPDATE_VERSION if one is not what every registered broker
+        supports, or lower without being meant so."""
+
+        def decide(image: ClusterImage, plan: Plan) -> None:
+            ranges = {broker.id: broker.features for broker in image.registered.values()}
+            levels = updated(image.features, updates, ranges, self._broker_id)
+            if not validate_only and levels != image.features:
+                plan.write(keys.FEATURES, keys.pack(levels=levels))
+
+        before = self._metadata.image.features
+        await self._in_time(self._decide(decide), timeout_ms)
+        after = self._metadata.image.features
+        if after != before:
+            _logger.info("features are finalised", **after)
+            await self.settle_leaders()  # who is eligible may follow from them
+
+    # Brokers
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Expect a broker no more; BROKER_ID_NOT_REGISTERED if nobody does. One that runs is out of all ISRs and leads
+        nothing until it is started anew. Its replicas stay where they are assigned."""
+
+        def decide(image: ClusterImage, plan: Plan) -> None:
+            if broker_id not in image.registered:
+                raise KafkaError(
+                    ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+                )
+            gone = [keys.registration_key(broker_id), keys.broker_key(broker_id)]
+            if image.controller_id == broker_id:
+                gone.append(keys.CONTROLLER)
+            for key in gone:
+                if self._metadata.version(key) != ABSENT:  # brokers of the first kwires have no lasting registration
+                    plan.write(key, None)
+
+        await self._decide(decide)
+        _logger.info("broker unregistered", broker=broker_id)
+
+    # Producer ids
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of `PRODUCER_ID_BLOCK` producer ids that nobody else gets, ever."""
+
+        def decide(image: ClusterImage, plan: Plan) -> range:
+            start = image.next_producer_id
+            if start > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
+            plan.write(keys.PRODUCER_IDS, keys.pack(next=start + PRODUCER_ID_BLOCK))
+            return range(start, start + PRODUCER_ID_BLOCK)
+
+        return await self._decide(decide, office=False)
+
+
+def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """A new topic's properties; INVALID_CONFIG if one has no value."""
+    nulls = [name for name, value in configs.items() if value is None]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"A value is needed for: {', '.join(nulls)}")
+    return {name: value for name, value in configs.items() if value is not None}
+
+
+def automatic_topics(config: KafkaConfig, names: Sequence[str]) -> list[NewTopic]:
+    """How topics are created because a client asked for them: internal ones as they must be, but for that of share
+    groups, which there are none of."""
+    return [internal_topic(config, name) or NewTopic(name) for name in names if name != "__share_group_state"]
+
+
+def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:
+    """How an internal topic is created when it is first needed; None for the names of ordinary topics."""
+    if name == "__consumer_offsets":
+        partitions, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+        configs = {"compression.type": "producer", "segment.bytes": str(config.offsets_topic_segment_bytes)}
+    elif name == "__transaction_state":
+        partitions = config.transaction_state_log_num_partitions
+        factor = config.transaction_state_log_replication_factor
+        configs = {
+            "compression.type": "uncompressed",
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "unclean.leader.election.enable": "false",
+        }
+    else:
+        return None
+    return NewTopic(name, partitions, factor, configs={"cleanup.policy": "compact", **configs})
+
+
+def _shard_count(topic: TopicImage) -> int:
+    return -(-len(topic.partitions) // SHARD_PARTITIONS)

@@ -1,0 +1,107 @@
+"""What a broker does by itself when others come and go: claim the free office, and as controller give leaders.
+
+The image wakes it: no controller, a broker that came or went, partitions created while one went or on the move, topic
+properties that elections read. The work is `Controller.settle_leaders`, which finds out for itself what is to be done,
+so a wake-up too many does no harm and a failure is simply tried again.
+
+What lives elsewhere: the rules (`elections`), the decision in the store (`controller`), registration (`membership`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from kwire.base.errors import KafkaError
+from kwire.base.logging import get_logger
+from kwire.cluster.controller.reassignment import is_moving
+from kwire.cluster.metadata.image import ConfigResource
+
+if TYPE_CHECKING:
+    from kwire.cluster.controller.controller import Controller
+    from kwire.cluster.controller.membership import Membership
+    from kwire.cluster.metadata.image import ClusterImage, Delta, MetadataCache
+
+RETRY_S: Final = 0.2
+
+_logger = get_logger("kwire.cluster.failover")
+
+
+class Failover:
+    """Watches the image. All methods belong to the event loop."""
+
+    def __init__(self, controller: Controller, membership: Membership, metadata: MetadataCache) -> None:
+        self._controller = controller
+        self._membership = membership
+        self._metadata = metadata
+        self._all = False
+        self._registered = False
+        self._topics: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="failover")
+        self._metadata.add_listener(self._on_image)
+
+    async def close(self) -> None:
+        """Watch no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _on_image(self, image: ClusterImage, delta: Delta) -> None:
+        if delta.brokers:
+            self._note_registration(self._membership.registered)
+        if image.controller_id == -1 or (self._controller.active and (delta.brokers or delta.controller)):
+            self._all = True
+        elif self._controller.active:
+            living = image.brokers
+            for name in delta.changed:
+                for state in image.topics[name].partitions:
+                    if state.leader not in living or any(each not in living for each in state.isr) or is_moving(state):
+                        self._topics[name] = None
+                        break
+            for resource, name in delta.configs:
+                if resource == ConfigResource.BROKER:
+                    self._all = True
+                elif resource == ConfigResource.TOPIC and name in image.topics:
+                    self._topics[name] = None
+        if self._all or self._topics:
+            self._wake.set()
+
+    def _note_registration(self, registered: bool) -> None:
+        """The session would be over as well if it were anything else than UnregisterBroker."""
+        if self._registered and not registered and self._membership.alive:
+            _logger.error("this broker was unregistered: it takes no part in the cluster until it is started anew")
+        self._registered = registered
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            everything, self._all = self._all, False
+            topics, self._topics = self._topics, {}
+            try:
+                if self._metadata.image.controller_id == -1:
+                    await self._membership.claim_office()
+                    everything = True
+                if self._controller.active:
+                    count = await self._controller.settle_leaders(None if everything else list(topics))
+                    if count:
+                        _logger.info("partitions have new leaders or in-sync replicas", partitions=count)
+                elif self._metadata.image.controller_id == -1:
+                    await self._again(everything, topics)
+            except KafkaError as error:
+                _logger.warning("leaders cannot be elected now", error=str(error))
+                await self._again(everything, topics)
+            except Exception as error:
+                _logger.error("failover failed", exc_info=error)
+                await self._again(everything, topics)
+
+    async def _again(self, everything: bool, topics: dict[str, None]) -> None:
+        await asyncio.sleep(RETRY_S)
+        self._all |= everything
+        self._topics = {**topics, **self._topics}
+        self._wake.set()

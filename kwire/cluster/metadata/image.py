@@ -1,0 +1,382 @@
+"""The cluster as this broker sees it: an immutable image, renewed by the store's feed and by nothing else.
+
+`ClusterImage` is a snapshot; whoever answers a request takes it once and stays with it. An update copies only the
+dictionaries in which something changed, so a snapshot costs little even with many topics. `MetadataCache` follows the
+feed, holds the current image and the versions of the keys behind it (which compare-and-set checks), and tells
+listeners what changed (`Delta`). What lives elsewhere: decisions (`controller`), this broker's partitions
+(`replica_manager`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kwire.base.config.listeners import Endpoint
+from kwire.base.uuids import uuid_from_text, uuid_to_text
+from kwire.cluster.metadata import features
+from kwire.cluster.store import keys
+from kwire.cluster.store.keys import SHARD_PARTITIONS, ConfigResource, PartitionState
+from kwire.cluster.store.store import ABSENT, Event, MetadataStore, Subscription
+
+if TYPE_CHECKING:
+    from kwire.cluster.metadata.features import Range
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics that belong to the broker itself (Kafka's `Topic.isInternal`)."""
+
+NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
+NO_FEATURES: Final[Mapping[str, Range]] = MappingProxyType({})
+
+
+class BrokerImage(NamedTuple):
+    """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch`` is the broker epoch, -1 of
+    one that is away; ``leaving``: it is about to stop; ``features``: the levels that it supports."""
+
+    id: int
+    epoch: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None
+    leaving: bool = False
+    features: Mapping[str, Range] = NO_FEATURES
+
+
+class TopicImage(NamedTuple):
+    """A topic with its partitions, which are numbered from 0 without a gap."""
+
+    name: str
+    id: bytes
+    partitions: tuple[PartitionState, ...]
+
+    @property
+    def internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+class Delta(NamedTuple):
+    """What one step of the feed changed, each in a stable order. A topic deleted and created anew under the same
+    name is in ``deleted`` (the old one) and in ``changed`` (the name)."""
+
+    changed: list[str]
+    deleted: list[TopicImage]
+    configs: list[tuple[ConfigResource, str]]
+    brokers: bool
+    controller: bool
+
+
+class ClusterImage:
+    """An immutable snapshot of the cluster. All mappings are read-only by agreement.
+
+    ``brokers`` are those that are there; ``registered`` has also those that are away (Kafka calls them fenced), which
+    may hold replicas and are expected back until they are unregistered.
+    """
+
+    __slots__ = ("brokers", "cluster_id", "configs", "controller_epoch", "controller_id", "features",
+                 "next_producer_id", "notes", "registered", "revision", "topics", "topics_by_id")  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        revision: int = 0,
+        cluster_id: str = "",
+        controller_id: int = -1,
+        controller_epoch: int = 0,
+        brokers: dict[int, BrokerImage] | None = None,
+        registered: dict[int, BrokerImage] | None = None,
+        topics: dict[str, TopicImage] | None = None,
+        topics_by_id: dict[bytes, TopicImage] | None = None,
+        configs: dict[tuple[ConfigResource, str], Mapping[str, str]] | None = None,
+        features: dict[str, int] | None = None,
+        next_producer_id: int = 0,
+    ) -> None:
+        self.revision = revision
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.brokers: dict[int, BrokerImage] = brokers or {}
+        self.registered: dict[int, BrokerImage] = registered or self.brokers
+        self.topics: dict[str, TopicImage] = topics or {}
+        self.topics_by_id: dict[bytes, TopicImage] = topics_by_id or {}
+        self.configs: dict[tuple[ConfigResource, str], Mapping[str, str]] = configs or {}
+        self.features: dict[str, int] = features or {}
+        self.next_producer_id = next_producer_id
+        self.notes: dict[Any, Any] = {}
+        """Scratch space for what others derive from this very snapshot (pre-built answers); it goes when the snapshot
+        does."""
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        return self.topics_by_id.get(topic_id)
+
+    def partition(self, topic: str, index: int) -> PartitionState | None:
+        """A partition's state, or None where there is no such partition."""
+        image = self.topics.get(topic)
+        if image is None or not 0 <= index < len(image.partitions):
+            return None
+        return image.partitions[index]
+
+    def config(self, resource: ConfigResource, name: str) -> Mapping[str, str]:
+        """What was set by request for a topic, a broker ("": all brokers), client metrics or a group."""
+        return self.configs.get((resource, name), NO_CONFIG)
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        return self.configs.get((ConfigResource.TOPIC, name), NO_CONFIG)
+
+    def sorted_brokers(self, *, away: bool = False) -> list[BrokerImage]:
+        """By id; with those that are ``away`` or without."""
+        brokers = self.registered if away else self.brokers
+        return [brokers[broker_id] for broker_id in sorted(brokers)]
+
+
+class MetadataCache:
+    """Follows the store's feed. ``image`` is the newest consistent snapshot.
+
+    Listeners are called on the loop, in the order in which they were added, after ``image`` has been replaced; the
+    first call after `start` has the whole state as its delta.
+    """
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.image = ClusterImage()
+        self._store = store
+        self._builder = _Builder()
+        self._listeners: list[Callable[[ClusterImage, Delta], None]] = []
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._conditions: dict[asyncio.Future[None], Callable[[ClusterImage], bool]] = {}
+        self._subscription: Subscription | None = None
+
+    async def start(self) -> None:
+        """Read the whole state; ``image`` is complete when this returns."""
+        self._subscription = await self._store.subscribe(self._on_event)
+
+    def close(self) -> None:
+        """Stop following; the last image stays."""
+        if self._subscription is not None:
+            self._subscription.close()
+
+    def version(self, key: str) -> int:
+        """The version of a key as of the newest event (`ABSENT` if it is not there), for `Check`."""
+        return self._builder.versions.get(key, ABSENT)
+
+    def created(self, key: str) -> int:
+        """The revision that made a key, 0 if it is absent."""
+        return self._builder.created.get(key, 0)
+
+    def add_listener(self, listener: Callable[[ClusterImage, Delta], None]) -> None:
+        """Called from now on with each new image; at once with the whole state if there is one already."""
+        self._listeners.append(listener)
+        if self._subscription is not None:
+            listener(self.image, whole_delta(self.image))
+
+    async def wait_for(self, revision: int) -> None:
+        """Return when the image includes a revision that a commit returned."""
+        if self.image.revision < revision:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append((revision, future))
+            await future
+
+    async def until(self, condition: Callable[[ClusterImage], bool], timeout_s: float) -> bool:
+        """Return when a condition holds of the image; False if it does not before the time is over."""
+        if condition(self.image):
+            return True
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._conditions[future] = condition
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            return condition(self.image)
+        finally:
+            self._conditions.pop(future, None)
+        return True
+
+    def _on_event(self, event: Event) -> None:
+        self._builder.gather(event)
+        if not event.consistent:
+            return
+        self.image, delta = self._builder.build(self.image, event.revision)
+        for listener in self._listeners:
+            listener(self.image, delta)
+        for future, condition in list(self._conditions.items()):
+            if not future.done() and condition(self.image):
+                future.set_result(None)
+        if self._waiters:
+            due = [future for revision, future in self._waiters if revision <= event.revision]
+            self._waiters = [waiter for waiter in self._waiters if waiter[0] > event.revision]
+            for future in due:
+                if not future.done():
+                    future.set_result(None)
+
+
+def whole_delta(image: ClusterImage) -> Delta:
+    """The delta from nothing to an image."""
+    return Delta(list(image.topics), [], list(image.configs), brokers=True, controller=True)
+
+
+class _Builder:
+    """Turns feed events into the next image. Topics are put together from their shards, so it keeps those."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, int] = {}
+        self.created: dict[str, int] = {}
+        self._pending: dict[str, bytes | None] = {}
+        self._shards: dict[str, dict[int, list[PartitionState]]] = {}  # by topic id text
+        self._names: dict[str, str] = {}  # topic id text -> name
+        self._registrations: dict[int, BrokerImage] = {}
+
+    def gather(self, event: Event) -> None:
+        """Take an event in; what it means is found by `build`."""
+        for key, entry in event.changes:
+            if entry is None:
+                self.versions.pop(key, None)
+                self.created.pop(key, None)
+                self._pending[key] = None
+            else:
+                self.versions[key] = entry.version
+                self.created[key] = entry.created
+                self._pending[key] = entry.value
+
+    def build(self, old: ClusterImage, revision: int) -> tuple[ClusterImage, Delta]:
+        """The image after everything gathered since the last call."""
+        pending, self._pending = self._pending, {}
+        groups: dict[str, list[tuple[str, bytes | None]]] = {}
+        for key, value in pending.items():
+            groups.setdefault(key.partition("/")[0], []).append((key, value))
+        image = ClusterImage(
+            revision=revision,
+            cluster_id=old.cluster_id,
+            controller_id=old.controller_id,
+            controller_epoch=old.controller_epoch,
+            brokers=old.brokers,
+            registered=old.registered,
+            topics=old.topics,
+            topics_by_id=old.topics_by_id,
+            configs=old.configs,
+            features=old.features,
+            next_producer_id=old.next_producer_id,
+        )
+        self._build_single_keys(image, pending)
+        if "brokers" in groups or "registrations" in groups:
+            self._build_brokers(image, groups.get("brokers", ()), groups.get("registrations", ()))
+        changed, deleted = self._build_topics(image, groups.get("topics", ()), groups.get("partitions", ()))
+        configs = self._build_configs(image, groups.get("configs", ()))
+        delta = Delta(changed, deleted, configs, brokers="brokers" in groups, controller=keys.CONTROLLER in pending)
+        return image, delta
+
+    def _build_single_keys(self, image: ClusterImage, pending: Mapping[str, bytes | None]) -> None:
+        if (value := pending.get(keys.CLUSTER)) is not None:
+            image.cluster_id = keys.unpack(keys.CLUSTER, value)["id"]
+        if (value := pending.get(keys.FEATURES)) is not None:
+            image.features = features.read_levels(keys.unpack(keys.FEATURES, value)["levels"])
+        if (value := pending.get(keys.PRODUCER_IDS)) is not None:
+            image.next_producer_id = keys.unpack(keys.PRODUCER_IDS, value)["next"]
+        if keys.CONTROLLER in pending:
+            value = pending[keys.CONTROLLER]
+            fields = {"broker": -1} if value is None else keys.unpack(keys.CONTROLLER, value)
+            image.controller_id = fields["broker"]
+        if (value := pending.get(keys.CONTROLLER_EPOCH)) is not None:
+            image.controller_epoch = keys.unpack(keys.CONTROLLER_EPOCH, value)["epoch"]
+
+    def _build_brokers(
+        self,
+        image: ClusterImage,
+        changes: Iterable[tuple[str, bytes | None]],
+        registrations: Iterable[tuple[str, bytes | None]],
+    ) -> None:
+        image.brokers = dict(image.brokers)
+        for key, value in changes:
+            _put_broker(image.brokers, key, value, self.created.get(key, 0))
+        for key, value in registrations:
+            _put_broker(self._registrations, key, value, -1)
+        image.registered = {**self._registrations, **image.brokers}
+
+    def _build_topics(
+        self,
+        image: ClusterImage,
+        topics: Sequence[tuple[str, bytes | None]],
+        shards: Sequence[tuple[str, bytes | None]],
+    ) -> tuple[list[str], list[TopicImage]]:
+        if not topics and not shards:
+            return [], []
+        image.topics = dict(image.topics)
+        image.topics_by_id = dict(image.topics_by_id)
+        touched: dict[str, None] = {}  # ids, in order
+        deleted = []
+        for key, value in topics:
+            name = key.partition("/")[2]
+            topic_id = None if value is None else keys.unpack(key, value)["id"]
+            old = image.topics.get(name)
+            if old is not None and uuid_to_text(old.id) != topic_id:
+                deleted.append(old)
+                del image.topics[name], image.topics_by_id[old.id]
+                del self._names[uuid_to_text(old.id)]
+            if topic_id is not None:
+                self._names[topic_id] = name
+                touched[topic_id] = None
+        for key, shard in shards:
+            touched.setdefault(self._gather_shard(key, shard))
+        names = [self._assemble(image, topic_id) for topic_id in touched]
+        return [name for name in names if name is not None], deleted
+
+    def _gather_shard(self, key: str, value: bytes | None) -> str:
+        _, topic_id, shard = key.split("/")
+        if value is not None:
+            self._shards.setdefault(topic_id, {})[int(shard)] = keys.unpack_shard(key, value)
+        elif topic_id in self._shards:
+            self._shards[topic_id].pop(int(shard), None)
+            if not self._shards[topic_id]:
+                del self._shards[topic_id]
+        return topic_id
+
+    def _assemble(self, image: ClusterImage, topic_id: str) -> str | None:
+        """Put a topic together again; its name, or None if only the shards of a deleted topic were touched."""
+        name = self._names.get(topic_id)
+        if name is None:
+            return None
+        shards = self._shards.get(topic_id, {})
+        partitions = tuple(state for number in sorted(shards) for state in shards[number])
+        topic = TopicImage(name, uuid_from_text(topic_id), partitions)
+        image.topics[name] = image.topics_by_id[topic.id] = topic
+        return name
+
+    def _build_configs(
+        self, image: ClusterImage, changes: Sequence[tuple[str, bytes | None]]
+    ) -> list[tuple[ConfigResource, str]]:
+        if not changes:
+            return []
+        image.configs = dict(image.configs)
+        resources = []
+        for key, value in changes:
+            resource = keys.config_resource(key)
+            resources.append(resource)
+            if value is None:
+                image.configs.pop(resource, None)
+            else:
+                image.configs[resource] = MappingProxyType(keys.unpack(key, value)["values"])
+        return resources
+
+
+def _put_broker(brokers: dict[int, BrokerImage], key: str, value: bytes | None, epoch: int) -> None:
+    broker_id = int(key.partition("/")[2])
+    if value is None:
+        brokers.pop(broker_id, None)
+        return
+    fields = keys.unpack(key, value)
+    endpoints = {endpoint[0]: Endpoint(*endpoint) for endpoint in fields["endpoints"]}
+    brokers[broker_id] = BrokerImage(
+        broker_id,
+        epoch,
+        endpoints,
+        fields["rack"],
+        fields.get("leaving", False),
+        features.read_ranges(fields.get("features", {})),
+    )
+
+
+__all__ = [
+    "INTERNAL_TOPICS", "NO_CONFIG", "SHARD_PARTITIONS", "BrokerImage", "ClusterImage", "ConfigResource", "Delta",
+    "Endpoint", "MetadataCache", "PartitionState", "TopicImage", "whole_delta",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""This broker's replicas: leading, following, the ISR, throttling, and connections to other brokers."""

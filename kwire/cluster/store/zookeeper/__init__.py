@@ -1,0 +1,1 @@
+"""The metadata store for brokers on several hosts: ZooKeeper, through kazoo."""

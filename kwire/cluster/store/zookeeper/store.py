@@ -1,0 +1,589 @@
+"""The metadata store for brokers on several hosts: ZooKeeper, through kazoo.
+
+Under ``<chroot>/kwire`` there are:
+
+| node | holds |
+| --- | --- |
+| ``changes`` | nothing; its ``version`` is the number of the newest commit |
+| ``log/<number>`` | what that commit wrote; the newest `LOG_KEEP` and some more are kept |
+| ``keys/<key>`` | every key's value, and the session it belongs to |
+| ``sessions/s-<id>`` | one ephemeral node for each session |
+
+**One log decides.** Each broker has a mirror of all keys as of some commit N, and its checks are compared with that
+mirror. The commit is one transaction: set ``changes`` if its version is still N, create ``log/N+1``, write the keys. If
+somebody else has made commit N+1 meanwhile, ZooKeeper refuses it all; the broker reads on and begins again. So all
+commits are in one order, everybody sees the same one, and whatever was checked still holds when the commit is made.
+ZooKeeper's own versions of the keys' nodes begin anew when a node is deleted and created again, so they could not be
+compared: they are not used. Ours is the transaction's id (zxid), which ZooKeeper never gives twice; it is the revision,
+too. A log entry repeats the values, so a reader goes from one state that the store really had to the next; one that is
+too far behind reads all keys and then what the log says of the meantime.
+
+**Sessions end in the log as well.** A key with a session is an ordinary node; what is ephemeral is the session's own
+node. When that is gone, whoever sees it first makes a commit that takes the keys away, which proves in the same
+transaction that the session's node does not exist. Until then the keys are there but of no use to their owner: a commit
+that checks a key with a session, or writes one, also checks in its transaction that the session's node exists. So an
+owner whose session is over can change nothing from that moment on, whatever it believes.
+
+**Who gives up first.** ZooKeeper ends a session no sooner than its timeout after it last heard of the client. A call
+that was answered proves that it heard of us no sooner than when we made it. So a session counts as lost here when its
+timeout has passed since the making of the newest call that was answered, by our own clock: never later than there. A
+session that was given up here while ZooKeeper still had it is ended in the log before there is another.
+
+**Who is seen to be dead.** ZooKeeper waits for the timeout also when a process is killed. A broker that sees that
+another one's host is there and refuses the connection ends that session by itself (`presume_dead`). If it is wrong,
+the other one finds its session ended, is fenced, and comes back.
+
+**Unknown outcomes.** When the connection is lost during a commit, or no answer comes, the commit may happen or not,
+even later (kazoo may send it again on its next connection); then it still has to find commit N the newest one.
+
+What lives elsewhere: the connection and its threads (`zookeeper_client`), entries and mirror (`zookeeper_log`), the
+places in the feed (`feed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
+
+from kwire.base import futures
+from kwire.base.doors import Executor
+from kwire.base.logging import get_logger
+from kwire.cluster.store.feed import Feed, OwnSession, Place
+from kwire.cluster.store.store import (
+    Change,
+    Check,
+    Conflict,
+    Entry,
+    Event,
+    Listener,
+    SessionLost,
+    StoreError,
+    StoreFormatError,
+    StoreUnavailable,
+    Write,
+    check_commit,
+)
+from kwire.cluster.store.zookeeper.client import Connection, ZooKeeperSettings
+from kwire.cluster.store.zookeeper.log import (
+    FORMAT,
+    LogEntry,
+    Mirror,
+    key_of,
+    node_name,
+    pack_entry,
+    pack_value,
+    unpack_entry,
+    unpack_value,
+)
+
+T = TypeVar("T")
+
+LOG_KEEP: Final = 256
+PRUNE_EVERY: Final = 64
+READS_AT_ONCE: Final = 512
+ATTEMPTS_MAX: Final = 200
+RETRY_S: Final = 0.2
+HEARTBEATS_PER_TIMEOUT: Final = 6
+TRANSACTION_BYTES_MAX: Final = 1024 * 1024 - 16 * 1024
+"""ZooKeeper's servers close the connection on a request of 1 MiB (jute.maxbuffer)."""
+OPERATION_BYTES: Final = 160
+
+_logger = get_logger("kwire.cluster.zookeeper")
+
+
+class _OtherCommit(Exception):
+    """Somebody else has made the next commit."""
+
+
+class _SessionGone(Exception):
+    """A session's node is not there."""
+
+    def __init__(self, session: int) -> None:
+        super().__init__(session)
+        self.session = session
+
+
+class _SessionThere(Exception):
+    """The node of a session that should be over is there."""
+
+
+class ZooKeeperSession(OwnSession):
+    """This process's session: a node in ``sessions``. Alive only while ZooKeeper must still have it."""
+
+    def __init__(self, store: ZooKeeperStore, session_id: int, owner: str) -> None:
+        super().__init__(session_id, store.end_session)
+        self.owner = owner
+        self._store = store
+
+    @property
+    def alive(self) -> bool:
+        return self._alive and self._store.proven
+
+
+class ZooKeeperStore:
+    """`MetadataStore` in ZooKeeper."""
+
+    def __init__(self, settings: ZooKeeperSettings, executor: Executor | None = None) -> None:
+        self._connect = settings.connect
+        self._base = f"{settings.chroot}/kwire"
+        self._executor = executor or Executor(1)
+        self._connection = Connection(
+            settings,
+            self._executor,
+            on_connected=self._on_connected,
+            on_suspended=self._on_suspended,
+            on_expired=self._on_expired,
+        )
+        self._mirror = Mirror(-1, 0, 0, {})
+        self._feed = Feed()
+        self._sessions: dict[int, ZooKeeperSession] = {}
+        self._given_up: dict[int, None] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._news = asyncio.Event()
+        self._sessions_changed = True
+        self._cut_off = False
+        self._reading = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        self._beat: asyncio.TimerHandle | None = None
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        try:
+            await self._connection.start()
+            await self._open_connected()
+        except BaseException:
+            await self._connection.stop()
+            self._executor.close()
+            raise
+        self._spawn(self._follow(), "zookeeper feed")
+        self._on_beat()
+
+    async def _open_connected(self) -> None:
+        try:
+            await self._make_nodes()
+            await self._read_on()
+            await self._end_the_gone()
+        except StoreUnavailable as error:  # the address is for whoever starts the broker, not for its clients
+            raise StoreUnavailable(f"zookeeper.connect={self._connect}: {error}") from error
+
+    async def _make_nodes(self) -> None:
+        import kazoo.exceptions
+
+        segments = self._base.split("/")[1:]
+        paths = ["/" + "/".join(segments[: count + 1]) for count in range(len(segments))]
+        names = ["log", "keys", "sessions", "changes"]
+        for path in [*paths, *(self._path(name) for name in names)]:
+            try:
+                await self._connection.call("create", path, b'{"v":%d}' % FORMAT if path == self._base else b"")
+            except kazoo.exceptions.NodeExistsError:
+                pass
+        data, _ = await self._connection.call("get", self._base)
+        version = data.removeprefix(b'{"v":').removesuffix(b"}")
+        if not version.isdigit():
+            raise StoreFormatError(f"ZooKeeper's node {self._base} is not kwire's")
+        if int(version) > FORMAT:
+            raise StoreFormatError(
+                f"ZooKeeper's node {self._base} has format {int(version)}, this kwire knows up to {FORMAT}: "
+                "it was written by a newer kwire"
+            )
+
+    async def close(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+        for session in list(self._sessions.values()):
+            try:
+                await session.close()
+            except StoreError as error:
+                _logger.info("a session is left to its timeout", owner=session.owner, error=str(error))
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._feed.clear()
+        await self._connection.stop()
+        self._executor.close()
+
+    def _path(self, *names: str) -> str:
+        return "/".join((self._base, *names))
+
+    def _log_path(self, number: int) -> str:
+        return self._path("log", f"{number:010d}")
+
+    def _session_path(self, session: int) -> str:
+        return self._path("sessions", f"s-{session:010d}")
+
+    def _spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._task_over)
+        return task
+
+    def _task_over(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        futures.heed(task)
+
+    # Reading
+
+    async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        await self._read_on(sync=True)
+        entries = self._mirror.entries
+        return self._mirror.revision, {key: entries[key] for key in sorted(entries) if key.startswith(prefix)}
+
+    async def subscribe(self, listener: Listener) -> Place:
+        revision, entries = await self.read("")
+        return self._feed.join(listener, entries, revision)
+
+    def _publish(self, changes: Sequence[Change]) -> None:
+        self._feed.publish(Event(changes, self._mirror.revision, consistent=True))
+
+    async def _follow(self) -> None:
+        """Read on whenever there is news, and see whose session is over."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                await self._read_on()
+                if self._sessions_changed:
+                    self._sessions_changed = False
+                    await self._end_the_gone()
+            except StoreError as error:
+                self._sessions_changed = True
+                if self._connection.connected:  # else the next connection is news
+                    _logger.warning("news of the metadata store cannot be read now", error=str(error))
+                    await asyncio.sleep(RETRY_S)
+                    self._news.set()
+            except Exception as error:
+                _logger.error("the metadata store cannot be followed", exc_info=error)
+                self._sessions_changed = True
+                await asyncio.sleep(RETRY_S)
+                self._news.set()
+
+    async def _read_on(self, *, sync: bool = False) -> None:
+        """Bring the mirror to what the store holds now. ``sync``: as everybody may know it, not only this server."""
+        async with self._reading:
+            if sync:  # answers come in order, so there is no need to wait for this one
+                self._connection.call("sync", self._path("changes")).add_done_callback(futures.heed)
+            watch = self._connection.watcher(self._news.set)
+            _, stat = await self._connection.call("get", self._path("changes"), watch=watch)
+            if stat.czxid != self._mirror.birth:
+                await self._read_all()
+            elif stat.version > self._mirror.count:
+                entries = await self._log_entries(self._mirror.count + 1, stat.version)
+                if entries is None:
+                    await self._read_all()
+                else:
+                    self._apply_log(entries)
+
+    async def _log_entries(self, first: int, last: int) -> list[tuple[int, int, LogEntry]] | None:
+        """(number, revision, what was written) of commits; None where the log does not have them all (any more)."""
+        if last - first >= LOG_KEEP + PRUNE_EVERY:
+            return None
+        answers = await self._get_all([self._log_path(number) for number in range(first, last + 1)])
+        entries = []
+        for number, answer in zip(range(first, last + 1), answers, strict=True):
+            if answer is None:
+                return None
+            entry = unpack_entry(answer[0])
+            if entry.writes is None:
+                return None
+            entries.append((number, answer[1].czxid, entry))
+        return entries
+
+    async def _get_all(self, paths: Sequence[str]) -> list[Any]:
+        """kazoo's (data, stat) of each, None where there is no such node."""
+        import kazoo.exceptions
+
+        found: list[Any] = []
+        for start in range(0, len(paths), READS_AT_ONCE):
+            asked = [self._connection.call("get", path) for path in paths[start : start + READS_AT_ONCE]]
+            for answer in await asyncio.gather(*asked, return_exceptions=True):
+                if isinstance(answer, BaseException) and not isinstance(answer, kazoo.exceptions.NoNodeError):
+                    raise answer
+                found.append(None if isinstance(answer, BaseException) else answer)
+        return found
+
+    def _apply_log(self, entries: Sequence[tuple[int, int, LogEntry]]) -> None:
+        """Take commits in; own ones may have been taken in already. One event for all of them."""
+        changed: dict[str, Change] = {}
+        ended: list[int] = []
+        for number, revision, entry in entries:
+            if number == self._mirror.count + 1:
+                assert entry.writes is not None
+                changed.update((change.key, change) for change in self._mirror.apply(revision, entry.writes))
+                ended += entry.ended
+        if entries:
+            self._publish(list(changed.values()))
+            self._others_ended(ended)
+
+    async def _read_all(self) -> None:
+        """Make the mirror anew: all keys, then what the log says about the time in which they were read."""
+        for _ in range(ATTEMPTS_MAX):
+            _, before = await self._connection.call("get", self._path("changes"))
+            names = await self._connection.call("get_children", self._path("keys"))
+            nodes = await self._get_all([self._path("keys", name) for name in names])
+            watch = self._connection.watcher(self._news.set)
+            _, after = await self._connection.call("get", self._path("changes"), watch=watch)
+            log = await self._log_entries(before.version + 1, after.version) if after.version > before.version else []
+            if log is None or before.czxid != after.czxid:
+                continue
+            entries = {}
+            for name, node in zip(names, nodes, strict=True):
+                if node is not None:
+                    value, session = unpack_value(node[0])
+                    entries[key_of(name)] = Entry(value, node[1].mzxid, node[1].czxid, session)
+            mirror = Mirror(before.version, before.mzxid, after.czxid, entries)
+            for _, revision, entry in log:
+                mirror.apply(revision, entry.writes or ())
+            if mirror.birth == self._mirror.birth and mirror.count < self._mirror.count:
+                continue  # a commit of our own has been faster
+            changes = self._mirror.changes_to(mirror)
+            self._mirror = mirror
+            self._publish(changes)
+            return
+        raise StoreUnavailable("the metadata store in ZooKeeper changes faster than it can be read")
+
+    # Committing
+
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        check_commit(checks, writes)
+        # A task of its own: a commit whose caller is cancelled reaches the mirror all the same.
+        return await asyncio.shield(self._spawn(self._commit(checks, writes), "zookeeper commit"))
+
+    async def _commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        async with self._writing:
+            for _ in range(ATTEMPTS_MAX):
+                needed = self._sessions_needed(checks, writes)
+                entries = self._mirror.entries
+                effective = [write for write in writes if write.value is not None or write.key in entries]
+                proofs = [(self._session_path(session), session) for session in needed]
+                try:
+                    return await self._transact(effective, proofs=proofs)
+                except _OtherCommit:
+                    await self._read_on()
+                except _SessionGone as gone:
+                    await self._session_is_gone(gone.session)
+            raise StoreUnavailable("other commits kept getting in between")
+
+    def _sessions_needed(self, checks: Sequence[Check], writes: Sequence[Write]) -> list[int]:
+        """The sessions that must be there for a commit to be made. `Conflict`, `SessionLost`."""
+        for key, version in checks:
+            if self._mirror.version(key) != version:
+                raise Conflict(key)
+        needed: dict[int, None] = {}
+        for write in writes:
+            if write.session is not None:
+                session = self._sessions.get(write.session)
+                if session is None or not session.alive:
+                    raise SessionLost
+                needed[write.session] = None
+        for key, _ in checks:
+            entry = self._mirror.entries.get(key)
+            if entry is not None and entry.session is not None:
+                needed[entry.session] = None
+        return list(needed)
+
+    async def _transact(
+        self,
+        writes: Sequence[Write],
+        *,
+        proofs: Sequence[tuple[str, int]] = (),
+        ends: int | None = None,
+        its_node_is_there: bool = False,
+    ) -> int:
+        """Try to make the commit after the mirror's; its revision. ``ends``: the session that is over with it.
+        `_OtherCommit`, `_SessionGone`, `_SessionThere`."""
+        mirror, number = self._mirror, self._mirror.count + 1
+        ended = [] if ends is None else [ends]
+        entry = pack_entry(writes, ended)
+        transaction = self._connection.transaction()
+        transaction.set_data(self._path("changes"), b"", mirror.count)
+        for path, _ in proofs:
+            transaction.check(path, -1)
+        if ends is not None and not its_node_is_there:
+            transaction.create(self._session_path(ends))  # it can be made only if it is not there
+        if ends is not None:
+            transaction.delete(self._session_path(ends))
+        transaction.create(self._log_path(number), entry)
+        self._add_writes(transaction, writes)
+        _check_size(transaction.operations)
+        results = await self._connection.commit(transaction)
+        if isinstance(results[0], Exception):
+            self._explain(results, proofs, ends)
+        revision: int = results[0].mzxid
+        if self._mirror is mirror and mirror.count == number - 1:
+            self._apply_log([(number, revision, LogEntry(list(writes), ended))])
+        if number % PRUNE_EVERY == 0:
+            self._spawn(self._prune(number - LOG_KEEP), "prune zookeeper log")
+        return revision
+
+    def _add_writes(self, transaction: Any, writes: Sequence[Write]) -> None:
+        for key, value, session in writes:
+            path = self._path("keys", node_name(key))
+            if value is None:
+                transaction.delete(path)
+            elif key in self._mirror.entries:
+                transaction.set_data(path, pack_value(value, session))
+            else:
+                transaction.create(path, pack_value(value, session))
+
+    def _explain(self, results: list[Any], proofs: Sequence[tuple[str, int]], ends: int | None) -> None:
+        """Raise what the first failed operation of a transaction means."""
+        import kazoo.exceptions as errors
+
+        passing = (errors.RolledBackError, errors.RuntimeInconsistency)
+        index, error = next((at, each) for at, each in enumerate(results) if not isinstance(each, passing))
+        if index == 0 and isinstance(error, errors.BadVersionError):
+            raise _OtherCommit
+        if 1 <= index <= len(proofs) and isinstance(error, errors.NoNodeError):
+            raise _SessionGone(proofs[index - 1][1])
+        if ends is not None and index == 1 + len(proofs):
+            if isinstance(error, errors.NodeExistsError):
+                raise _SessionThere
+            if isinstance(error, errors.NoNodeError):
+                raise _SessionGone(ends)
+        raise StoreUnavailable(f"ZooKeeper refuses a commit: {type(error).__name__} {error}".rstrip())
+
+    async def _prune(self, last: int) -> None:
+        """Remove log entries that nobody should need any more; who does reads all keys."""
+        names = await self._connection.call("get_children", self._path("log"))
+        old = [name for name in names if name.isdigit() and int(name) <= last]
+        await asyncio.gather(
+            *(self._connection.call("delete", self._path("log", name)) for name in old), return_exceptions=True
+        )
+
+    # Sessions
+
+    @property
+    def proven(self) -> bool:
+        """Whether ZooKeeper must still have the session of this connection."""
+        return asyncio.get_running_loop().time() < self._connection.proven_s + self._connection.timeout_s
+
+    async def open_session(self, owner: str, *, lease_ms: int) -> ZooKeeperSession:
+        """``lease_ms`` has no say: the timeout is that of the connection (`zookeeper.session.timeout.ms`)."""
+        await self._end_given_up()
+        path = await self._connection.call(
+            "create", self._path("sessions", "s-"), owner.encode(), ephemeral=True, sequence=True
+        )
+        session = ZooKeeperSession(self, int(path[-10:]), owner)
+        self._sessions[session.id] = session
+        return session
+
+    async def end_session(self, session: ZooKeeperSession) -> None:
+        """Take this process's own session away (called by `ZooKeeperSession.close`)."""
+        self._sessions.pop(session.id, None)
+        self._given_up[session.id] = None
+        await asyncio.shield(self._spawn(self._end_given_up(), "end zookeeper session"))
+
+    async def _end_given_up(self) -> None:
+        async with self._writing:
+            for session in list(self._given_up):
+                await self._end(session, its_node_is_there=True, by_force=True)
+                self._given_up.pop(session, None)
+
+    async def _end_the_gone(self) -> None:
+        """End all sessions whose nodes are gone, and those that were given up here."""
+        await self._end_given_up()
+        watch = self._connection.watcher(self._on_sessions_changed)
+        names = await self._connection.call("get_children", self._path("sessions"), watch=watch)
+        there = {int(name[-10:]) for name in names}
+        async with self._writing:
+            for session in self._mirror.owners():
+                if session not in there:
+                    await self._end(session)
+
+    async def _end(self, session: int, *, its_node_is_there: bool = False, by_force: bool = False) -> None:
+        """Take a session's keys away, and its node if ``by_force``. Nothing is done to one that is there after all."""
+        for _ in range(ATTEMPTS_MAX):
+            keys = self._mirror.keys_of(session)
+            if not keys and not its_node_is_there:
+                return
+            try:
+                await self._transact(
+                    [Write(key, None) for key in keys], ends=session, its_node_is_there=its_node_is_there
+                )
+                return
+            except _OtherCommit:
+                await self._read_on()
+            except _SessionGone:
+                its_node_is_there = False
+            except _SessionThere:
+                if not by_force:
+                    return
+                its_node_is_there = True
+
+    def presume_dead(self, key: str, created: int) -> None:
+        """End the session of a key that has this `Entry.created`: its owner's process has been seen to be gone."""
+        entry = self._mirror.entries.get(key)
+        if entry is not None and entry.created == created and entry.session is not None and self._connection.connected:
+            self._spawn(self._end_presumed_dead(key, entry.session), "end dead session")
+
+    async def _end_presumed_dead(self, key: str, session: int) -> None:
+        _logger.warning("its host refuses connections: its session is ended", owner=key)
+        async with self._writing:
+            await self._end(session, its_node_is_there=True, by_force=True)
+
+    async def _session_is_gone(self, session: int) -> None:
+        """A commit found that a session is over, before anybody has ended it in the log."""
+        if session in self._sessions:
+            self._lose(session, "ZooKeeper has ended it")
+        await self._read_on()
+        await self._end(session)
+
+    def _others_ended(self, sessions: Sequence[int]) -> None:
+        for session in sessions:
+            self._lose(session, "another broker has ended it")
+            self._given_up.pop(session, None)
+
+    def _lose(self, session_id: int, reason: str) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._given_up[session_id] = None
+            session.lost()
+            self._on_sessions_changed()  # its keys have to go, where ZooKeeper has not ended it
+            _logger.warning("session lost", owner=session.owner, reason=reason)
+
+    def _lose_all(self, reason: str) -> None:
+        for session in list(self._sessions):
+            self._lose(session, reason)
+
+    # What happens
+
+    def _on_connected(self) -> None:
+        if self._cut_off:
+            self._cut_off = False
+            _logger.info("ZooKeeper is reached again")
+        self._on_sessions_changed()
+
+    def _on_suspended(self) -> None:
+        self._cut_off = True
+        _logger.warning("ZooKeeper cannot be reached: nothing can be decided until it can")
+
+    def _on_expired(self) -> None:
+        self._lose_all("ZooKeeper has ended it")
+
+    def _on_sessions_changed(self) -> None:
+        self._sessions_changed = True
+        self._news.set()
+
+    def _on_beat(self) -> None:
+        """Prove that the session is there, or find that it may not be."""
+        if self._sessions and not self.proven:
+            self._lose_all("no word from ZooKeeper within the session's timeout")
+        for session in list(self._sessions) if self._connection.connected else ():
+            self._spawn(self._verify(session), "zookeeper heartbeat")
+        loop = asyncio.get_running_loop()
+        until_s = self._connection.proven_s + self._connection.timeout_s
+        beat_s = loop.time() + self._connection.timeout_s / HEARTBEATS_PER_TIMEOUT
+        self._beat = loop.call_at(min(beat_s, until_s) if until_s > loop.time() else beat_s, self._on_beat)
+
+    async def _verify(self, session: int) -> None:
+        if await self._connection.call("exists", self._session_path(session)) is None:
+            self._lose(session, "ZooKeeper has ended it")
+            self._on_sessions_changed()
+
+
+def _check_size(operations: Sequence[Any]) -> None:
+    size = sum(OPERATION_BYTES + len(each.path) + len(getattr(each, "data", b"")) for each in operations)
+    if size > TRANSACTION_BYTES_MAX:
+        raise StoreError(f"a change of {size} bytes is more than ZooKeeper takes at once ({TRANSACTION_BYTES_MAX})")
