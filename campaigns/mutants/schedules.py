@@ -24,25 +24,23 @@ from campaigns.schedules import campaign as schedule_campaign
 from campaigns.schedules import groups
 from campaigns.seeds import Found, run_all
 from kwire.base.errors import ErrorCode
-from kwire.coordinator import (
-    consumer_migration,
-    consumer_protocol,
-    consumer_reconcile,
-    transaction_markers,
-    transaction_shard,
-)
-from kwire.coordinator.classic_group import ClassicGroup
-from kwire.coordinator.classic_rebalance import Rebalancer
-from kwire.coordinator.consumer_advance import Advance
-from kwire.coordinator.consumer_group import ConsumerGroup
-from kwire.coordinator.consumer_migration import Migration
-from kwire.coordinator.consumer_protocol import ConsumerProtocol
-from kwire.coordinator.group_shard import GroupShard
-from kwire.coordinator.machine import Result
-from kwire.coordinator.offset_store import OffsetStore
-from kwire.coordinator.shard_runtime import Runtime
-from kwire.coordinator.transaction_coordinator import TransactionCoordinator, _Ending
-from kwire.coordinator.transaction_shard import TransactionShard
+from kwire.coordinator.groups.classic.group import ClassicGroup
+from kwire.coordinator.groups.classic.rebalance import Rebalancer
+from kwire.coordinator.groups.consumer import migration as consumer_migration
+from kwire.coordinator.groups.consumer import protocol as consumer_protocol
+from kwire.coordinator.groups.consumer import reconcile as consumer_reconcile
+from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.groups.consumer.member_update import Advance
+from kwire.coordinator.groups.consumer.migration import Migration
+from kwire.coordinator.groups.consumer.protocol import ConsumerProtocol
+from kwire.coordinator.groups.offsets.store import OffsetStore
+from kwire.coordinator.groups.shard import GroupShard
+from kwire.coordinator.runtime.machine import Result
+from kwire.coordinator.runtime.runtime import Runtime
+from kwire.coordinator.transactions import markers as transaction_markers
+from kwire.coordinator.transactions import shard as transaction_shard
+from kwire.coordinator.transactions.coordinator import TransactionCoordinator, _Ending
+from kwire.coordinator.transactions.shard import TransactionShard
 from kwire.handlers import produce
 from kwire.log.segment.segment import Segment
 from kwire.log.state.producer_state import ProducerStateManager

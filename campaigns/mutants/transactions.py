@@ -20,13 +20,13 @@ from _pytest.outcomes import fail as failed
 
 from campaigns.mutants.mutant import Mutant, together
 from kwire.base.errors import ErrorCode
-from kwire.coordinator import transaction_shard
-from kwire.coordinator.machine import Result
-from kwire.coordinator.offset_store import OffsetStore
-from kwire.coordinator.shard_runtime import Runtime
-from kwire.coordinator.transaction_coordinator import TransactionCoordinator, _Ending
-from kwire.coordinator.transaction_markers import Marker, MarkerWriter
-from kwire.coordinator.transaction_shard import Producer, TransactionShard
+from kwire.coordinator.groups.offsets.store import OffsetStore
+from kwire.coordinator.runtime.machine import Result
+from kwire.coordinator.runtime.runtime import Runtime
+from kwire.coordinator.transactions import shard as transaction_shard
+from kwire.coordinator.transactions.coordinator import TransactionCoordinator, _Ending
+from kwire.coordinator.transactions.markers import Marker, MarkerWriter
+from kwire.coordinator.transactions.shard import Producer, TransactionShard
 from kwire.handlers import fetch, txn_offset_commit
 from kwire.log.partition.partition_log import PartitionLog
 from kwire.log.segment.segment import Segment

@@ -23,9 +23,9 @@ from kwire.codec.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-from kwire.coordinator.classic_group import ClassicGroup
-from kwire.coordinator.consumer_group import ConsumerGroup
-from kwire.coordinator.consumer_member import MemberState
+from kwire.coordinator.groups.classic.group import ClassicGroup
+from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.groups.consumer.member import MemberState
 from kwire.handlers import offset_commit, offset_fetch
 
 NONE: Final = ErrorCode.NONE

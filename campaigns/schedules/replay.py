@@ -6,13 +6,13 @@ from typing import Any
 
 from campaigns.schedules.world import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, World, must
 from kwire.codec.records import BatchHeader
-from kwire.coordinator.classic_group import ClassicGroup
-from kwire.coordinator.consumer_group import ConsumerGroup
-from kwire.coordinator.group import Group
-from kwire.coordinator.group_shard import GroupShard
-from kwire.coordinator.log_loader import replay_batch
-from kwire.coordinator.transaction_records import Transaction
-from kwire.coordinator.transaction_shard import TransactionShard
+from kwire.coordinator.groups.classic.group import ClassicGroup
+from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.groups.group import Group
+from kwire.coordinator.groups.shard import GroupShard
+from kwire.coordinator.runtime.log_loader import replay_batch
+from kwire.coordinator.transactions.records import Transaction
+from kwire.coordinator.transactions.shard import TransactionShard
 
 
 class _Into:

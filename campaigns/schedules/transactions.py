@@ -33,8 +33,9 @@ from kwire.codec.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from kwire.codec.records import RecordBatchBuilder, iter_records, parse_end_transaction_marker
-from kwire.coordinator import log_loader, transaction_records
-from kwire.coordinator.transaction_records import Transaction, TransactionState
+from kwire.coordinator.runtime import log_loader
+from kwire.coordinator.transactions import records as transaction_records
+from kwire.coordinator.transactions.records import Transaction, TransactionState
 from kwire.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,

@@ -31,9 +31,9 @@ from kwire.cluster.metadata.image import ClusterImage, Delta, TopicImage
 from kwire.cluster.replication.partition import Partition
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.records import BatchHeader, iter_headers
-from kwire.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
-from kwire.coordinator.shard_runtime import Phase
-from kwire.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from kwire.coordinator.runtime.runtime import Phase
+from kwire.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext, Services
 from kwire.log.common.environment import LogEnvironment

@@ -14,8 +14,8 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
-from kwire.coordinator.transaction_shard import Producer
+from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC
+from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext
 from kwire.handlers.forwarding import auto_create

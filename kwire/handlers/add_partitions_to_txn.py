@@ -34,8 +34,8 @@ from kwire.codec.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnTopicResult,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.transaction_records import Partition
-from kwire.coordinator.transaction_shard import Producer
+from kwire.coordinator.transactions.records import Partition
+from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
 from kwire.handlers.group_calls import each, has_partition, may, then

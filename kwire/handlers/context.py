@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kwire.cluster.metadata.image import ClusterImage
     from kwire.cluster.replication.peers import Peers
     from kwire.cluster.replication.replica_manager import ReplicaManager
-    from kwire.coordinator.group_coordinator import GroupCoordinator
-    from kwire.coordinator.transaction_coordinator import TransactionCoordinator
+    from kwire.coordinator.groups.coordinator import GroupCoordinator
+    from kwire.coordinator.transactions.coordinator import TransactionCoordinator
     from kwire.handlers.registry import Registry
     from kwire.log.manager.log_manager import LogManager
 

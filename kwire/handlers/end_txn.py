@@ -20,7 +20,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.end_txn_request import EndTxnRequest
 from kwire.codec.messages.end_txn_response import EndTxnResponse
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.transaction_shard import Outcome, Producer
+from kwire.coordinator.transactions.shard import Outcome, Producer
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext
 from kwire.handlers.group_calls import then

@@ -24,8 +24,8 @@ from kwire.base.uuids import uuid_from_text
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
-from kwire.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
+from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC
+from kwire.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 from kwire.handlers.forwarding import auto_create

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kwire.base.errors import KafkaError
 from kwire.cluster.metadata.features import GROUP_VERSION
-from kwire.coordinator.machine import Caller
+from kwire.coordinator.runtime.machine import Caller
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.init_producer_id_response import InitProducerIdResponse
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.producer_ids import ProducerIds
-from kwire.coordinator.transaction_shard import Outcome, Producer
+from kwire.coordinator.transactions.producer_ids import ProducerIds
+from kwire.coordinator.transactions.shard import Outcome, Producer
 from kwire.handlers.api import Api
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
 from kwire.handlers.group_calls import then

@@ -23,7 +23,7 @@ from kwire.base.errors import ErrorCode
 from kwire.codec.messages.join_group_request import JoinGroupRequest
 from kwire.codec.messages.join_group_response import JoinGroupResponse
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.classic_rebalance import refusal
+from kwire.coordinator.groups.classic.rebalance import refusal
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext
 from kwire.handlers.group_calls import caller_of, group_operation, then

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from kwire.codec.messages.list_transactions_request import ListTransactionsRequest
 from kwire.codec.messages.list_transactions_response import ListTransactionsResponse, TransactionState
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.transaction_records import STATES_BY_TEXT, Transaction
+from kwire.coordinator.transactions.records import STATES_BY_TEXT, Transaction
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, RequestContext
 from kwire.handlers.transaction_calls import may_use
@@ -56,7 +56,7 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transact
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    from kwire.coordinator.consumer_topics import compile_regex
+    from kwire.coordinator.groups.consumer.topics import compile_regex
 
     compiled = compile_regex(pattern)
     return lambda text: compiled.fullmatch(text) is not None

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kwire.coordinator.transaction_records import Partition as Name
-from kwire.coordinator.transaction_shard import Producer
+from kwire.coordinator.transactions.records import Partition as Name
+from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.context import RequestContext
 from kwire.handlers.partitions import find_partition
 from kwire.handlers.transaction_calls import ABORTABLE_SINCE, IMPLICIT_SINCE, join_transaction

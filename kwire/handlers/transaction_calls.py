@@ -17,9 +17,9 @@ from kwire.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from kwire.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
-from kwire.coordinator.transaction_records import Partition, TransactionState
-from kwire.coordinator.transaction_shard import Producer
+from kwire.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC
+from kwire.coordinator.transactions.records import Partition, TransactionState
+from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from kwire.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponseTopic,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
-from kwire.coordinator.transaction_records import Partition
-from kwire.coordinator.transaction_shard import Producer
+from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC
+from kwire.coordinator.transactions.records import Partition
+from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
 from kwire.handlers.context import AclOperation, Operation, RequestContext
 from kwire.handlers.group_calls import group_operation, has_partition, may

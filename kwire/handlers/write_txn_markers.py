@@ -22,9 +22,9 @@ from kwire.codec.messages.write_txn_markers_response import (
     WriteTxnMarkersResponse,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.remote_markers import Marker
-from kwire.coordinator.transaction_markers import committed
-from kwire.coordinator.transaction_records import Partition
+from kwire.coordinator.transactions.markers import committed
+from kwire.coordinator.transactions.records import Partition
+from kwire.coordinator.transactions.remote_markers import Marker
 from kwire.handlers.api import Api
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
 

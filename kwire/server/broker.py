@@ -30,8 +30,8 @@ from kwire.cluster.replication.replica_manager import ReplicaManager
 from kwire.cluster.replication.throttles import Throttles
 from kwire.cluster.store.keys import broker_key
 from kwire.cluster.store.store import StoreError
-from kwire.coordinator.group_coordinator import GroupCoordinator
-from kwire.coordinator.transaction_coordinator import TransactionCoordinator
+from kwire.coordinator.groups.coordinator import GroupCoordinator
+from kwire.coordinator.transactions.coordinator import TransactionCoordinator
 from kwire.handlers.context import Services
 from kwire.handlers.registry import Registry
 from kwire.log.common.log_config import LogConfig

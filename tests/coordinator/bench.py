@@ -18,9 +18,9 @@ from kwire.codec.messages.offset_commit_request import (
 )
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from kwire.coordinator.classic_group import ClassicGroup
-from kwire.coordinator.group_shard import GroupShard
-from kwire.coordinator.machine import Caller, CoordinatorRecord, Instant, Result, settle
+from kwire.coordinator.groups.classic.group import ClassicGroup
+from kwire.coordinator.groups.shard import GroupShard
+from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result, settle
 
 WALL_MS = 1_800_000_000_000
 

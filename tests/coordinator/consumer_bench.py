@@ -7,8 +7,8 @@ from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
-from kwire.coordinator.consumer_group import ConsumerGroup
-from kwire.coordinator.machine import Caller, settle
+from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.runtime.machine import Caller, settle
 from tests.coordinator.bench import Bench, Settings
 
 LONG_MS = 30_000

@@ -10,7 +10,7 @@ from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.records import iter_headers, patch_offsets
-from kwire.coordinator.group_coordinator import OFFSETS_TOPIC
+from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC
 from kwire.log.common.append_info import AppendInfo, FetchedData
 
 

@@ -242,7 +242,7 @@ def test_a_client_that_asks_again_and_again_keeps_few_requests(bench: Bench) -> 
 
 
 def test_ids_that_nobody_uses_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kwire.coordinator.classic_join.PENDING_MAX", 3)
+    monkeypatch.setattr("kwire.coordinator.groups.classic.join.PENDING_MAX", 3)
     ids = [bench.join().answer.member_id for _ in range(5)]
     assert list(bench.classic.pending) == ids[2:]
     assert bench.join(ids[0]).error is ErrorCode.UNKNOWN_MEMBER_ID

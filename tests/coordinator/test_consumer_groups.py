@@ -12,8 +12,8 @@ from kwire.codec.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kwire.coordinator import consumer_records
-from kwire.coordinator.java import timeline_map_order
+from kwire.coordinator.groups.consumer import records as consumer_records
+from kwire.coordinator.runtime.java_hash import timeline_map_order
 from tests.coordinator.bench import Bench, Settings
 from tests.coordinator.consumer_bench import ConsumerBench
 

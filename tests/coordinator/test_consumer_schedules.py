@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode
-from kwire.coordinator.consumer_group import ConsumerGroup
-from kwire.coordinator.consumer_member import MemberState
+from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.groups.consumer.member import MemberState
 from tests.coordinator.consumer_bench import Consumer, ConsumerBench, settings
 
 STEPS = 120

@@ -15,9 +15,9 @@ from kwire.codec.messages.heartbeat_response import HeartbeatResponse
 from kwire.codec.protocol import encode
 from kwire.coordinator.assignors import GroupSpec, MemberSpec
 from kwire.coordinator.assignors.uniform import assign_uniform
-from kwire.coordinator.consumer_group import ConsumerGroup
-from kwire.coordinator.group_records import NO_TIMESTAMP
-from kwire.coordinator.shard_runtime import Phase
+from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.groups.records import NO_TIMESTAMP
+from kwire.coordinator.runtime.runtime import Phase
 from kwire.handlers import heartbeat
 from tests.coordinator.bench import Bench
 from tests.coordinator.consumer_bench import ConsumerBench, settings

@@ -21,10 +21,10 @@ from kwire.codec.messages.offset_commit_request import (
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kwire.codec.records import ABORT, COMMIT, Record, build_batch, build_control_batch
-from kwire.coordinator import group_records
-from kwire.coordinator.group_coordinator import GroupCoordinator
-from kwire.coordinator.group_records import CommittedOffset
-from kwire.coordinator.machine import Caller
+from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.coordinator import GroupCoordinator
+from kwire.coordinator.groups.records import CommittedOffset
+from kwire.coordinator.runtime.machine import Caller
 from tests.coordinator.bench import Settings
 from tests.coordinator.fakes import FakeLog, FakeMetadata, FakePartition, FakeReplicas
 
@@ -358,7 +358,7 @@ async def test_a_long_log_is_loaded_in_pieces(service: Service, monkeypatch: pyt
             turns += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr("kwire.coordinator.log_loader.load.__defaults__", (500,))
+    monkeypatch.setattr("kwire.coordinator.runtime.log_loader.load.__defaults__", (500,))
     counting = asyncio.create_task(count_turns())
     await again.groups.start()
     counting.cancel()

@@ -10,10 +10,10 @@ from kwire.codec.messages.group_metadata_key import GroupMetadataKey
 from kwire.codec.messages.group_metadata_value import GroupMetadataValue
 from kwire.codec.messages.offset_commit_key import OffsetCommitKey
 from kwire.codec.messages.offset_commit_value import OffsetCommitValue
-from kwire.coordinator import group_records
-from kwire.coordinator.classic_group import ClassicGroup, subscription_topics
-from kwire.coordinator.group_records import CommittedOffset
-from kwire.coordinator.group_shard import GroupShard
+from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.classic.group import ClassicGroup, subscription_topics
+from kwire.coordinator.groups.records import CommittedOffset
+from kwire.coordinator.groups.shard import GroupShard
 from tests.coordinator.bench import Settings
 
 GROUP_KEY = bytes.fromhex("000200026831")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kwire.coordinator.java import hash_map_order, partition_for, string_hash, utf16_length
+from kwire.coordinator.runtime.java_hash import hash_map_order, partition_for, string_hash, utf16_length
 
 
 @pytest.mark.parametrize(

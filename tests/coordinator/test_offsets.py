@@ -10,7 +10,7 @@ from kwire.codec.messages.offset_delete_request import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kwire.coordinator.group_records import CommittedOffset, offset_commit
+from kwire.coordinator.groups.records import CommittedOffset, offset_commit
 from tests.coordinator.bench import Bench
 
 DAY_MS = 24 * 3600 * 1000

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 
-from kwire.coordinator.timers import Timers
+from kwire.coordinator.runtime.timers import Timers
 
 
 def drain(timers: Timers, now_ms: int) -> list[str]:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.coordinator.machine import CoordinatorRecord, Instant, Result, settle
-from kwire.coordinator.transaction_records import Partition, Transaction, TransactionState
-from kwire.coordinator.transaction_shard import Producer, TransactionShard
+from kwire.coordinator.runtime.machine import CoordinatorRecord, Instant, Result, settle
+from kwire.coordinator.transactions.records import Partition, Transaction, TransactionState
+from kwire.coordinator.transactions.shard import Producer, TransactionShard
 
 NONE = ErrorCode.NONE
 WALL_MS = 1_800_000_000_000

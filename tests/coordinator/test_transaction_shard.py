@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kwire.base.errors import ErrorCode
-from kwire.coordinator.transaction_records import NONE, TransactionState, parse_value
-from kwire.coordinator.transaction_shard import Outcome, Producer
+from kwire.coordinator.transactions.records import NONE, TransactionState, parse_value
+from kwire.coordinator.transactions.shard import Outcome, Producer
 from tests.coordinator.test_transaction_schedules import DAY_MS, Bench
 
 OK = ErrorCode.NONE

@@ -13,7 +13,7 @@ import pytest
 from harness.waiting import until
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
-from kwire.coordinator.transaction_markers import Marker, MarkerWriter
+from kwire.coordinator.transactions.markers import Marker, MarkerWriter
 from kwire.handlers import add_offsets_to_txn, txn_offset_commit
 from tests.handlers.test_transactions import NEW, OLD, Client, client_of_a_broker, committed_offset, offsets
 

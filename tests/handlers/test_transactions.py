@@ -46,8 +46,8 @@ from kwire.codec.messages.write_txn_markers_request import (
 )
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 from kwire.codec.records.control import parse_end_transaction_marker
-from kwire.coordinator.transaction_markers import MarkerWriter
-from kwire.coordinator.transaction_records import Transaction
+from kwire.coordinator.transactions.markers import MarkerWriter
+from kwire.coordinator.transactions.records import Transaction
 from kwire.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,

@@ -39,7 +39,7 @@ from kwire.codec.messages.offset_fetch_request import (
 )
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kwire.codec.records import iter_headers, iter_records
-from kwire.coordinator import group_records
+from kwire.coordinator.groups import records as group_records
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SORTED = {"groups", "members", "topics", "partitions", "results"}  # but LeaveGroup answers in the order asked

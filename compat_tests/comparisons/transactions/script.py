@@ -43,7 +43,7 @@ from kwire.codec.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
-from kwire.coordinator import transaction_records
+from kwire.coordinator.transactions import records as transaction_records
 
 _PRODUCER_IDS = {"producer_id", "previous_producer_id", "next_producer_id"}
 _UNORDERED = {"results_by_partition"}

@@ -1,0 +1,179 @@
+"""SyncGroup, Heartbeat, LeaveGroup and DescribeGroups of the classic protocol. JoinGroup: `classic_join`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
+from kwire.codec.messages.heartbeat_request import HeartbeatRequest
+from kwire.codec.messages.heartbeat_response import HeartbeatResponse
+from kwire.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from kwire.codec.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from kwire.codec.messages.sync_group_request import SyncGroupRequest
+from kwire.codec.messages.sync_group_response import SyncGroupResponse
+from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember, GroupState
+from kwire.coordinator.groups.classic.rebalance import Rebalancer
+from kwire.coordinator.groups.group import Groups
+from kwire.coordinator.runtime.machine import GroupFigures, Instant, Result, Waiter
+
+DESCRIBE_MISSING_GROUP_SINCE = 6
+"""The version of DescribeGroups from which a missing group is an error (KIP-1043), and not a Dead group."""
+
+
+class ClassicProtocol:
+    """The operations of members that are in a group, for all classic groups of a shard."""
+
+    def __init__(self, groups: Groups, rebalancer: Rebalancer, figures: GroupFigures) -> None:
+        self._groups = groups
+        self._figures = figures
+        self._rebalancer = rebalancer
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        """Raises UNKNOWN_MEMBER_ID: nobody can be a member of what is not there."""
+        group = self._groups.find(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+    # --- SyncGroup -------------------------------------------------------------------------------------------------
+
+    def sync(self, request: SyncGroupRequest, waiter: Waiter, out: Result[SyncGroupResponse], now: Instant) -> None:
+        """The leader brings the assignment; everybody gets its part of it, once the log has it."""
+        try:
+            group = self._group(request.group_id)
+            group.check_member(request.member_id, request.group_instance_id)
+            group.check_generation(request.generation_id)
+            _check_protocol(group, request)
+            if group.state is GroupState.EMPTY:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if group.state is GroupState.PREPARING_REBALANCE:
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        except KafkaError as error:
+            out.answer = SyncGroupResponse(error_code=error.code)
+            return
+        self._rebalancer.sync_arrived(group, request.member_id)
+        if group.state is GroupState.STABLE:
+            out.answer = self._rebalancer.synced(group, group.members[request.member_id], ErrorCode.NONE)
+            return
+        self._rebalancer.park_sync(group, request.member_id, waiter, out)
+        if group.is_leader(request.member_id):
+            assignments = {given.member_id: bytes(given.assignment) for given in request.assignments}
+            out.records.append(group_records.assigned_group(group, assignments))
+            out.applied = partial(self._assigned, group)
+            out.failed = partial(self._not_stored, group)
+
+    def _assigned(self, group: ClassicGroup, out: Result[Any], now: Instant) -> None:
+        self._figures.completed_rebalances += 1
+        self._rebalancer.answer_syncs(group, out, now, ErrorCode.NONE)
+
+    def _not_stored(self, group: ClassicGroup, out: Result[Any], now: Instant, error: ErrorCode) -> None:
+        """The assignment could not be written: all are told, and join again."""
+        for member in group.members.values():
+            member.assignment = b""
+        self._rebalancer.answer_syncs(group, out, now, error)
+        self._rebalancer.rebalance_or_complete(group, out, now)
+
+    # --- Heartbeat -------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, request: HeartbeatRequest, out: Result[HeartbeatResponse], now: Instant) -> None:
+        """A member is alive; it learns whether it has to join again."""
+        try:
+            group = self._group(request.group_id)
+            group.check_member(request.member_id, request.group_instance_id)
+            group.check_generation(request.generation_id)
+        except KafkaError as error:
+            out.answer = HeartbeatResponse(error_code=error.code)
+            return
+        if group.state is GroupState.EMPTY:
+            out.answer = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            return
+        member = group.members[request.member_id]
+        self._rebalancer.heard_of(group, member.member_id, member.session_timeout_ms, now)
+        rebalancing = group.state is GroupState.PREPARING_REBALANCE
+        out.answer = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE)
+
+    def committed(self, group: ClassicGroup, member_id: str, now: Instant) -> None:
+        """A member committed offsets: it is alive, too."""
+        member = group.members.get(member_id)
+        if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            self._rebalancer.heard_of(group, member_id, member.session_timeout_ms, now)
+
+    # --- LeaveGroup ------------------------------------------------------------------------------------------------
+
+    def leave(self, request: LeaveGroupRequest, out: Result[LeaveGroupResponse], now: Instant) -> None:
+        """Members leave by id, or (administration) by group instance id; each has its own error."""
+        group = self._groups.find(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            answers = [_left(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members]
+            out.answer = LeaveGroupResponse(members=answers)
+            return
+        answers = [_left(member, self._leave_one(group, member, out)) for member in request.members]
+        out.answer = LeaveGroupResponse(members=answers)
+        if any(answer.error_code == ErrorCode.NONE for answer in answers):
+            self._rebalancer.after_departure(group, out, now)
+
+    def _leave_one(self, group: ClassicGroup, leaving: MemberIdentity, out: Result[Any]) -> ErrorCode:
+        member_id = leaving.member_id
+        if not member_id:
+            current = None if leaving.group_instance_id is None else group.static_ids.get(leaving.group_instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = current
+        elif member_id in group.pending:
+            self._rebalancer.end_session(group, member_id)
+            group.remove(member_id)
+            return ErrorCode.NONE
+        else:
+            try:
+                group.check_member(member_id, leaving.group_instance_id)
+            except KafkaError as error:
+                return error.code
+        self._rebalancer.expel(group, group.members[member_id], out)
+        return ErrorCode.NONE
+
+    # --- DescribeGroups --------------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str, version: int) -> DescribedGroup:
+        """A group and its members; what they subscribe to is told of a stable group only."""
+        group = self._groups.find(group_id)
+        if not isinstance(group, ClassicGroup):
+            missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+            if version >= DESCRIBE_MISSING_GROUP_SINCE:
+                missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+                what = "not found" if group is None else "not a classic group"
+                missing.error_message = f"Group {group_id} {'is ' if group is not None else ''}{what}."
+            return missing
+        stable = group.state is GroupState.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state_name,
+            protocol_type=group.listed_protocol_type,
+            protocol_data=(group.protocol_name or "") if stable else "",
+            members=[_described(group, member, stable) for member in group.members.values()],
+        )
+
+
+def _check_protocol(group: ClassicGroup, request: SyncGroupRequest) -> None:
+    """Since v5 a member says which protocol it believes to speak; it must be the group's."""
+    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if request.protocol_name is not None and request.protocol_name != group.protocol_name:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _left(member: MemberIdentity, error: ErrorCode) -> MemberResponse:
+    return MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error)
+
+
+def _described(group: ClassicGroup, member: ClassicMember, stable: bool) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.protocols.get(group.protocol_name or "", b"") if stable else b"",
+        member_assignment=member.assignment,
+    )

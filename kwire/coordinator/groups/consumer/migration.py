@@ -1,0 +1,273 @@
+"""A group that changes its protocol while its members live (``group.consumer.migration.policy``).
+
+Up: the first member of the consumer protocol takes a classic group over; the others go on as members of the classic
+protocol in a consumer group (`consumer_classic`). Down: once the last member of the consumer protocol is gone, those
+that are left are a classic group again, which rebalances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.errors import CodecError
+from kwire.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
+from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kwire.codec.protocol import decode, encode
+from kwire.coordinator.assignors.model import Partitions
+from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicMember, GroupState
+from kwire.coordinator.groups.classic.rebalance import Rebalancer
+from kwire.coordinator.groups.consumer.group import NOTHING, ConsumerGroup
+from kwire.coordinator.groups.consumer.member import ClassicFacts, ConsumerMember, MemberState
+from kwire.coordinator.groups.consumer.topics import Topics
+from kwire.coordinator.groups.group import Groups, GroupSettings
+from kwire.coordinator.groups.records import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from kwire.coordinator.runtime.machine import CoordinatorRecord, Instant, Result
+
+_UP = ("upgrade", "bidirectional")
+_DOWN = ("downgrade", "bidirectional")
+
+
+class Migration:
+    """Both directions, for all groups of a shard."""
+
+    def __init__(self, groups: Groups, rebalancer: Rebalancer, settings: GroupSettings) -> None:
+        self._groups = groups
+        self._rebalancer = rebalancer
+        self._settings = settings
+
+    @property
+    def _policy(self) -> str:
+        return self._settings.group_consumer_migration_policy.lower()
+
+    @property
+    def is_disabled(self) -> bool:
+        return self._policy == "disabled"
+
+    # --- up --------------------------------------------------------------------------------------------------------
+
+    def upgrade(self, classic: ClassicGroup, topics: Topics, records: list[CoordinatorRecord]) -> ConsumerGroup:
+        """The consumer group that takes a classic one's place, as its records will make it; nothing changes before
+        they are applied. Raises GROUP_ID_NOT_FOUND where that cannot be."""
+        self._check_upgrade(classic)
+        group = ConsumerGroup(classic.group_id)
+        group.epoch = group.assignment_epoch = classic.generation
+        try:
+            for member in classic.members.values():
+                converted, target = _as_consumer(classic, member, topics)
+                group.put(converted)
+                group.target[member.member_id] = target
+            _keep_what_is_held(classic, group, topics)
+        except CodecError as error:
+            raise _cannot(f"upgrade: the metadata of its members cannot be read: {error}") from None
+        if classic.state is GroupState.STABLE and _is_complete(group, topics):
+            group.metadata_hash = topics.metadata_hash(group.names)
+        # Otherwise the first look at the topics finds them changed, and the group assigns anew.
+        records.extend(classic.tombstones())
+        records.extend(group.records())
+        return group
+
+    def _check_upgrade(self, classic: ClassicGroup) -> None:
+        if self._policy not in _UP:
+            raise _cannot("upgrade: the migration policy does not allow it")
+        if not classic.uses_consumer_protocol:
+            raise _cannot("upgrade: it is no group of consumers")
+        if len(classic.members) > self._settings.group_consumer_max_size:
+            raise _cannot("upgrade: it is larger than a consumer group may be")
+
+    def dissolve(self, classic: ClassicGroup, out: Result[Any]) -> None:
+        """The classic group is one no more: its members are told to join again."""
+        for member_id in list(classic.members):
+            self._rebalancer.fail_parked(classic, member_id, out, "", ErrorCode.REBALANCE_IN_PROGRESS)
+
+    # --- down ------------------------------------------------------------------------------------------------------
+
+    def may_downgrade(self, group: ConsumerGroup, gone: Sequence[str], joining: int = 0) -> bool:
+        """Whether the group is to be classic once some members are gone (and some have come in their place)."""
+        remaining = len(group.members) - len(gone) + joining
+        return (
+            remaining > 0
+            and group.speaks_only_classic_without(gone)
+            and self._policy in _DOWN
+            and remaining <= self._settings.group_max_size
+        )
+
+    def downgrade(
+        self,
+        group: ConsumerGroup,
+        gone: Sequence[str],
+        topics: Topics,
+        out: Result[Any],
+        now: Instant,
+        forget: Callable[[ConsumerGroup], None],
+        joining: ConsumerMember | None = None,
+        rebalance: bool = True,
+        unsynced: Sequence[str] = (),
+    ) -> None:
+        """Write the group down as a classic one without some members; ``joining``: the static member that has come
+        in the place of the one that is gone. The classic group rebalances, unless its assignment is still good;
+        then ``unsynced`` have yet to ask for it."""
+        # Without a time, whoever loads the group knows that it has not rebalanced since.
+        classic = ClassicGroup(group.group_id, NO_TIMESTAMP)
+        classic.generation = group.epoch
+        classic.protocol_type = CONSUMER_PROTOCOL_TYPE
+        remaining = [member for member_id, member in group.members.items() if member_id not in gone]
+        for member in remaining if joining is None else [*remaining, joining]:
+            classic.add(_as_classic(member), CONSUMER_PROTOCOL_TYPE)
+        classic.protocol_name = name = classic.choose_protocol()
+        assignments = {}
+        for member_id, converted in classic.members.items():
+            holder = gone[0] if joining is not None and member_id == joining.member_id else member_id
+            metadata = converted.protocols.get(name, b"")
+            assignments[member_id] = assignment_bytes(_left_to(group, holder, gone), metadata, topics)
+        out.records.extend(group.tombstones())
+        out.records.append(group_records.assigned_group(classic, assignments))
+
+        def applied(out: Result[Any], now: Instant) -> None:
+            forget(group)
+            real = self._groups.find(group.group_id)
+            assert isinstance(real, ClassicGroup)
+            for member in classic.members.values():
+                known = real.members[member.member_id]
+                real.update(known, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+                self._rebalancer.heard_of(real, member.member_id, member.session_timeout_ms, now)
+            if rebalance:
+                self._rebalancer.prepare(real, out, now)
+            elif unsynced:
+                real.unsynced = dict.fromkeys(unsynced)
+                self._rebalancer.await_syncs(real, now)
+
+        out.applied = applied
+
+    def topics_changed(self, classic: ClassicGroup, out: Result[Any], now: Instant) -> None:
+        """A group that has gone on with its assignment since its downgrade has a leader that nobody told so, and that
+        looks at no topics. Apache Kafka leaves it alone until somebody joins."""
+        if self._groups.holds(classic) and classic.state is GroupState.STABLE and classic.is_unled:
+            self._rebalancer.prepare(classic, out, now)
+
+
+def _left_to(group: ConsumerGroup, holder: str, gone: Sequence[str]) -> Partitions:
+    """What a member is to have, without what others have yet to give up, and with what it has yet to give up itself.
+    Apache Kafka writes down what it is to have, so that a partition may have two owners when the group is upgraded
+    again."""
+    whose = (None, holder, *gone)
+    left = {
+        topic: {one for one in parts if group.owner(topic, one) in whose}
+        for topic, parts in group.target.get(holder, NOTHING).items()
+    }
+    if holder not in gone:
+        member = group.members[holder]
+        for part in (member.assigned, member.revoking):
+            for topic, partitions in part.items():
+                left.setdefault(topic, set()).update(partitions)
+    return {topic: sorted(partitions) for topic, partitions in left.items()}
+
+
+def _cannot(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"The group cannot be changed, {message}.")
+
+
+def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
+    """Whether every partition of the group's topics is assigned: they may have grown without a leader noticing."""
+    counts = topics.partition_counts(topics.ids(group.names))
+    assigned = dict.fromkeys(counts, 0)
+    for target in group.target.values():
+        for topic_id, partitions in target.items():
+            assigned[topic_id] = assigned.get(topic_id, 0) + len(partitions)
+    return assigned == counts
+
+
+def _as_consumer(classic: ClassicGroup, member: ClassicMember, topics: Topics) -> tuple[ConsumerMember, Partitions]:
+    """A member of the classic group in a consumer group, with what it owns. Raises CodecError and KafkaError."""
+    owned: dict[bytes, list[int]] = {}
+    if member.held:
+        assignment = _parse(ConsumerProtocolAssignment, member.held)
+        if assignment.user_data:
+            raise _cannot("upgrade: a custom assignor is in use")
+        for topic in assignment.assigned_partitions:
+            topic_id = topics.id(topic.topic)
+            if topic_id is not None:  # the name may be that of a smaller topic by now
+                count = topics.partition_counts([topic_id])[topic_id]
+                owned[topic_id] = sorted(partition for partition in topic.partitions if partition < count)
+    subscription = parse_subscription(member.protocols.get(classic.protocol_name or "", b""))
+    generation = classic.generation
+    converted = ConsumerMember(
+        member.member_id,
+        epoch=generation,
+        previous_epoch=generation,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=tuple(sorted(set(subscription.topics))),
+        classic=ClassicFacts(member.session_timeout_ms, tuple(member.protocols.items())),
+        assigned={topic_id: dict.fromkeys(partitions, generation) for topic_id, partitions in owned.items()},
+    )
+    return converted, owned
+
+
+def _keep_what_is_held(classic: ClassicGroup, group: ConsumerGroup, topics: Topics) -> None:
+    """Take partitions for given up only once that is sure: who owned more when it joined the generation (cooperative
+    rebalancing) than it was assigned in it says so by joining again, which may be still to come, as may its SyncGroup
+    answer. Apache Kafka takes them for free at once, so that they may have two owners. Raises CodecError."""
+    name = classic.protocol_name or ""
+    told = {one.member_id: parse_subscription(one.protocols.get(name, b"")) for one in classic.members.values()}
+    newest_first = sorted(told.items(), key=lambda pair: pair[1].generation_id, reverse=True)
+    for member_id, subscription in newest_first:
+        held: dict[bytes, dict[int, int]] = {}
+        for topic in subscription.owned_partitions:
+            topic_id = topics.id(topic.topic)
+            if topic_id is None:
+                continue
+            count = topics.partition_counts([topic_id])[topic_id]
+            free = [one for one in topic.partitions if 0 <= one < count and group.owner(topic_id, one) is None]
+            if free:
+                held[topic_id] = dict.fromkeys(free, classic.generation)
+        if held:
+            group.put(group.members[member_id]._replace(state=MemberState.UNREVOKED_PARTITIONS, revoking=held))
+
+
+def _as_classic(member: ConsumerMember) -> ClassicMember:
+    assert member.classic is not None
+    return ClassicMember(
+        member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=dict(member.classic.protocols),
+    )
+
+
+def parse_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """A consumer's JoinGroup metadata. Raises CodecError."""
+    subscription: ConsumerProtocolSubscription = _parse(ConsumerProtocolSubscription, metadata)
+    return subscription
+
+
+def assignment_bytes(assigned: Partitions, metadata: bytes, topics: Topics) -> bytes:
+    """An assignment as a member of the classic protocol reads it, in the version of its own metadata."""
+    given = []
+    for topic_id, partitions in assigned.items():
+        name = topics.name(topic_id)
+        if name is not None:
+            given.append(TopicPartition(topic=name, partitions=sorted(partitions)))
+    version = min(max(_version(metadata), 0), ConsumerProtocolAssignment.VALID_VERSIONS[1])
+    message = ConsumerProtocolAssignment(assigned_partitions=given)
+    return version.to_bytes(2, "big") + encode(message, version)
+
+
+def _version(data: bytes) -> int:
+    return int.from_bytes(data[:2], "big", signed=True)
+
+
+def _parse(kind: type[Any], data: bytes) -> Any:
+    if len(data) < 2 or _version(data) < 0:
+        raise CodecError(f"{kind.__name__}: no version")
+    return decode(kind, min(_version(data), kind.VALID_VERSIONS[1]), data, 2)[0]

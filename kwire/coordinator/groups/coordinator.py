@@ -1,0 +1,340 @@
+"""The group coordinator that handlers call: finds the shard of a group and runs operations on it.
+
+Every operation returns its response, or a future of it where it is parked or waits for a commit, and raises KafkaError
+where the coordinator itself cannot serve: COORDINATOR_NOT_AVAILABLE (shutting down), NOT_COORDINATOR,
+COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID. What an operation does is the machine's business (`group_shard`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kwire.base.doors import Doors
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.coordinator.groups.classic.group import ClassicGroup, GroupState
+from kwire.coordinator.groups.consumer.group import CONSUMER_STATES, ConsumerGroup
+from kwire.coordinator.groups.consumer.protocol import check_request
+from kwire.coordinator.groups.shard import GroupShard
+from kwire.coordinator.runtime.java_hash import partition_for
+from kwire.coordinator.runtime.machine import Caller, GroupFigures, Instant, Result
+from kwire.coordinator.runtime.runtime import Phase, ShardRuntime
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
+    from kwire.base.metrics import MetricsRegistry
+    from kwire.cluster.metadata.image import ClusterImage, Delta, MetadataCache
+    from kwire.cluster.replication.partition import Partition
+    from kwire.cluster.replication.replica_manager import ReplicaManager
+    from kwire.codec.messages.consumer_group_describe_response import DescribedGroup as ConsumerDescribedGroup
+    from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+    from kwire.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+    from kwire.codec.messages.describe_groups_response import DescribedGroup
+    from kwire.codec.messages.heartbeat_request import HeartbeatRequest
+    from kwire.codec.messages.heartbeat_response import HeartbeatResponse
+    from kwire.codec.messages.join_group_request import JoinGroupRequest
+    from kwire.codec.messages.join_group_response import JoinGroupResponse
+    from kwire.codec.messages.leave_group_request import LeaveGroupRequest
+    from kwire.codec.messages.leave_group_response import LeaveGroupResponse
+    from kwire.codec.messages.list_groups_response import ListedGroup
+    from kwire.codec.messages.offset_commit_request import OffsetCommitRequest
+    from kwire.codec.messages.offset_commit_response import OffsetCommitResponse
+    from kwire.codec.messages.offset_delete_request import OffsetDeleteRequest
+    from kwire.codec.messages.offset_delete_response import OffsetDeleteResponse
+    from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
+    from kwire.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
+    from kwire.codec.messages.sync_group_request import SyncGroupRequest
+    from kwire.codec.messages.sync_group_response import SyncGroupResponse
+    from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+    from kwire.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+
+A = TypeVar("A")
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+class GroupCoordinator:
+    """All shards that this broker leads. All methods belong to the event loop."""
+
+    def __init__(self, doors: Doors, config: KafkaConfig, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+        self._doors = doors
+        self._config = config
+        self._replicas = replicas
+        self._metadata = metadata
+        self._runtimes: dict[int, ShardRuntime] = {}
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        self._expiry: asyncio.TimerHandle | None = None
+        self._open = False
+        self._figures = GroupFigures()
+        self._topic_ids: Collection[bytes] = ()
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take over the partitions that this broker leads, now and later; return when the present ones are loaded."""
+        self._open = True
+        self._replicas.on_leadership(OFFSETS_TOPIC, self._on_leadership)
+        self._metadata.add_listener(self._on_image)
+        self._schedule_expiry()
+        while self._loading:
+            await asyncio.gather(*self._loading.values())
+
+    async def close(self) -> None:
+        """Take no more operations and tell the members whose requests are parked."""
+        self._open = False
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        for runtime in self._runtimes.values():
+            runtime.end()
+        tasks = list(self._loading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _on_leadership(self, index: int, partition: Partition | None) -> None:
+        former = self._runtimes.pop(index, None)
+        if former is not None:
+            former.end()
+        task = self._loading.pop(index, None)
+        if task is not None:
+            task.cancel()
+        if partition is None or not self._open:
+            return
+        runtime = ShardRuntime(
+            GroupShard(self._config, self._new_id, self._figures), partition, self._doors, self._config
+        )
+        self._runtimes[index] = runtime
+        runtime.shard.consumers.protocol.see_topics(self._metadata.image, (), new=False)
+        if runtime.is_empty_log:
+            runtime.begin()
+        else:
+            task = asyncio.get_running_loop().create_task(runtime.load(), name=f"load {OFFSETS_TOPIC}-{index}")
+            self._loading[index] = task
+            task.add_done_callback(partial(self._loaded, index))
+
+    def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
+        if self._loading.get(index) is task:
+            del self._loading[index]
+
+    def _on_image(self, image: ClusterImage, delta: Delta) -> None:
+        """Consumer groups look at their topics again; positions on a deleted topic are deleted, too."""
+        changed = [*delta.changed, *(topic.name for topic in delta.deleted)]
+        new = any(name in image.topics and image.topics[name].id not in self._topic_ids for name in delta.changed)
+        self._topic_ids = image.topics_by_id.keys()
+        for runtime in self._runtimes.values():
+            runtime.shard.consumers.protocol.see_topics(image, changed, new=new)
+        if not delta.deleted:
+            return
+        gone = {topic.name: frozenset(range(len(topic.partitions))) for topic in delta.deleted}
+        for runtime in self._active():
+            runtime.perform_in_parts(lambda _, shard=runtime.shard: shard.forget_partitions(gone))  # type: ignore[misc]
+
+    def _schedule_expiry(self) -> None:
+        interval_s = self._config.offsets_retention_check_interval_ms / 1000
+        self._expiry = asyncio.get_running_loop().call_later(interval_s, self._expire)
+
+    def _expire(self) -> None:
+        for runtime in self._active():
+            runtime.perform_in_parts(runtime.shard.expire)
+        self._schedule_expiry()
+
+    def _active(self) -> list[ShardRuntime]:
+        return [runtime for runtime in self._runtimes.values() if runtime.phase is Phase.ACTIVE]
+
+    def _new_id(self) -> str:
+        """A random UUID in its usual text form."""
+        raw = bytearray(self._doors.random.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = raw.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    # --- whose group -----------------------------------------------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int | None:
+        """The partition of `OFFSETS_TOPIC` that a group belongs to; None while there is no such topic."""
+        topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        return None if topic is None else partition_for(group_id, len(topic.partitions))
+
+    def _runtime(self, group_id: str, *, may_be_empty: bool) -> ShardRuntime:
+        if not self._open:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not group_id and not may_be_empty:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        index = self.partition_of(group_id)
+        runtime = None if index is None else self._runtimes.get(index)
+        if runtime is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return runtime
+
+    def _perform(
+        self, group_id: str, operation: Callable[[GroupShard, Instant], Result[A]], *, may_be_empty: bool = True
+    ) -> A | asyncio.Future[A]:
+        runtime = self._runtime(group_id, may_be_empty=may_be_empty)
+        return runtime.perform(partial(operation, runtime.shard))
+
+    # --- members ---------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+        """JoinGroup."""
+        runtime = self._runtime(request.group_id, may_be_empty=False)
+        return runtime.park(lambda waiter, now: runtime.shard.join(request, caller, waiter, now))
+
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+        """SyncGroup."""
+        runtime = self._runtime(request.group_id, may_be_empty=False)
+        return runtime.park(lambda waiter, now: runtime.shard.sync(request, waiter, now))
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | asyncio.Future[HeartbeatResponse]:
+        """Heartbeat."""
+        return self._perform(request.group_id, lambda shard, now: shard.heartbeat(request, now), may_be_empty=False)
+
+    def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
+        """LeaveGroup, its members in the form of version 3 (a list)."""
+        return self._perform(request.group_id, lambda shard, now: shard.leave(request, now), may_be_empty=False)
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> ConsumerGroupHeartbeatResponse | asyncio.Future[ConsumerGroupHeartbeatResponse]:
+        """ConsumerGroupHeartbeat. Raises KafkaError with a message for the member."""
+        check_request(request, caller.api_version, self._config)
+        return self._perform(
+            request.group_id, lambda shard, now: shard.consumers.heartbeat(request, caller, now), may_be_empty=False
+        )
+
+    # --- offsets ---------------------------------------------------------------------------------------------------
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, caller: Caller
+    ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
+        """OffsetCommit of topics that are there, each with its name and id. Raises what holds for all partitions."""
+        return self._perform(request.group_id, lambda shard, now: shard.commit_offsets(request, caller, now))
+
+    def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int
+    ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+        """TxnOffsetCommit of topics that are there, by a producer whose transaction the partition is part of. Raises
+        what holds for all partitions."""
+        runtime = self._runtime(request.group_id, may_be_empty=False)
+        return runtime.perform(
+            lambda now: runtime.shard.commit_transactional_offsets(request, version, now),
+            (request.producer_id, request.producer_epoch),
+        )
+
+    def write_marker(
+        self, index: int, producer: tuple[int, int], *, commit: bool, coordinator_epoch: int
+    ) -> asyncio.Future[None] | None:
+        """Write the end of a producer's transaction to one partition of `OFFSETS_TOPIC`; its offsets count, or are
+        forgotten, from now on. Returns the commit to wait for. KafkaError: NOT_COORDINATOR and the log's."""
+        runtime = self._runtimes.get(index)
+        if runtime is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        runtime.write_marker(producer, commit=commit, coordinator_epoch=coordinator_epoch)
+        return runtime.barrier()
+
+    def fetch_offsets(
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> OffsetFetchResponseGroup | asyncio.Future[OffsetFetchResponseGroup]:
+        """One group's part of OffsetFetch, topics by name. Raises what holds for the group."""
+        return self._perform(
+            request.group_id, lambda shard, _: shard.fetch_offsets(request, require_stable=require_stable)
+        )
+
+    def delete_offsets(
+        self, request: OffsetDeleteRequest
+    ) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
+        """OffsetDelete of topics that are there. Raises what holds for the group."""
+        return self._perform(request.group_id, lambda shard, _: shard.delete_offsets(request), may_be_empty=False)
+
+    # --- groups ----------------------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str, version: int) -> DescribedGroup | asyncio.Future[DescribedGroup]:
+        """One group's part of DescribeGroups."""
+        return self._perform(group_id, lambda shard, _: shard.describe(group_id, version))
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup | asyncio.Future[ConsumerDescribedGroup]:
+        """One group's part of ConsumerGroupDescribe. Raises GROUP_ID_NOT_FOUND."""
+        return self._perform(group_id, lambda shard, _: shard.consumers.describe(group_id), may_be_empty=False)
+
+    def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """One group's part of DeleteGroups."""
+        return self._perform(group_id, lambda shard, _: shard.delete_group(group_id))
+
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
+        """The groups that this broker coordinates, in these states and of these types (lower case; empty: all).
+
+        Raises COORDINATOR_LOAD_IN_PROGRESS while one of its shards is not loaded.
+        """
+        if not self._open:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        listed: list[ListedGroup] = []
+        for index in sorted(self._runtimes):
+            runtime = self._runtimes[index]
+            if runtime.phase is Phase.LOADING:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            if runtime.phase is Phase.ACTIVE:
+                listed.extend(runtime.shard.list_groups(states, types).answer or ())
+        return listed
+
+    # --- metrics ---------------------------------------------------------------------------------------------------
+
+    def add_metrics(self, metrics: MetricsRegistry) -> None:
+        """Register Kafka's metrics of the group coordinator. All are worked out when somebody asks."""
+        manager = "kafka.coordinator.group:type=GroupMetadataManager,name="
+        metrics.gauge(manager + "NumOffsets", lambda: sum(len(one.shard.offsets) for one in self._active()))
+        metrics.gauge(manager + "NumGroups", lambda: sum(len(one.shard.groups) for one in self._active()))
+        for state in GroupState:
+            metrics.gauge(f"{manager}NumGroups{state.value}", partial(self._count_groups, state))
+        server, figures = "kafka.server:type=group-coordinator-metrics,name=", self._figures
+        metrics.gauge(server + "group-count,protocol=classic", lambda: self._count_groups(None))
+        metrics.gauge(server + "group-count,protocol=consumer", lambda: self._count_consumer_groups(None))
+        for name in CONSUMER_STATES:
+            gauge = f"{server}consumer-group-count,state={name.lower()}"
+            metrics.gauge(gauge, partial(self._count_consumer_groups, name))
+        metrics.gauge(server + "offset-commit-count", lambda: figures.offset_commits)
+        metrics.gauge(server + "offset-deletion-count", lambda: figures.offset_deletions)
+        metrics.gauge(server + "offset-expiration-count", lambda: figures.offset_expirations)
+        metrics.gauge(server + "group-completed-rebalance-count", lambda: figures.completed_rebalances)
+        for phase, state_name in ((Phase.LOADING, "loading"), (Phase.ACTIVE, "active"), (Phase.OVER, "failed")):
+            metrics.gauge(f"{server}num-partitions,state={state_name}", partial(self._count_partitions, phase))
+
+    def _count_groups(self, state: GroupState | None) -> int:
+        """Classic groups in one state, or in any."""
+        return sum(
+            isinstance(group, ClassicGroup) and state in (None, group.state)
+            for runtime in self._active()
+            for group in runtime.shard.groups
+        )
+
+    def _count_consumer_groups(self, state: str | None) -> int:
+        """Groups of the consumer protocol in one state, or in any."""
+        return sum(
+            isinstance(group, ConsumerGroup) and state in (None, group.state_name)
+            for runtime in self._active()
+            for group in runtime.shard.groups
+        )
+
+    def _count_partitions(self, phase: Phase) -> int:
+        return sum(runtime.phase is phase for runtime in self._runtimes.values())
+
+    # --- for people ------------------------------------------------------------------------------------------------
+
+    def dump(self) -> Iterator[dict[str, Any]]:
+        """The groups in few words each, for the dump on SIGUSR1."""
+        for index in sorted(self._runtimes):
+            shard = self._runtimes[index].shard
+            for group in shard.groups:
+                facts: dict[str, Any] = {"group": group.group_id, "type": group.type_name, "state": group.state_name}
+                if isinstance(group, ClassicGroup):
+                    facts |= {
+                        "generation": group.generation,
+                        "members": len(group.members),
+                        "joining": len(group.joining),
+                        "pending": len(group.pending),
+                    }
+                elif isinstance(group, ConsumerGroup):
+                    facts |= {"epoch": group.epoch, "assigned": group.assignment_epoch, "members": len(group.members)}
+                yield {**facts, "partition": index, "offsets": sum(1 for _ in shard.offsets.walk(group.group_id))}

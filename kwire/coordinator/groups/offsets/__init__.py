@@ -1,0 +1,1 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit and retention."""

@@ -1,0 +1,262 @@
+"""Committing, reading, deleting and forgetting offsets, for groups of every type.
+
+A group's type decides only who may (`group.Group`). Topics are taken as given: whether they exist, and what their ids
+are, the handlers have settled before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.uuids import ZERO_UUID
+from kwire.codec.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestPartition
+from kwire.codec.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kwire.codec.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from kwire.codec.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from kwire.codec.messages.offset_fetch_response import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.classic.group import ClassicGroup
+from kwire.coordinator.groups.classic.protocol import ClassicProtocol
+from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.groups.group import Group, Groups, GroupSettings
+from kwire.coordinator.groups.offsets.store import OffsetStore
+from kwire.coordinator.groups.records import NO_TIMESTAMP, CommittedOffset
+from kwire.coordinator.runtime.java_hash import utf16_length
+from kwire.coordinator.runtime.machine import Caller, GroupFigures, Instant, Result
+
+GROUP_ID_NOT_FOUND_SINCE = 9
+"""The version of OffsetCommit and OffsetFetch that knows the errors of KIP-848."""
+
+_INVALID_OFFSET = -1
+_MINUTE_MS = 60_000
+
+
+class OffsetProtocol:
+    """The operations on one shard's committed offsets."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        offsets: OffsetStore,
+        classic: ClassicProtocol,
+        settings: GroupSettings,
+        figures: GroupFigures,
+    ) -> None:
+        self._figures = figures
+        self._groups = groups
+        self._offsets = offsets
+        self._classic = classic
+        self._settings = settings
+
+    # --- OffsetCommit ----------------------------------------------------------------------------------------------
+
+    def commit(
+        self, request: OffsetCommitRequest, caller: Caller, out: Result[OffsetCommitResponse], now: Instant
+    ) -> None:
+        """Remember positions. A refusal of the member holds for all partitions; raises it as KafkaError."""
+        self._check_commit(request, caller.api_version)
+        group = self._groups.find(request.group_id)
+        if isinstance(group, ClassicGroup):
+            self._classic.committed(group, request.member_id, now)
+        expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now.wall_ms + request.retention_time_ms
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for partition in topic.partitions:
+                if isinstance(group, ConsumerGroup):
+                    epoch, index = request.generation_id_or_member_epoch, partition.partition_index
+                    group.check_partition_commit(request.member_id, epoch, topic.topic_id, index)
+                error = self._commit_error(partition)
+                if error is ErrorCode.NONE:
+                    committed = _from_request(partition, topic.topic_id, now.wall_ms, expire_ms)
+                    index = partition.partition_index
+                    out.records.append(group_records.offset_commit(request.group_id, topic.name, index, committed))
+                answers.append(
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                )
+            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+        self._figures.offset_commits += len(out.records)
+        out.answer = OffsetCommitResponse(topics=topics)
+
+    def _check_commit(self, request: OffsetCommitRequest, version: int) -> None:
+        group = self._groups.find(request.group_id)
+        epoch = request.generation_id_or_member_epoch
+        if group is not None:
+            group.check_offset_commit(request.member_id, request.group_instance_id, epoch, version=version)
+        elif epoch >= 0:
+            known = version >= GROUP_ID_NOT_FOUND_SINCE
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
+
+    def _commit_error(self, partition: OffsetCommitRequestPartition) -> ErrorCode:
+        metadata = partition.committed_metadata
+        if metadata is not None and utf16_length(metadata) > self._settings.offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+    # --- OffsetFetch -----------------------------------------------------------------------------------------------
+
+    def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
+        """Positions of the partitions asked for, or all of them (``topics`` None). -1 where there is none."""
+        group = self._groups.find(request.group_id)
+        if group is not None:
+            group.check_offset_fetch(request.member_id, request.member_epoch)
+        if request.topics is None:
+            topics = self._fetch_all(request.group_id, group, require_stable)
+        else:
+            topics = [self._fetch_topic(request.group_id, group, topic, require_stable) for topic in request.topics]
+        return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+    def _fetch_topic(
+        self, group_id: str, group: Group | None, topic: OffsetFetchRequestTopics, require_stable: bool
+    ) -> OffsetFetchResponseTopics:
+        known = self._offsets.topics(group_id).get(topic.name, {}) if group is not None else {}
+        partitions = []
+        for index in topic.partition_indexes:
+            committed = known.get(index)
+            if group is not None and require_stable and self._offsets.is_pending(group_id, topic.name, index):
+                partitions.append(_no_position(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            elif committed is None or _of_another_topic(committed, topic.topic_id):
+                partitions.append(_no_position(index, ErrorCode.NONE))
+            else:
+                partitions.append(_position(index, committed))
+        return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+    def _fetch_all(self, group_id: str, group: Group | None, require_stable: bool) -> list[OffsetFetchResponseTopics]:
+        if group is None:
+            return []
+        topics = []
+        for topic, known in self._offsets.topics(group_id).items():
+            partitions = []
+            for index, committed in known.items():
+                if require_stable and self._offsets.is_pending(group_id, topic, index):
+                    partitions.append(_no_position(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                else:
+                    partitions.append(_position(index, committed))
+            topics.append(OffsetFetchResponseTopics(name=topic, partitions=partitions))
+        return topics
+
+    # --- OffsetDelete, DeleteGroups, deleted topics -----------------------------------------------------------------
+
+    def delete(self, request: OffsetDeleteRequest, out: Result[OffsetDeleteResponse]) -> None:
+        """Forget positions of topics that the group is not subscribed to. Raises KafkaError for the whole."""
+        group = self._groups.find(request.group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        group.check_offset_delete()
+        out.answer = OffsetDeleteResponse(topics=[self._delete_topic(group, topic, out) for topic in request.topics])
+        self._figures.offset_deletions += len(out.records)
+
+    def _delete_topic(
+        self, group: Group, topic: OffsetDeleteRequestTopic, out: Result[Any]
+    ) -> OffsetDeleteResponseTopic:
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic.name) else ErrorCode.NONE
+        answers = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if error is ErrorCode.NONE and self._offsets.has_any(group.group_id, topic.name, index):
+                out.records.append(group_records.offset_tombstone(group.group_id, topic.name, index))
+            answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+        return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
+
+    def delete_group(self, group_id: str, out: Result[Any]) -> None:
+        """Delete an empty group with all its positions, those in open transactions included. Raises KafkaError."""
+        group = self._groups.find(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        group.check_delete()
+        for topic, partition in self._offsets.partitions(group_id):
+            out.records.append(group_records.offset_tombstone(group_id, topic, partition))
+        self._figures.offset_deletions += len(out.records)
+        out.records.extend(group.tombstones())
+
+    def forget_partitions(self, deleted: dict[str, frozenset[int]], out: Result[Any]) -> None:
+        """Topics were deleted (topic -> its partitions): their positions go with them."""
+        for group_id in dict.fromkeys((*self._offsets.group_ids(), *self._offsets.pending_group_ids())):
+            for topic, partition in self._offsets.partitions(group_id):
+                if partition in deleted.get(topic, ()):
+                    out.records.append(group_records.offset_tombstone(group_id, topic, partition))
+
+    # --- retention -------------------------------------------------------------------------------------------------
+
+    def expire(self, out: Result[Any], now: Instant) -> None:
+        """Forget positions past their retention, and empty groups that have none (left)."""
+        for group in self._groups.snapshot():
+            if self._expire_group(group, out, now) and group.is_empty:
+                out.records.extend(group.tombstones())
+
+    def _expire_group(self, group: Group, out: Result[Any], now: Instant) -> bool:
+        """Whether the group has no position left."""
+        topics = self._offsets.topics(group.group_id)
+        if not topics:
+            return not self._offsets.has_open_transaction(group.group_id)
+        base = group.offset_expiry_base()
+        if base is None:
+            return False
+        retention_ms = self._settings.offsets_retention_minutes * _MINUTE_MS
+        nothing_left = True
+        for topic, partition, committed in self._offsets.walk(group.group_id):
+            if committed.expire_ms != NO_TIMESTAMP:
+                expired = now.wall_ms >= committed.expire_ms
+            else:
+                expired = now.wall_ms - base(committed) >= retention_ms
+            if (
+                not expired
+                or group.is_subscribed_to(topic)
+                or self._offsets.is_pending(group.group_id, topic, partition)
+            ):
+                nothing_left = False
+            else:
+                out.records.append(group_records.offset_tombstone(group.group_id, topic, partition))
+                self._figures.offset_expirations += 1
+        return nothing_left
+
+
+def _from_request(
+    partition: OffsetCommitRequestPartition, topic_id: bytes, now_ms: int, expire_ms: int
+) -> CommittedOffset:
+    return CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_ms=now_ms,
+        expire_ms=expire_ms,
+        topic_id=topic_id,
+    )
+
+
+def _of_another_topic(committed: CommittedOffset, topic_id: bytes) -> bool:
+    """Whether the position was committed for a topic of this name that has since been deleted."""
+    return ZERO_UUID not in (committed.topic_id, topic_id) and committed.topic_id != topic_id
+
+
+def _no_position(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=_INVALID_OFFSET,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=error,
+    )
+
+
+def _position(index: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )

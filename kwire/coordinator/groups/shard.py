@@ -1,0 +1,265 @@
+"""All groups and offsets of one ``__consumer_offsets`` partition: its operations, its records, its timers.
+
+The shard is the pure machine. Each operation takes an `Instant` and returns a `Result`; `apply` changes state from a
+record, the same live and at load. Parked requests and timers are soft: they are lost with the leadership (`unload`).
+What binds a shard to a log and a loop: `shard_runtime`. Groups of the consumer protocol (KIP-848) live beside the
+classic ones; what is theirs alone is `consumers`' business.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.describe_groups_response import DescribedGroup
+from kwire.codec.messages.group_metadata_key import GroupMetadataKey
+from kwire.codec.messages.group_metadata_value import GroupMetadataValue
+from kwire.codec.messages.heartbeat_request import HeartbeatRequest
+from kwire.codec.messages.heartbeat_response import HeartbeatResponse
+from kwire.codec.messages.join_group_request import JoinGroupRequest
+from kwire.codec.messages.join_group_response import JoinGroupResponse
+from kwire.codec.messages.leave_group_request import LeaveGroupRequest
+from kwire.codec.messages.leave_group_response import LeaveGroupResponse
+from kwire.codec.messages.list_groups_response import ListedGroup
+from kwire.codec.messages.offset_commit_request import OffsetCommitRequest
+from kwire.codec.messages.offset_commit_response import OffsetCommitResponse
+from kwire.codec.messages.offset_commit_value import OffsetCommitValue
+from kwire.codec.messages.offset_delete_request import OffsetDeleteRequest
+from kwire.codec.messages.offset_delete_response import OffsetDeleteResponse
+from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
+from kwire.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
+from kwire.codec.messages.sync_group_request import SyncGroupRequest
+from kwire.codec.messages.sync_group_response import SyncGroupResponse
+from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+from kwire.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.classic.group import ClassicGroup
+from kwire.coordinator.groups.classic.join import Arrival, JoinGroup, NewId
+from kwire.coordinator.groups.classic.protocol import ClassicProtocol
+from kwire.coordinator.groups.classic.rebalance import Rebalancer, refusal
+from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.groups.consumer.shard import ConsumerShard
+from kwire.coordinator.groups.group import Groups, GroupSettings
+from kwire.coordinator.groups.offsets import transactional as transactional_offsets
+from kwire.coordinator.groups.offsets.protocol import OffsetProtocol
+from kwire.coordinator.groups.offsets.store import OffsetStore
+from kwire.coordinator.groups.records import CommittedOffset
+from kwire.coordinator.runtime.machine import Caller, GroupFigures, Instant, Result, Waiter
+from kwire.coordinator.runtime.timers import Timers
+
+NO_PRODUCER_ID = -1
+
+
+class GroupShard:
+    """The machine. ``new_id`` makes the random part of member ids; ``figures`` may be shared by many."""
+
+    def __init__(self, settings: GroupSettings, new_id: NewId, figures: GroupFigures | None = None) -> None:
+        figures = figures or GroupFigures()
+        self.groups = Groups()
+        self.offsets = OffsetStore()
+        self.timers = Timers()
+        self._settings = settings
+        self._rebalancer = Rebalancer(self.groups, self.timers, settings)
+        self._join = JoinGroup(self.groups, self._rebalancer, settings, new_id)
+        self._classic = ClassicProtocol(self.groups, self._rebalancer, figures)
+        self.consumers = ConsumerShard(self.groups, self.timers, settings, new_id, self._rebalancer)
+        self._positions = OffsetProtocol(self.groups, self.offsets, self._classic, settings, figures)
+
+    # --- members ---------------------------------------------------------------------------------------------------
+
+    def join(
+        self, request: JoinGroupRequest, caller: Caller, waiter: Waiter, now: Instant
+    ) -> Result[JoinGroupResponse]:
+        """JoinGroup; parked (no answer) while a rebalance collects members."""
+        out: Result[JoinGroupResponse] = Result()
+        settings = self._settings
+        low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+        if not low <= request.session_timeout_ms <= high:
+            out.answer = refusal(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        elif isinstance(group := self.groups.find(request.group_id), ConsumerGroup) and not group.is_empty:
+            self.consumers.classic.join(group, request, caller, out, now)
+        else:
+            self._join(Arrival(request, caller, waiter, out), now)
+        return out
+
+    def sync(self, request: SyncGroupRequest, waiter: Waiter, now: Instant) -> Result[SyncGroupResponse]:
+        """SyncGroup; parked (no answer) until the leader has brought the assignment."""
+        out: Result[SyncGroupResponse] = Result()
+        if isinstance(group := self.groups.find(request.group_id), ConsumerGroup):
+            self.consumers.classic.sync(group, request, out, now)
+        else:
+            self._classic.sync(request, waiter, out, now)
+        return out
+
+    def heartbeat(self, request: HeartbeatRequest, now: Instant) -> Result[HeartbeatResponse]:
+        """Heartbeat."""
+        out: Result[HeartbeatResponse] = Result()
+        if isinstance(group := self.groups.find(request.group_id), ConsumerGroup):
+            self.consumers.classic.heartbeat(group, request, out, now)
+        else:
+            self._classic.heartbeat(request, out, now)
+        return out
+
+    def leave(self, request: LeaveGroupRequest, now: Instant) -> Result[LeaveGroupResponse]:
+        """LeaveGroup, its members in the form of version 3 (a list)."""
+        out: Result[LeaveGroupResponse] = Result()
+        if isinstance(group := self.groups.find(request.group_id), ConsumerGroup):
+            self.consumers.classic.leave(group, request, out, now)
+        else:
+            self._classic.leave(request, out, now)
+        return out
+
+    # --- offsets ---------------------------------------------------------------------------------------------------
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, caller: Caller, now: Instant
+    ) -> Result[OffsetCommitResponse]:
+        """OffsetCommit. Raises KafkaError where the member may not commit."""
+        out: Result[OffsetCommitResponse] = Result()
+        self._positions.commit(request, caller, out, now)
+        return out
+
+    def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int, now: Instant
+    ) -> Result[TxnOffsetCommitResponse]:
+        """TxnOffsetCommit, to be written as part of its producer's transaction. Raises KafkaError as above."""
+        self.consumers.check_transactional_commit(request)
+        return transactional_offsets.commit(request, version, self.groups, self._settings, now)
+
+    def fetch_offsets(
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> Result[OffsetFetchResponseGroup]:
+        """One group's part of OffsetFetch. Raises KafkaError where the member may not read."""
+        return Result(self._positions.fetch(request, require_stable=require_stable))
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
+        """OffsetDelete. Raises KafkaError for the group as a whole."""
+        out: Result[OffsetDeleteResponse] = Result()
+        self._positions.delete(request, out)
+        return out
+
+    def forget_partitions(self, deleted: dict[str, frozenset[int]]) -> Result[None]:
+        """Topics were deleted: topic -> its partitions."""
+        out: Result[None] = Result()
+        self._positions.forget_partitions(deleted, out)
+        return out
+
+    def expire(self, now: Instant) -> Result[None]:
+        """Forget what is past its retention: to be called every ``offsets.retention.check.interval.ms``."""
+        out: Result[None] = Result()
+        self._positions.expire(out, now)
+        return out
+
+    # --- groups ----------------------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str, version: int) -> Result[DescribedGroup]:
+        """One group's part of DescribeGroups."""
+        return Result(self._classic.describe(group_id, version))
+
+    def delete_group(self, group_id: str) -> Result[ErrorCode]:
+        """One group's part of DeleteGroups."""
+        out: Result[ErrorCode] = Result(ErrorCode.NONE)
+        try:
+            self._positions.delete_group(group_id, out)
+        except KafkaError as error:
+            out.answer = error.code
+        return out
+
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Result[list[ListedGroup]]:
+        """Groups in these states and of these types (names in lower case; an empty set takes all)."""
+        return Result([
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.listed_protocol_type,
+                group_state=group.state_name,
+                group_type=group.type_name,
+            )
+            for group in self.groups
+            if (not states or group.state_name.lower() in states) and (not types or group.type_name in types)
+        ])  # fmt: skip
+
+    # --- records ---------------------------------------------------------------------------------------------------
+
+    def apply(
+        self, key: bytes | memoryview, value: bytes | memoryview | None, offset: int, *,
+        wall_ms: int, producer_id: int = NO_PRODUCER_ID,
+    ) -> None:  # fmt: skip
+        """Change the state as a record says. ``producer_id``: given when the record is part of a transaction.
+
+        Raises CodecError for bytes that are no record; types that are not known are passed over.
+        """
+        parsed = group_records.parse_key(key)
+        if parsed is None:
+            self.consumers.apply(key, value)
+            return
+        if isinstance(parsed, GroupMetadataKey):
+            self._apply_group(parsed.group, value, wall_ms)
+        elif value is None:
+            self.offsets.remove(parsed.group, parsed.topic, parsed.partition)
+        else:
+            self._apply_offset(parsed, value, offset, wall_ms, producer_id)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Change the state as a transaction's marker in the log says."""
+        self.offsets.end_transaction(producer_id, committed=committed)
+
+    def _apply_group(self, group_id: str, value: bytes | memoryview | None, wall_ms: int) -> None:
+        if value is None:
+            removed = self.groups.remove(group_id)
+            if isinstance(removed, ClassicGroup):
+                self._rebalancer.forget(removed)
+            elif removed is not None:  # a stale tombstone: the group has gone on as one of another type
+                self.groups.put(removed)
+            return
+        self._classic_group(group_id, wall_ms).apply_metadata(group_records.parse_value(GroupMetadataValue, value))
+
+    def _apply_offset(self, key: Any, value: bytes | memoryview, offset: int, wall_ms: int, producer_id: int) -> None:
+        if self.groups.find(key.group) is None:  # nobody ever joined: a group that only keeps offsets
+            self.groups.put(ClassicGroup(key.group, wall_ms))
+        written: OffsetCommitValue = group_records.parse_value(OffsetCommitValue, value)
+        committed = CommittedOffset(
+            offset=written.offset,
+            leader_epoch=written.leader_epoch,
+            metadata=written.metadata,
+            commit_ms=written.commit_timestamp,
+            expire_ms=written.expire_timestamp,
+            topic_id=written.topic_id,
+            record_offset=offset,
+        )
+        if producer_id == NO_PRODUCER_ID:
+            self.offsets.put(key.group, key.topic, key.partition, committed)
+        else:
+            self.offsets.put_pending(producer_id, key.group, key.topic, key.partition, committed)
+
+    def _classic_group(self, group_id: str, wall_ms: int) -> ClassicGroup:
+        group = self.groups.find(group_id)
+        if not isinstance(group, ClassicGroup):
+            group = ClassicGroup(group_id, wall_ms)
+            self.groups.put(group)
+        return group
+
+    # --- leadership ------------------------------------------------------------------------------------------------
+
+    def loaded(self, now: Instant) -> Result[None]:
+        """The log is read: the sessions of all members start, and groups that are too large rebalance, as do those that
+        were downgraded from the consumer protocol and had not begun to."""
+        out: Result[None] = Result()
+        self.consumers.protocol.loaded(now)
+        for group in self.groups.snapshot():
+            if not isinstance(group, ClassicGroup):
+                continue
+            for member in group.members.values():
+                self._rebalancer.heard_of(group, member.member_id, member.session_timeout_ms, now)
+            if group.is_unled or len(group.members) > self._settings.group_max_size:
+                self._rebalancer.prepare(group, out, now)
+        return out
+
+    def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Result[None]:
+        """The leadership is gone: whatever is parked is answered with an error, and no timer is left."""
+        out: Result[None] = Result()
+        for group in self.groups.snapshot():
+            if isinstance(group, ClassicGroup):
+                for member_id in list(group.members):
+                    self._rebalancer.fail_parked(group, member_id, out, "", error)
+        self.timers.clear()
+        return out

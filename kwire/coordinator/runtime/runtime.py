@@ -1,0 +1,347 @@
+"""One shard bound to its partition: loaded from the log, run on the loop's clock, answered when committed.
+
+The loop serialises operations: each runs machine, append and apply in one go. What waits is only the answer, until the
+high watermark has passed everything that was written before it, so that nobody sees what may still be lost. One timer
+of the loop stands for all timers of the shard; a shard without groups has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from kwire.base.doors import Doors
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import fail
+from kwire.base.logging import get_logger
+from kwire.codec.errors import CodecError
+from kwire.codec.records import ABORT, COMMIT, RecordBatchBuilder, build_control_batch
+from kwire.coordinator.groups.shard import NO_PRODUCER_ID, GroupShard
+from kwire.coordinator.runtime import log_loader
+from kwire.coordinator.runtime.machine import CoordinatorRecord, Instant, Result, Waiter, append_error, settle
+from kwire.coordinator.runtime.timers import Timers
+from kwire.log.common.append_info import Origin
+
+if TYPE_CHECKING:
+    from kwire.cluster.replication.partition import Partition
+
+A = TypeVar("A")
+_log = get_logger("kwire.coordinator")
+
+ALL_REPLICAS: Final = -1
+TIMER_RETRY_MS: Final = 500
+"""When a timer that the log refused comes up again."""
+RECORDS_PER_BATCH: Final = 1000
+"""Expiry and deleted topics can yield any number of records, which need not stand or fall together."""
+
+
+class Shard(Protocol):
+    """A pure machine that a runtime can run."""
+
+    timers: Timers
+
+    def apply(
+        self, key: bytes | memoryview, value: bytes | memoryview | None, offset: int, *,
+        wall_ms: int, producer_id: int = NO_PRODUCER_ID,
+    ) -> None:  # fmt: skip
+        """Change the state as a record says. Raises CodecError."""
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Change the state as a transaction's marker says."""
+
+    def loaded(self, now: Instant) -> Result[None]:
+        """The log is read."""
+
+    def unload(self) -> Result[None]:
+        """The leadership is gone."""
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class RuntimeSettings(Protocol):
+    """The configuration that the runtime reads."""
+
+    @property
+    def offsets_commit_timeout_ms(self) -> int:
+        """How long an answer waits for its commit."""
+
+    @property
+    def offsets_topic_compression_codec(self) -> int:
+        """How batches are compressed."""
+
+
+class Phase(Enum):
+    """Where a shard is on its way through a leadership."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    OVER = "over"
+
+
+_NOT_ACTIVE = {
+    Phase.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    Phase.OVER: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class Runtime(Generic[S]):
+    """Runs ``shard`` on ``partition`` for one leadership."""
+
+    def __init__(self, shard: S, partition: Partition, doors: Doors, settings: RuntimeSettings) -> None:
+        self.shard = shard
+        self.partition = partition
+        self.phase = Phase.LOADING
+        self._doors = doors
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._last_offset = -1
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+
+    # --- leadership ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty_log(self) -> bool:
+        """Nothing is to be loaded."""
+        return self.partition.log.log_start_offset >= self.partition.log.log_end_offset
+
+    async def load(self) -> None:
+        """Replay the log; then operations are taken. A log that cannot be read ends the leadership: whoever asks is
+        told NOT_COORDINATOR, and the next leadership tries again."""
+        try:
+            count = await log_loader.load(self.partition, self._doors, self)
+        except (KafkaError, CodecError, OSError) as error:
+            _log.error("coordinator log cannot be read", partition=self.partition.index, error=str(error))
+            self.phase = Phase.OVER
+            return
+        if self.phase is Phase.LOADING:
+            _log.debug("coordinator loaded", partition=self.partition.index, batches=count)
+            self.begin()
+
+    def begin(self) -> None:
+        """Everything is loaded: take operations."""
+        self.phase = Phase.ACTIVE
+        self._last_offset = self.partition.log.log_end_offset - 1
+        self._run(self.shard.loaded)
+
+    def end(self) -> None:
+        """The leadership is over: parked requests are told, timers stop. Harmless when it was over before."""
+        if self.phase is Phase.OVER:
+            return
+        self.phase = Phase.OVER
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        for waiter, answer in self.shard.unload().replies:
+            _resolve(waiter, answer)
+
+    def replay(self, key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
+        """Take a record of the log in; one that cannot be understood is named in the log and passed over."""
+        if key is None:
+            return
+        try:
+            self.shard.apply(key, value, offset, wall_ms=self._doors.clock.time_ms(), producer_id=producer_id)
+        except CodecError as error:
+            _log.error(
+                "coordinator record passed over", partition=self.partition.index, offset=offset, error=str(error)
+            )
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Take a transaction's marker in."""
+        self.shard.end_transaction(producer_id, committed=committed)
+
+    # --- operations ------------------------------------------------------------------------------------------------
+
+    def perform(
+        self, operation: Callable[[Instant], Result[A]], producer: tuple[int, int] | None = None
+    ) -> A | asyncio.Future[A]:
+        """Run an operation that answers at once; a future where the answer has to wait for a commit.
+
+        ``producer`` (id, epoch): what is written belongs to that producer's transaction. Raises KafkaError:
+        COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, what the machine refuses, and what the log does (as clients are
+        told, `append_error`).
+        """
+        result, barrier = self._step(operation, producer)
+        assert result.answer is not None
+        if barrier is None:
+            return result.answer
+        waiter: asyncio.Future[A] = self._loop.create_future()
+        self._after(barrier, [(waiter, result.answer), *result.replies])
+        return waiter
+
+    def park(self, operation: Callable[[Waiter, Instant], Result[A]]) -> A | asyncio.Future[A]:
+        """Run an operation whose answer may come with a later one. Raises as `perform` does."""
+        waiter: asyncio.Future[A] = self._loop.create_future()
+        result, barrier = self._step(lambda now: operation(waiter, now))
+        if barrier is not None:
+            answers = result.replies if result.answer is None else [(waiter, result.answer), *result.replies]
+            self._after(barrier, answers)
+        elif result.answer is not None:
+            return result.answer
+        return waiter
+
+    def perform_in_parts(self, operation: Callable[[Instant], Result[Any]]) -> None:
+        """Run an operation that only writes, perhaps a lot; failures are logged (it will be tried again)."""
+        if self.phase is not Phase.ACTIVE:
+            return
+        records = operation(self._now()).records
+        for start in range(0, len(records), RECORDS_PER_BATCH):
+            part: Result[Any] = Result()
+            part.records = records[start : start + RECORDS_PER_BATCH]
+            self._run(lambda _, part=part: part)  # type: ignore[misc]
+
+    def barrier(self) -> asyncio.Future[None] | None:
+        """The commit of all that was written so far; None when nothing is left to wait for."""
+        return self.partition.wait_committed(self._last_offset)
+
+    def _step(
+        self, operation: Callable[[Instant], Result[A]], producer: tuple[int, int] | None = None
+    ) -> tuple[Result[A], asyncio.Future[None] | None]:
+        """Run, append, apply. Replies that need not wait are given; else the future of the commit is returned."""
+        if self.phase is not Phase.ACTIVE:
+            raise KafkaError(_NOT_ACTIVE[self.phase])
+        now = self._now()
+        result = operation(now)
+        if result.records:
+            try:
+                if producer is None:
+                    settle(result, now, self._append, self._apply)
+                else:
+                    producer_id = producer[0]
+                    settle(
+                        result,
+                        now,
+                        partial(self._append, producer=producer),
+                        partial(self._apply, producer_id=producer_id),
+                    )
+            except KafkaError as error:
+                raise KafkaError(append_error(error.code), error.message) from error
+        self._set_alarm()
+        barrier = self.barrier()
+        if barrier is None:
+            for waiter, answer in result.replies:
+                _resolve(waiter, answer)
+        return result, barrier
+
+    def _run(self, operation: Callable[[Instant], Result[Any]]) -> bool:
+        """Run what nobody waits for: timers, loading, expiry. Whether the log has taken it."""
+        try:
+            result, barrier = self._step(operation)
+        except KafkaError as error:
+            _log.warning("coordinator could not write", partition=self.partition.index, error=str(error))
+            return False
+        if barrier is not None:
+            self._after(barrier, result.replies)
+        return True
+
+    def _append(self, records: list[CoordinatorRecord], producer: tuple[int, int] | None = None) -> int:
+        now_ms = self._doors.clock.time_ms()
+        compression = self._settings.offsets_topic_compression_codec
+        if producer is None:
+            builder = RecordBatchBuilder(compression=compression)
+        else:
+            builder = RecordBatchBuilder(
+                compression=compression,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                base_sequence=0,
+                is_transactional=True,
+            )
+        for key, value in records:
+            builder.append(now_ms, key, value)
+        return self._append_batch(builder.build())
+
+    def _append_batch(self, data: bytes) -> int:
+        batch = memoryview(bytearray(data))
+        info = self.partition.append(batch, required_acks=ALL_REPLICAS, origin=Origin.COORDINATOR)
+        self._last_offset = info.last_offset
+        return info.first_offset
+
+    def _apply(self, record: CoordinatorRecord, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        self.shard.apply(record.key, record.value, offset, wall_ms=self._doors.clock.time_ms(), producer_id=producer_id)
+
+    def write_marker(self, producer: tuple[int, int], *, commit: bool, coordinator_epoch: int) -> None:
+        """Write the end of a producer's transaction to this log, and let the machine see it. Wait for `barrier` then.
+        KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what the log refuses, as it says it."""
+        if self.phase is not Phase.ACTIVE:
+            raise KafkaError(_NOT_ACTIVE[self.phase])
+        producer_id, producer_epoch = producer
+        self._append_batch(
+            build_control_batch(
+                COMMIT if commit else ABORT,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                timestamp=self._doors.clock.time_ms(),
+            )
+        )
+        self.shard.end_transaction(producer_id, committed=commit)
+
+    # --- answers that wait for a commit ------------------------------------------------------------------------------
+
+    def _after(self, barrier: asyncio.Future[None], answers: list[tuple[Waiter, Any]]) -> None:
+        timeout_s = self._settings.offsets_commit_timeout_ms / 1000
+        late = self._loop.call_later(timeout_s, _refuse, answers, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+        def committed(done: asyncio.Future[None]) -> None:
+            late.cancel()
+            error = None if done.cancelled() else done.exception()
+            if error is None and not done.cancelled():
+                for waiter, answer in answers:
+                    _resolve(waiter, answer)
+            else:
+                _refuse(answers, ErrorCode.NOT_COORDINATOR)
+
+        barrier.add_done_callback(committed)
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> Instant:
+        return Instant(int(self._loop.time() * 1000), self._doors.clock.time_ms())
+
+    def _set_alarm(self) -> None:
+        wake_ms = self.shard.timers.next_wake_ms()
+        if wake_ms is None or (self._alarm is not None and self._alarm_ms <= wake_ms):
+            return  # an alarm that comes too early sets the next one
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = wake_ms
+        self._alarm = self._loop.call_at(wake_ms / 1000, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        now_ms = max(int(self._loop.time() * 1000), self._alarm_ms)
+        while self.phase is Phase.ACTIVE:
+            due = self.shard.timers.pop_due(now_ms)
+            if due is None:
+                break
+            key, action = due
+            done = self._run(lambda now, action=action: _timed(action, now))  # type: ignore[misc]
+            if not done and key not in self.shard.timers:  # else nobody would ever end that member
+                self.shard.timers.schedule(key, now_ms + TIMER_RETRY_MS, action)
+        if self.phase is Phase.ACTIVE:
+            self._set_alarm()
+
+
+class ShardRuntime(Runtime[GroupShard]):
+    """The runtime of groups and their offsets."""
+
+
+def _timed(action: Callable[[Result[Any], Instant], None], now: Instant) -> Result[Any]:
+    out: Result[Any] = Result()
+    action(out, now)
+    return out
+
+
+def _resolve(waiter: asyncio.Future[Any], answer: Any) -> None:
+    if not waiter.done():  # else its connection is gone
+        waiter.set_result(answer)
+
+
+def _refuse(answers: list[tuple[Waiter, Any]], error: ErrorCode) -> None:
+    for waiter, _ in answers:
+        fail(waiter, KafkaError(error))
