@@ -30,7 +30,7 @@ from kwire.cluster.replication.isr_writer import IsrWriter
 from kwire.cluster.replication.partition import Partition
 from kwire.cluster.replication.replica_manager import ReplicaManager
 from kwire.cluster.store.keys import PartitionState
-from kwire.handlers.fetch import _Fetch
+from kwire.handlers.data.fetch.handler import _Fetch
 from kwire.log.state.producer_state import ProducerStateManager
 
 SEEDS = 500

@@ -41,7 +41,7 @@ from kwire.coordinator.transactions import markers as transaction_markers
 from kwire.coordinator.transactions import shard as transaction_shard
 from kwire.coordinator.transactions.coordinator import TransactionCoordinator, _Ending
 from kwire.coordinator.transactions.shard import TransactionShard
-from kwire.handlers import produce
+from kwire.handlers.data.produce import handler as produce
 from kwire.log.segment.segment import Segment
 from kwire.log.state.producer_state import ProducerStateManager
 

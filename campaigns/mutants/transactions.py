@@ -27,7 +27,8 @@ from kwire.coordinator.transactions import shard as transaction_shard
 from kwire.coordinator.transactions.coordinator import TransactionCoordinator, _Ending
 from kwire.coordinator.transactions.markers import Marker, MarkerWriter
 from kwire.coordinator.transactions.shard import Producer, TransactionShard
-from kwire.handlers import fetch, txn_offset_commit
+from kwire.handlers.data.fetch import handler as fetch
+from kwire.handlers.transactions import txn_offset_commit
 from kwire.log.partition.partition_log import PartitionLog
 from kwire.log.segment.segment import Segment
 from kwire.log.state.producer_state import ProducerStateManager

@@ -26,7 +26,7 @@ from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, Offset
 from kwire.coordinator.groups.classic.group import ClassicGroup
 from kwire.coordinator.groups.consumer.group import ConsumerGroup
 from kwire.coordinator.groups.consumer.member import MemberState
-from kwire.handlers import offset_commit, offset_fetch
+from kwire.handlers.groups import offset_commit, offset_fetch
 
 NONE: Final = ErrorCode.NONE
 NEVER: Final = 1 << 60

@@ -19,7 +19,7 @@ from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupR
 from kwire.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kwire.codec.protocol import decode, encode
-from kwire.handlers import consumer_group_heartbeat, heartbeat, join_group, leave_group, sync_group
+from kwire.handlers.groups import consumer_group_heartbeat, heartbeat, join_group, leave_group, sync_group
 
 NONE: Final = ErrorCode.NONE
 COOPERATIVE: Final = "cooperative-sticky"

@@ -36,14 +36,14 @@ from kwire.codec.records import RecordBatchBuilder, iter_records, parse_end_tran
 from kwire.coordinator.runtime import log_loader
 from kwire.coordinator.transactions import records as transaction_records
 from kwire.coordinator.transactions.records import Transaction, TransactionState
-from kwire.handlers import (
+from kwire.handlers.data.fetch import handler as fetch
+from kwire.handlers.data.produce import handler as produce
+from kwire.handlers.groups import offset_fetch
+from kwire.handlers.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     end_txn,
-    fetch,
     init_producer_id,
-    offset_fetch,
-    produce,
     txn_offset_commit,
 )
 

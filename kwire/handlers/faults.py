@@ -17,10 +17,10 @@ from kwire.codec.messages.fetch_response import FetchResponse
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 from kwire.codec.protocol import ApiKey, decode, encode, response_class
-from kwire.handlers import fetch
 from kwire.handlers.api import Api, CloseConnection
 from kwire.handlers.context import RequestContext
-from kwire.handlers.fetch_sessions import FetchedPartition, FetchSessions
+from kwire.handlers.data.fetch import handler as fetch
+from kwire.handlers.data.fetch.sessions import FetchedPartition, FetchSessions
 
 MESSAGE: Final = "A test asked for this failure."
 _SESSION_ERRORS: Final = (

@@ -225,7 +225,7 @@ class Dispatcher:
 
     @staticmethod
     def _answer_unknown_version(connection: Connection, correlation_id: int) -> None:
-        from kwire.handlers.api_versions import unsupported_version
+        from kwire.handlers.cluster.api_versions import unsupported_version
 
         body = encode_parts(unsupported_version(), 0)[0]
         connection.send([_pack_header(len(body) + 4, correlation_id) + body], len(body) + 8)

@@ -18,7 +18,7 @@ from kwire.coordinator.assignors.uniform import assign_uniform
 from kwire.coordinator.groups.consumer.group import ConsumerGroup
 from kwire.coordinator.groups.records import NO_TIMESTAMP
 from kwire.coordinator.runtime.runtime import Phase
-from kwire.handlers import heartbeat
+from kwire.handlers.groups import heartbeat
 from tests.coordinator.bench import Bench
 from tests.coordinator.consumer_bench import ConsumerBench, settings
 from tests.coordinator.fakes import FakePartition

@@ -17,9 +17,12 @@ from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, Fet
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_headers
-from kwire.handlers import create_topics, fetch, list_offsets, produce
 from kwire.handlers.api import CloseConnection
 from kwire.handlers.context import RequestContext
+from kwire.handlers.data import list_offsets
+from kwire.handlers.data.fetch import handler as fetch
+from kwire.handlers.data.produce import handler as produce
+from kwire.handlers.topics import create_topics
 from kwire.server.broker import Broker
 
 NOW_MS = 1_790_000_000_000
@@ -139,7 +142,7 @@ async def test_a_follower_of_idle_partitions_waits_though_none_of_them_is_read(b
 
 async def test_the_deletion_of_a_topic_ends_a_waiting_fetch(broker: Broker) -> None:
     from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest
-    from kwire.handlers import delete_topics
+    from kwire.handlers.topics import delete_topics
 
     waiting = start_fetch(broker, fetch_request())
     await answer(delete_topics, DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), broker, 4)

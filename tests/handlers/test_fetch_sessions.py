@@ -10,7 +10,7 @@ import pytest
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kwire.codec.messages.fetch_response import EpochEndOffset, PartitionData
-from kwire.handlers.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
+from kwire.handlers.data.fetch.sessions import EVICTION_MS, FetchContext, FetchSessions
 
 BY_NAME = 12
 BY_ID = 13

@@ -12,8 +12,8 @@ import pytest
 
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kwire.codec.messages.fetch_response import EpochEndOffset, PartitionData
-from kwire.handlers.fetch_sessions import FetchedPartition, FetchSessions
-from kwire.handlers.followed import LOOKED_AT_PER_REQUEST, Followed
+from kwire.handlers.data.fetch.follower_session import LOOKED_AT_PER_REQUEST, Followed
+from kwire.handlers.data.fetch.sessions import FetchedPartition, FetchSessions
 
 FOLLOWER = 2
 TOPIC = b"t" * 16

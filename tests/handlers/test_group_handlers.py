@@ -38,7 +38,9 @@ from kwire.codec.messages.offset_fetch_request import (
 )
 from kwire.codec.messages.sync_group_request import SyncGroupRequest
 from kwire.codec.protocol import ApiKey, decode, encode, request_class, response_class
-from kwire.handlers import (
+from kwire.handlers.api import Api
+from kwire.handlers.context import Authorizer, Operation, RequestContext, ResourceType, Services
+from kwire.handlers.groups import (
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -51,8 +53,6 @@ from kwire.handlers import (
     offset_fetch,
     sync_group,
 )
-from kwire.handlers.api import Api
-from kwire.handlers.context import Authorizer, Operation, RequestContext, ResourceType, Services
 from tests.coordinator.fakes import FakeMetadata, FakePartition
 from tests.coordinator.test_group_coordinator import Service
 

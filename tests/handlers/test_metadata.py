@@ -14,8 +14,9 @@ from kwire.codec.messages.describe_topic_partitions_request import Cursor as Req
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.codec.protocol import encode
-from kwire.handlers import describe_cluster, describe_topic_partitions, metadata
+from kwire.handlers.cluster import describe_cluster
 from kwire.handlers.context import AclOperation
+from kwire.handlers.topics import describe_topic_partitions, metadata
 from tests.handlers.admin_broker import Denying, admin_broker
 
 

@@ -16,8 +16,10 @@ from kwire.codec.messages.produce_response import ProduceResponse
 from kwire.codec.protocol import decode, encode
 from kwire.codec.records import Record, build_batch
 from kwire.codec.records.header import seal
-from kwire.handlers import create_topics, produce, produce_quick
 from kwire.handlers.context import RequestContext
+from kwire.handlers.data.produce import fast_path as produce_quick
+from kwire.handlers.data.produce import handler as produce
+from kwire.handlers.topics import create_topics
 from kwire.server.broker import Broker
 
 NOW_MS = 1_790_000_000_000

@@ -25,14 +25,10 @@ from kwire.codec.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from kwire.codec.records import Record, build_batch
-from kwire.handlers import (
-    create_topics,
-    delete_records,
-    describe_producers,
-    init_producer_id,
-    offset_for_leader_epoch,
-)
 from kwire.handlers.context import RequestContext
+from kwire.handlers.data import delete_records, offset_for_leader_epoch
+from kwire.handlers.topics import create_topics
+from kwire.handlers.transactions import describe_producers, init_producer_id
 from kwire.server.broker import Broker
 
 NOW_MS = int(time.time() * 1000)

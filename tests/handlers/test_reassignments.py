@@ -14,12 +14,8 @@ from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTop
 from kwire.codec.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from kwire.codec.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from kwire.codec.protocol import encode
-from kwire.handlers import (
-    alter_partition_reassignments,
-    create_topics,
-    describe_quorum,
-    list_partition_reassignments,
-)
+from kwire.handlers.cluster import describe_quorum
+from kwire.handlers.topics import alter_partition_reassignments, create_topics, list_partition_reassignments
 from tests.handlers.admin_broker import admin_broker
 
 

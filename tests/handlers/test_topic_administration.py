@@ -19,15 +19,9 @@ from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, Dele
 from kwire.codec.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kwire.codec.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kwire.codec.protocol import encode
-from kwire.handlers import (
-    alter_replica_log_dirs,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_log_dirs,
-    elect_leaders,
-)
+from kwire.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
 from kwire.handlers.context import AclOperation
+from kwire.handlers.topics import create_partitions, create_topics, delete_topics, elect_leaders
 from tests.handlers.admin_broker import Denying, admin_broker
 
 

@@ -48,23 +48,22 @@ from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 from kwire.codec.records.control import parse_end_transaction_marker
 from kwire.coordinator.transactions.markers import MarkerWriter
 from kwire.coordinator.transactions.records import Transaction
-from kwire.handlers import (
+from kwire.handlers.context import RequestContext
+from kwire.handlers.data import list_offsets
+from kwire.handlers.data.fetch import handler as fetch
+from kwire.handlers.data.produce import handler as produce
+from kwire.handlers.groups import find_coordinator, offset_fetch
+from kwire.handlers.topics import create_topics
+from kwire.handlers.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
-    create_topics,
     describe_transactions,
     end_txn,
-    fetch,
-    find_coordinator,
     init_producer_id,
-    list_offsets,
     list_transactions,
-    offset_fetch,
-    produce,
     txn_offset_commit,
     write_txn_markers,
 )
-from kwire.handlers.context import RequestContext
 from kwire.server.broker import Broker
 from kwire.server.dump import dump
 

@@ -20,8 +20,8 @@ NOW_MS = 1_790_000_000_000
 async def directory(tmp_path: Path) -> Path:
     """What a broker wrote: a topic with several batches of an idempotent producer, offsets of a group's topic."""
     from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-    from kwire.handlers import create_topics
     from kwire.handlers.context import RequestContext
+    from kwire.handlers.topics import create_topics
 
     path = tmp_path / "data"
     async with Broker(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=str(path)) as broker:

@@ -13,7 +13,7 @@ A partition rests after an error, and, where it is throttled and not in sync, wh
 it is no part of the session.
 
 What lives elsewhere: which partitions are followed (`replica_fetchers`), what a follower's log takes (`partition`), the
-leader's side (`kwire.handlers.fetch`).
+leader's side (`kwire.handlers.data.fetch.handler`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which replica a consumer should read from (KIP-392), by the rules of Kafka's `RackAwareReplicaSelector`, the only
 value of `replica.selector.class` that is taken. Pure functions.
 
-What lives elsewhere: how far followers are (`followers`), serving consumers from a follower (`kwire.handlers.fetch`).
+What lives elsewhere: how far followers are (`followers`), serving consumers from a follower
+(`kwire.handlers.data.fetch.handler`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 and the topics' (`leader.replication.throttled.replicas`...).
 
 What lives elsewhere: measuring (`kwire.base.quota`), who leaves out what while a quota is exceeded
-(`kwire.handlers.fetch` for a leader, `fetcher` for a follower, `kwire.log.manager.log_mover` between directories).
+(`kwire.handlers.data.fetch.handler` for a leader, `fetcher` for a follower, `kwire.log.manager.log_mover` between
+directories).
 """
 
 from __future__ import annotations

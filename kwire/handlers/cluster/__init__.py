@@ -1,0 +1,1 @@
+"""APIs about the cluster and its brokers: versions, features, the quorum, log directories."""

@@ -1,0 +1,1 @@
+"""APIs that describe and alter configuration."""

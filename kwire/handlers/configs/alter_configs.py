@@ -1,0 +1,64 @@
+"""AlterConfigs (API key 33): replace everything that is set for a resource (superseded by IncrementalAlterConfigs).
+
+Behaviour: what the request does not name is unset. TOPIC, BROKER ("" for all of them), CLIENT_METRICS and GROUP
+resources; errors as in IncrementalAlterConfigs, but BROKER_LOGGER is refused as an unknown type (INVALID_REQUEST).
+
+Versions: 0; 1 throttled after the answer (KIP-219); 2 flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.controller.controller import ConfigUpdate
+from kwire.codec.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
+from kwire.codec.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.configs import config_changes
+from kwire.handlers.configs.config_changes import Outcome, fields_of
+from kwire.handlers.context import RequestContext
+
+
+def handle(
+    request: AlterConfigsRequest, context: RequestContext
+) -> AlterConfigsResponse | Awaitable[AlterConfigsResponse]:
+    """Replace what can be replaced and answer for every resource."""
+
+    def prepare(resource: AlterConfigsResource) -> ConfigUpdate:
+        config_changes.refuse_nulls(config.name for config in resource.configs if config.value is None)
+        config_changes.check_stored(resource, context)
+        values = {config.name: config.value or "" for config in resource.configs}
+
+        def replace(current: Mapping[str, str]) -> dict[str, str]:
+            return values
+
+        return config_changes.update_of(resource, replace, context)
+
+    prepared = config_changes.prepare_all(request.resources, prepare, context)
+    outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)
+    return _response(request, outcomes) if isinstance(outcomes, list) else _later(request, outcomes)
+
+
+async def _later(request: AlterConfigsRequest, outcomes: Awaitable[list[Outcome]]) -> AlterConfigsResponse:
+    return _response(request, await outcomes)
+
+
+def _response(request: AlterConfigsRequest, outcomes: list[Outcome]) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                resource_type=resource.resource_type, resource_name=resource.resource_name, **fields_of(outcome)
+            )
+            for resource, outcome in zip(request.resources, outcomes, strict=True)
+        ]
+    )
+
+
+def refuse(request: AlterConfigsRequest, version: int, code: ErrorCode, message: str | None) -> AlterConfigsResponse:
+    """Every resource fails with the same error."""
+    return _response(request, [KafkaError(code, message)] * len(request.resources))
+
+
+API = Api(ApiKey.ALTER_CONFIGS, served=(0, 2), handle=handle, error_response=refuse, by_controller=True)

@@ -1,0 +1,193 @@
+"""IncrementalAlterConfigs (API key 44): set, delete, append to and subtract from single properties (KIP-339).
+
+Behaviour, resource by resource, each on its own merits:
+
+- TOPIC, BROKER ("" for all of them), CLIENT_METRICS, GROUP: what is set now is read and changed by the controller in
+  one step, so that two clients do not undo each other. Unknown topic: UNKNOWN_TOPIC_OR_PARTITION. Wrong value or
+  unknown name: INVALID_CONFIG; of a broker, where also what cannot be changed while it runs: INVALID_REQUEST.
+- APPEND and SUBTRACT are for lists only, else INVALID_CONFIG; where nothing is set they start from the default.
+  Appending what is there, and subtracting what is not, changes nothing.
+- BROKER_LOGGER: the level of a logger of this broker, which is not carried to the controller and not kept over a
+  restart (KIP-412). DELETE lets the logger take
+  its level from above; the root logger has none above (INVALID_REQUEST).
+- A resource or a property named twice, a null value, an unknown resource type: INVALID_REQUEST.
+- ``validate_only`` answers the same and changes nothing.
+
+Versions: 0; 1 flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from kwire.base import logging
+from kwire.base.config.resources import BROKER, BROKER_LOGGER, TOPIC, config_type, default_text
+from kwire.base.config.values import split_list
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.controller.controller import ConfigUpdate
+from kwire.codec.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kwire.codec.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.configs import config_changes
+from kwire.handlers.configs.config_changes import Outcome, fields_of
+from kwire.handlers.context import RequestContext, Services
+from kwire.handlers.forwarding import forwarded
+
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+
+
+def handle(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse | Awaitable[IncrementalAlterConfigsResponse]:
+    """Change what can be changed and answer for every resource: loggers here, what is kept where the controller is."""
+    loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
+    if not loggers:
+        return _carried(request, context)  # type: ignore[no-any-return]
+    if context.services.controller.active or len(loggers) == len(request.resources):
+        return _alter(request, context)
+    return _divided(request, loggers, context)
+
+
+async def _divided(
+    request: IncrementalAlterConfigsRequest, loggers: list[AlterConfigsResource], context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    answers: dict[tuple[int, str], AlterConfigsResourceResponse] = {}
+    kept = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
+    for part, alter in ((kept, _carried), (loggers, _alter)):
+        asked = IncrementalAlterConfigsRequest(resources=part, validate_only=request.validate_only)
+        answer = alter(asked, context)
+        answer = await answer if isinstance(answer, Awaitable) else answer
+        answers.update({(each.resource_type, each.resource_name): each for each in answer.responses})
+    found = [answers[each.resource_type, each.resource_name] for each in request.resources]
+    return IncrementalAlterConfigsResponse(responses=found)
+
+
+def _alter(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse | Awaitable[IncrementalAlterConfigsResponse]:
+    def prepare(resource: AlterConfigsResource) -> ConfigUpdate | None:
+        return _prepare(resource, request.validate_only, context)
+
+    prepared = config_changes.prepare_all(request.resources, prepare, context)
+    outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)
+    return _response(request, outcomes) if isinstance(outcomes, list) else _later(request, outcomes)
+
+
+_carried: Final[Callable[[IncrementalAlterConfigsRequest, RequestContext], Any]] = forwarded(_alter)
+
+
+async def _later(
+    request: IncrementalAlterConfigsRequest, outcomes: Awaitable[list[Outcome]]
+) -> IncrementalAlterConfigsResponse:
+    return _response(request, await outcomes)
+
+
+def _response(request: IncrementalAlterConfigsRequest, outcomes: list[Outcome]) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                resource_type=resource.resource_type, resource_name=resource.resource_name, **fields_of(outcome)
+            )
+            for resource, outcome in zip(request.resources, outcomes, strict=True)
+        ]
+    )
+
+
+def _prepare(resource: AlterConfigsResource, validate_only: bool, context: RequestContext) -> ConfigUpdate | None:
+    config_changes.refuse_nulls(
+        config.name for config in resource.configs if config.value is None and config.config_operation != DELETE
+    )
+    if resource.resource_type == BROKER_LOGGER:
+        config_changes.check_broker_id(resource.resource_name, context.services.broker_id)
+        _change_levels(resource.configs, validate_only)
+        return None
+    config_changes.check_stored(resource, context)
+    return config_changes.update_of(resource, _change_of(resource, context.services), context)
+
+
+def _change_of(resource: AlterConfigsResource, services: Services) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    """From what is set for a resource to what shall be set."""
+
+    def change(current: Mapping[str, str]) -> dict[str, str]:
+        values = dict(current)
+        if resource.resource_type == BROKER and not resource.resource_name:
+            values = {**services.config.dynamic_default_minimum(), **values}
+        for config in resource.configs:
+            _apply(config, resource.resource_type, values, services)
+        return values
+
+    return change
+
+
+def _apply(config: AlterableConfig, resource_type: int, values: dict[str, str], services: Services) -> None:
+    operation, name, text = config.config_operation, config.name, config.value or ""
+    if operation == SET:
+        values[name] = text
+    elif operation == DELETE:
+        values.pop(name, None)
+    elif operation in (APPEND, SUBTRACT):
+        entries = _list_now(resource_type, name, values, services)
+        given = split_list(text.strip()) or ("",)
+        if operation == APPEND:
+            entries += [entry for entry in given if entry not in entries]
+        else:
+            entries = [entry for entry in entries if entry not in given]
+        values[name] = ",".join(entries)
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: there is no operation {operation}")
+
+
+def _list_now(resource_type: int, name: str, values: Mapping[str, str], services: Services) -> list[str]:
+    if resource_type not in (TOPIC, BROKER) or config_type(resource_type, name) != "LIST":
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is no list that can be appended to or subtracted from.")
+    if name in values:
+        return list(split_list(values[name]))
+    return list(default_text(services.config, resource_type, name))
+
+
+def _change_levels(configs: list[AlterableConfig], validate_only: bool) -> None:
+    for config in configs:
+        _check_level(config)
+    if validate_only:
+        return
+    for config in configs:
+        if config.config_operation == DELETE:
+            logging.unset_level(config.name)
+        else:
+            logging.set_level(config.name, str(config.value))
+
+
+def _check_level(config: Any) -> None:
+    if config.config_operation not in (SET, DELETE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A logger's level is no list: it can be set or deleted.")
+    if not logging.is_known(config.name):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"There is no logger {config.name}.")
+    if config.config_operation == DELETE:
+        if config.name == logging.ROOT:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The root logger must have a level.")
+    elif config.value not in logging.LEVELS:
+        allowed = ", ".join(sorted(logging.LEVELS))
+        message = f"{config.value} is no log level for {config.name}: allowed are {allowed}."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+
+
+def refuse(
+    request: IncrementalAlterConfigsRequest, version: int, code: ErrorCode, message: str | None
+) -> IncrementalAlterConfigsResponse:
+    """Every resource fails with the same error."""
+    return _response(request, [KafkaError(code, message)] * len(request.resources))
+
+
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, served=(0, 1), handle=handle, error_response=refuse)

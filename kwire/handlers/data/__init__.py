@@ -1,0 +1,1 @@
+"""APIs on the records of partitions: Produce, Fetch, and those on offsets and leader epochs."""

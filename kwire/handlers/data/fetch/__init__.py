@@ -1,0 +1,1 @@
+"""Fetch: its handler, the reading of partitions, and fetch sessions."""

@@ -1,0 +1,1 @@
+"""Produce: its handler, the fast path, and the verification of transactional batches."""

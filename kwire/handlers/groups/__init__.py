@@ -1,0 +1,1 @@
+"""APIs on consumer groups: membership, committed offsets, and administration."""

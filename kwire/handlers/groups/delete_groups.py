@@ -1,0 +1,56 @@
+"""DeleteGroups (API key 42): delete empty groups with all that they have committed (KIP-229).
+
+Behaviour: each group has its own error: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, and the
+coordinator's. A group named twice is deleted and answered once.
+
+Versions: 2 flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
+from kwire.codec.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.groups.group_calls import each, group_operation, then
+
+
+def handle(
+    request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+    """Answered when the tombstones are committed."""
+    names = list(dict.fromkeys(request.groups_names))
+    return then(each(names, partial(_delete, context), _refused), _response)
+
+
+def _delete(context: RequestContext, group_id: str) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
+    authorizer = context.services.authorizer
+    if not authorizer.allows_all:
+        authorizer.require(context, group_operation(AclOperation.DELETE, group_id))
+    return then(context.services.groups.delete_group(group_id), partial(_result, group_id))
+
+
+def _result(group_id: str, error: ErrorCode) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error)
+
+
+def _refused(group_id: str, error: KafkaError) -> DeletableGroupResult:
+    return _result(group_id, error.code)
+
+
+def _response(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=results)
+
+
+def error_response(
+    request: DeleteGroupsRequest, version: int, code: ErrorCode, message: str | None
+) -> DeleteGroupsResponse:
+    return _response([_result(group_id, code) for group_id in request.groups_names])
+
+
+API = Api(ApiKey.DELETE_GROUPS, served=(0, 2), handle=handle, error_response=error_response)

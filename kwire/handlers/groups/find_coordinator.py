@@ -1,0 +1,155 @@
+"""FindCoordinator (API key 10): the broker that coordinates a group, a transactional id or a share partition.
+
+Behaviour:
+
+* Group -> partition of ``__consumer_offsets`` by Java's hash of its id -> leader of that partition. The topic is
+  created when it is first needed (``offsets.topic.num.partitions``, ``offsets.topic.replication.factor``).
+* COORDINATOR_NOT_AVAILABLE with node -1 while there is no leader. INVALID_REQUEST for an unknown type of key.
+* Transactional ids likewise: ``__transaction_state``, ``transaction.state.log.num.partitions`` and so on.
+* Share keys: COORDINATOR_NOT_AVAILABLE, as there is no share coordinator, from the version on that knows them, and
+  INVALID_REQUEST where the key is not GROUP:TOPIC_ID:PARTITION.
+
+Versions: 1 key types, error message (on success "NONE"); 3 flexible; 4 many keys of one type (KIP-699); 5
+TRANSACTION_ABORTABLE (KIP-890: no effect here); 6 share keys (KIP-932).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from enum import IntEnum
+from typing import Final
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.uuids import uuid_from_text
+from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from kwire.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from kwire.codec.protocol import ApiKey
+from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC
+from kwire.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC
+from kwire.handlers.api import Api
+from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.forwarding import auto_create
+from kwire.handlers.groups.group_calls import group_operation
+
+MESSAGE_SINCE: Final = 1
+MANY_KEYS_SINCE: Final = 4
+SHARE_KEYS_SINCE: Final = 6
+_TEXTS: Final = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "There is no coordinator at present.",
+    ErrorCode.INVALID_REQUEST: "A coordinator key of a type that is not known.",
+}
+
+
+class KeyType(IntEnum):
+    """What kind of thing is coordinated."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+_TOPICS: Final[dict[int, str]] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
+"""Where the coordinators of what kind of key keep their state."""
+
+
+def handle(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    """Answered from the image, once the topic is there."""
+    topic = _TOPICS.get(request.key_type)
+    if topic is not None and context.services.image.topic(topic) is None:
+        return _create_and_find(topic, request, context)
+    return _find(request, context)
+
+
+async def _create_and_find(
+    topic: str, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    await auto_create(context.services, [topic])
+    return _find(request, context)
+
+
+def _find(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    if context.api_version < MANY_KEYS_SINCE:
+        found = _coordinator(request.key, request.key_type, context)
+        error = ErrorCode(found.error_code)
+        return FindCoordinatorResponse(
+            error_code=error,
+            error_message=_text(error) if context.api_version >= MESSAGE_SINCE else "",
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    return FindCoordinatorResponse(
+        coordinators=[_coordinator(key, request.key_type, context) for key in request.coordinator_keys]
+    )
+
+
+def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinator:
+    try:
+        _check(key, key_type, context)
+        node_id, host, port = _leader_of(key, key_type, context)
+    except KafkaError as error:
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message="")
+    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
+
+
+def _check(key: str, key_type: int, context: RequestContext) -> None:
+    """Whether there can be a coordinator of this key, and the principal may know it."""
+    authorizer = context.services.authorizer
+    if key_type == KeyType.GROUP:
+        if not authorizer.allows_all:
+            authorizer.require(context, group_operation(AclOperation.DESCRIBE, key))
+    elif key_type == KeyType.TRANSACTION:
+        if not authorizer.allows_all:
+            authorizer.require(context, Operation(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key))
+    elif key_type == KeyType.SHARE and context.api_version >= SHARE_KEYS_SINCE and _is_share_key(key):
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+
+def _is_share_key(key: str) -> bool:
+    group, topic_id, partition = ([*key.rsplit(":", 2), "", ""])[:3]
+    try:
+        uuid_from_text(topic_id)
+    except ValueError:
+        return False
+    return bool(group) and partition.isdecimal()
+
+
+def _leader_of(key: str, key_type: int, context: RequestContext) -> tuple[int, str, int]:
+    services = context.services
+    image = services.image
+    coordinator = services.transactions if key_type == KeyType.TRANSACTION else services.groups
+    index = coordinator.partition_of(key)
+    state = None if index is None else image.partition(_TOPICS[key_type], index)
+    if state is not None and state.leader == services.broker_id:
+        return (state.leader, *context.endpoint)
+    broker = None if state is None else image.brokers.get(state.leader)
+    endpoint = None if broker is None else broker.endpoints.get(context.listener)
+    if broker is None or endpoint is None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return broker.id, endpoint.host, endpoint.port
+
+
+def _text(error: ErrorCode) -> str:
+    return _TEXTS.get(error, error.name)
+
+
+def error_response(
+    request: FindCoordinatorRequest, version: int, code: ErrorCode, message: str | None
+) -> FindCoordinatorResponse:
+    if version < MANY_KEYS_SINCE:
+        text = message or _text(code)
+        return FindCoordinatorResponse(error_code=code, error_message=text, node_id=-1, host="", port=-1)
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+API = Api(ApiKey.FIND_COORDINATOR, served=(0, 6), handle=handle, error_response=error_response)

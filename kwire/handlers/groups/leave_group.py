@@ -1,0 +1,44 @@
+"""LeaveGroup (API key 13): members leave; the others rebalance.
+
+Behaviour:
+
+* Several members at once, each with its own error: UNKNOWN_MEMBER_ID (also for all of a group that is not there),
+  FENCED_INSTANCE_ID. The group as a whole: INVALID_GROUP_ID and the coordinator's errors.
+* A member without an id but with a group instance id is removed by administration.
+
+Versions: 0 to 2 one member, whose error is the response's; 3 a list of members (KIP-345); 4 flexible; 5 reasons
+(KIP-800).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kwire.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from kwire.codec.messages.leave_group_response import LeaveGroupResponse
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.groups.group_calls import group_operation, then
+
+MANY_SINCE = 3
+
+
+def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    """Older versions are a list of one."""
+    groups = context.services.groups
+    if context.api_version >= MANY_SINCE:
+        return groups.leave(request)
+    request.members = [MemberIdentity(member_id=request.member_id)]
+    return then(groups.leave(request), _only)
+
+
+def _only(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=response.members[0].error_code)
+
+
+def operations(request: LeaveGroupRequest, context: RequestContext) -> list[Operation]:
+    return [group_operation(AclOperation.READ, request.group_id)]
+
+
+API = Api(ApiKey.LEAVE_GROUP, served=(0, 5), handle=handle, operations=operations)

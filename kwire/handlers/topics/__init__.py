@@ -1,0 +1,1 @@
+"""APIs on topics and the assignment of their partitions, and Metadata."""

@@ -1,0 +1,1 @@
+"""APIs on producer ids and transactions, for producers, brokers and administrators."""
