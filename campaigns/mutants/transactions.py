@@ -48,21 +48,21 @@ def schedules(first: int, count: int) -> tuple[Any, list[str]]:
 
 def operations(first: int, count: int) -> tuple[Any, list[str]]:
     """The machine's tests, operation by operation: there is only one seed."""
-    from tests.coordinator import test_transaction_shard
+    from tests.coordinator.transactions import test_transaction_shard
 
     return None, _of_tests(test_transaction_shard)
 
 
 def overtaken(first: int, count: int) -> tuple[Any, list[str]]:
     """What comes late, on a broker."""
-    from tests.handlers import test_overtaken_transactions
+    from tests.handlers.transactions import test_overtaken_transactions
 
     return None, _of_tests(test_overtaken_transactions)
 
 
 def log_rules(first: int, count: int) -> tuple[Any, list[str]]:
     """Producers in one log."""
-    from tests.log import test_producer_state
+    from tests.log.state import test_producer_state
 
     return None, _of_tests(test_producer_state)
 
@@ -97,7 +97,7 @@ def _run_test(test: Any, case: dict[str, Any]) -> None:
 
 
 async def _with_client(test: Any, folder: Path, case: dict[str, Any]) -> None:
-    from tests.handlers.test_transactions import client_of_a_broker
+    from tests.handlers.transactions.test_transactions import client_of_a_broker
 
     async with client_of_a_broker(folder) as client:
         await test(client, **case)

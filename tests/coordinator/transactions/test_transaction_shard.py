@@ -7,7 +7,7 @@ import pytest
 from kwire.base.errors import ErrorCode
 from kwire.coordinator.transactions.records import NONE, TransactionState, parse_value
 from kwire.coordinator.transactions.shard import Outcome, Producer
-from tests.coordinator.test_transaction_schedules import DAY_MS, Bench
+from tests.coordinator.transactions.test_transaction_schedules import DAY_MS, Bench
 
 OK = ErrorCode.NONE
 OTHER = {True: False, False: True}

@@ -54,7 +54,7 @@ from kwire.handlers.groups import (
     sync_group,
 )
 from tests.coordinator.fakes import FakeMetadata, FakePartition
-from tests.coordinator.test_group_coordinator import Service
+from tests.coordinator.groups.test_group_coordinator import Service
 
 APIS: list[Api] = [
     module.API

@@ -27,7 +27,7 @@ from kwire.log.manager.log_manager import LogManager
 from kwire.log.manager.log_mover import LogMover
 from kwire.log.manager.settings import ManagerSettings
 from kwire.log.partition.partition_log import PartitionLog
-from tests.log.cleaner_tools import COMPACTED, final_values, kept_in
+from tests.log.compaction.cleaner_tools import COMPACTED, final_values, kept_in
 from tests.log.log_tools import TOPIC_ID, content
 
 CONFIG = dataclasses.replace(COMPACTED, internal_segment_bytes=20_000, file_delete_delay_ms=100)

@@ -19,7 +19,7 @@ from kwire.log.common.log_config import LogConfig
 from kwire.log.compaction.cleaner import CleanerSettings, Cleaning
 from kwire.log.compaction.offset_map import ENTRY_BYTES
 from kwire.log.compaction.selection import group_segments
-from tests.log.cleaner_tools import COMPACTED, Workshop, final_values, names_in, read_batches
+from tests.log.compaction.cleaner_tools import COMPACTED, Workshop, final_values, names_in, read_batches
 from tests.log.log_tools import NOW_MS, ManualClock, content
 
 DAY_MS = 86_400_000

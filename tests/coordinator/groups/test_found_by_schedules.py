@@ -22,7 +22,7 @@ from kwire.handlers.groups import heartbeat
 from tests.coordinator.bench import Bench
 from tests.coordinator.consumer_bench import ConsumerBench, settings
 from tests.coordinator.fakes import FakePartition
-from tests.coordinator.test_group_coordinator import Config, Service
+from tests.coordinator.groups.test_group_coordinator import Config, Service
 
 SUBSCRIPTION = b"\0\0" + encode(ConsumerProtocolSubscription(topics=["t"]), 0)
 

@@ -14,7 +14,7 @@ from harness.simulation.disk import Disk, Inode
 from harness.simulation.trace import Trace
 from kwire.codec.records.control import ABORT, COMMIT
 from kwire.log.compaction.segment_swap import CleaningAborted, SegmentSwap
-from tests.log.cleaner_tools import COMPACTED, Kept, Workshop, final_values, names_in, read_batches
+from tests.log.compaction.cleaner_tools import COMPACTED, Kept, Workshop, final_values, names_in, read_batches
 from tests.log.log_tools import NOW_MS, ManualClock
 
 DAY_MS = 86_400_000

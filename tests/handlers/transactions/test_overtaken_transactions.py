@@ -15,7 +15,14 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.coordinator.transactions.markers import Marker, MarkerWriter
 from kwire.handlers.transactions import add_offsets_to_txn, txn_offset_commit
-from tests.handlers.test_transactions import NEW, OLD, Client, client_of_a_broker, committed_offset, offsets
+from tests.handlers.transactions.test_transactions import (
+    NEW,
+    OLD,
+    Client,
+    client_of_a_broker,
+    committed_offset,
+    offsets,
+)
 
 NONE = ErrorCode.NONE
 

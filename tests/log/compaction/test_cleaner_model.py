@@ -15,7 +15,7 @@ from kwire.codec.records.control import ABORT, COMMIT
 from kwire.log.compaction.cleaner import CleanerSettings
 from kwire.log.compaction.offset_map import ENTRY_BYTES
 from kwire.log.partition.partition_log import PartitionLog
-from tests.log.cleaner_tools import COMPACTED, Kept, Workshop, final_values, names_in, read_batches
+from tests.log.compaction.cleaner_tools import COMPACTED, Kept, Workshop, final_values, names_in, read_batches
 from tests.log.log_tools import NOW_MS, ManualClock
 
 CONFIG = dataclasses.replace(COMPACTED, internal_segment_bytes=1500)

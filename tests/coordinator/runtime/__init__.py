@@ -1,0 +1,1 @@
+"""Tests of timers and Java's hashing."""

@@ -1,0 +1,1 @@
+"""Tests of the state machine of transactional ids."""
