@@ -36,11 +36,12 @@ def _message_class(module_name: str) -> type[Message]:
 
 
 def versions_of(cls: type[Message]) -> range:
+    """All valid versions of a message class."""
     return range(cls.VALID_VERSIONS[0], cls.VALID_VERSIONS[1] + 1)
 
 
 def random_message(cls: type[Message], version: int, rng: random.Random, *, unknown_tags: bool = True) -> Any:
-    """An instance that the version can carry; without unknown tags if told so."""
+    """An instance that the version can carry, with or without unknown tags."""
     flexible = cls.FLEXIBLE_VERSIONS[0] <= version <= cls.FLEXIBLE_VERSIONS[1]
     return _Maker(rng, version, flexible, unknown_tags).struct(cls, 0)
 

@@ -1,6 +1,6 @@
-"""Writes `kwire/codec/messages` and `kwire/codec/api_table.py` from the message tables in Kafka's jars.
+"""Write `kwire/codec/messages` and `kwire/codec/api_table.py` from the message tables in Kafka's jars.
 
-    python tools/generate_messages.py [--jars FOLDER] [--output FOLDER]
+    python -m tools.generate_messages [--jars FOLDER] [--output FOLDER]
 
 The result depends on nothing but the jars; `compat_tests/comparisons/codec/test_messages_generated.py` regenerates and
 compares.
@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools.message_tables import KAFKA_VERSION, LAST, Field, MessageTable, Versions, read_tables
 
@@ -52,7 +49,8 @@ TYPES = {
 
 
 def main() -> None:
-    root = Path(__file__).resolve().parent.parent
+    """The command line."""
+    root = Path(__file__).resolve().parents[1]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jars", type=Path, default=Path.home() / ".m2")
     parser.add_argument("--output", type=Path, default=root / "kwire" / "codec")
@@ -76,10 +74,12 @@ def generate(jars: Path, output: Path) -> None:
 
 
 def package_module() -> str:
+    """The source of the package's `__init__.py`."""
     return HEADER + '"""One module per message of the Kafka protocol, named after it in snake case."""\n'
 
 
 def message_module(table: MessageTable) -> str:
+    """The source of the module of one message."""
     bodies = [message_class(table)]
     bodies += [struct_class(struct.name, "Struct", struct.fields, []) for struct in table.structs]
     text = "\n\n".join(bodies)
@@ -93,6 +93,7 @@ def message_module(table: MessageTable) -> str:
 
 
 def message_class(table: MessageTable) -> str:
+    """The source of a message class."""
     constants = []
     if table.api_key >= 0:
         constants.append(f"API_KEY = {table.api_key}")
@@ -102,6 +103,7 @@ def message_class(table: MessageTable) -> str:
 
 
 def struct_class(name: str, base: str, fields: list[Field], constants: list[str]) -> str:
+    """The source of a class with these fields and class constants."""
     slots = "".join(f'"{field.name}", ' for field in fields)
     lines = [
         f"class {name}({base}):",
@@ -120,6 +122,7 @@ def struct_class(name: str, base: str, fields: list[Field], constants: list[str]
 
 
 def field_facts(field: Field) -> str:
+    """The line of one field in `FIELDS`."""
     facts = [field.name, field.type, str(field.versions)]
     if field.nullable:
         facts.append(f"nullable={field.nullable}")
@@ -135,6 +138,7 @@ def field_facts(field: Field) -> str:
 
 
 def annotation(field: Field) -> str:
+    """The Python type of a field."""
     plain = field.element if field.is_struct else TYPES[field.element][0]
     if field.is_array:
         plain = f"list[{plain}]"
@@ -142,14 +146,17 @@ def annotation(field: Field) -> str:
 
 
 def is_nullable(field: Field) -> bool:
+    """Whether the field may be None in some version."""
     return bool(field.nullable) or field.type == "records" or field.default == "null"
 
 
 def parameter(field: Field) -> str:
+    """The field as a keyword parameter of `__init__`."""
     return f"{field.name}: {annotation(field)} = {default(field)}"
 
 
 def default(field: Field) -> str:
+    """The source of a parameter's default. Raises ValueError for a default that no rule covers."""
     if field.default == "null":
         return "None"
     if field.is_array or field.is_struct:
@@ -164,6 +171,7 @@ def default(field: Field) -> str:
 
 
 def assignment(field: Field) -> str:
+    """The statement that sets the field in `__init__`."""
     if default(field) != "UNSET":
         return f"self.{field.name} = {field.name}"
     fresh = "[]" if field.is_array else f"{field.element}()"
@@ -193,10 +201,12 @@ def api_table_module(tables: list[MessageTable]) -> str:
 
 
 def stem(request: MessageTable) -> str:
+    """The name of an API: the request's module without "_request"."""
     return request.module.removesuffix("_request")
 
 
 def first_or_none(versions: Versions) -> int:
+    """The first version of a range; `LAST` if the range is empty."""
     return versions.first if versions else LAST
 
 

@@ -1,6 +1,6 @@
 """The facts of Kafka's message tables, read out of its jars: names, types, versions, tags, defaults, nullability.
 
-Nothing of the prose in those tables is kept. `tools/generate_messages.py` makes Python classes of them, the Java
+The prose in those tables is not kept. `tools/generate_messages.py` generates Python classes from them; the Java
 oracle in `compat_tests/comparisons/codec` uses the original field names.
 """
 
@@ -35,6 +35,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str | None) -> Versions:
+        """Parse a range such as "0-3", "2+" or "none". None is the empty range."""
         if text is None or text == "none":
             return cls(0, -1)
         first, plus, _ = text.partition("+")
@@ -60,6 +61,8 @@ class Versions:
 
 @dataclass
 class Field:
+    """One field of a message or struct, in Kafka's terms."""
+
     kafka_name: str
     name: str
     type: str
@@ -73,25 +76,32 @@ class Field:
 
     @property
     def element(self) -> str:
+        """The type of the elements of an array, or the type itself."""
         return self.type.removeprefix("[]")
 
     @property
     def is_array(self) -> bool:
+        """Whether it is an array."""
         return self.type.startswith("[]")
 
     @property
     def is_struct(self) -> bool:
+        """Whether its type, or that of its elements, is a struct."""
         return self.element[0].isupper()
 
 
 @dataclass
 class StructTable:
+    """A struct and its fields."""
+
     name: str
     fields: list[Field]
 
 
 @dataclass
 class MessageTable:
+    """A message: its key, versions, fields and structs."""
+
     name: str
     type: str
     jar: str
@@ -105,6 +115,7 @@ class MessageTable:
 
     @property
     def module(self) -> str:
+        """The name of its Python module, in snake case."""
         return snake_case(self.name)
 
 
@@ -129,6 +140,7 @@ def read_tables(jar_folder: Path) -> list[MessageTable]:
 
 
 def find_jar(jar_folder: Path, artifact: str) -> Path:
+    """The path of one of Kafka's jars. Raises FileNotFoundError."""
     found = sorted(jar_folder.rglob(f"{artifact}-{KAFKA_VERSION}.jar"))
     if not found:
         raise FileNotFoundError(f"no {artifact}-{KAFKA_VERSION}.jar below {jar_folder}")
@@ -136,6 +148,7 @@ def find_jar(jar_folder: Path, artifact: str) -> Path:
 
 
 def parse_table(artifact: str, text: str) -> MessageTable:
+    """Parse one message definition (JSON with comments)."""
     raw = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
     structs: list[StructTable] = []
     versions = Versions.parse(raw["validVersions"])

@@ -1,12 +1,14 @@
-"""The doors: everything that enters from outside the process comes through one of these objects.
+"""The doors: a broker reaches clock, files, sockets, threads, randomness and child processes through these objects.
 
-Clock, files, sockets, threads and randomness are attributes of one `Doors`, given to whoever needs them. On the real
-path each attribute *is* the operating system's function, with no wrapper on the hot path; the simulation
-(`harness.simulation`) builds another `Doors` whose functions work on a virtual disk and network. Timers and
-tasks come from the running asyncio loop, which the simulation replaces as a whole.
+They are attributes of one `Doors`, which every part that needs one is given. Where a call is on a hot path, the real
+door's attribute *is* the operating system's function (`Files.pread`, `Sockets.sendfile`), not a wrapper. The simulation
+(`harness.simulation`) builds another `Doors`, whose functions work on a virtual disk and network. Timers and tasks come
+from the running asyncio loop, which the simulation replaces as a whole.
 
-Nothing outside `kwire/base` imports time, random, threading, socket or open: a lint rule holds that (pyproject.toml).
-File descriptors are plain integers here, so that `pwrite` and `sendfile` need no object around them.
+A lint rule (pyproject.toml) bans time, random, threading, socket, open and the like elsewhere in the broker, but not in
+`kwire.cli` and `kwire.testing`, which run around a broker. Some I/O does not use the doors: log lines, SQLite and
+ZooKeeper's client in the metadata stores, the control socket of tests. File descriptors are plain integers, so that
+`pwrite` and `sendfile` need no object around them.
 """
 
 from __future__ import annotations
@@ -30,10 +32,13 @@ from kwire.base.processes import Processes
 P = ParamSpec("P")
 T = TypeVar("T")
 
+WOULD_BLOCK = (BlockingIOError, InterruptedError)
+"""Raised by a call on a non-blocking socket that must be repeated when the loop reports the socket as ready."""
+
 
 class Clock:
     """``time_ms()``: wall clock, milliseconds since 1970. ``monotonic()``: seconds, never going back; the same
-    scale as the running loop's ``time()``."""
+    scale as the time of asyncio's loop."""
 
     __slots__ = ("monotonic", "perf_counter", "time_ms")
 
@@ -73,15 +78,15 @@ class Files:
         return os.fstat(fd).st_size
 
     def listdir(self, path: str) -> list[str]:
-        """Names in a directory, sorted: no decision may hang on the order a file system happens to give."""
+        """Names in a directory, sorted: no decision may depend on the order in which a file system lists them."""
         return sorted(os.listdir(path))
 
     def makedirs(self, path: str) -> None:
-        """Create a directory and its parents; content if it is there already."""
+        """Create a directory and its parents, as far as they do not exist."""
         os.makedirs(path, exist_ok=True)
 
     def sync_dir(self, path: str) -> None:
-        """Make renames and new names in a directory survive a power loss."""
+        """Sync a directory: renames and new names in it survive a power loss then."""
         fd = os.open(path, os.O_RDONLY)
         try:
             os.fsync(fd)
@@ -94,9 +99,9 @@ class Files:
             return file.read()
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        """Replace a small file: after a crash either the old or the new content is there, never a mixture.
+        """Replace a small file: after a crash it has either the old or the new content, never a mixture.
 
-        Blocks on two syncs: off the loop (`Executor.run`) wherever clients wait.
+        Blocks for two syncs: call it through `Executor.run` where clients wait.
         """
         temporary = path + ".tmp"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -111,8 +116,8 @@ class Files:
         self.sync_dir(os.path.dirname(path) or ".")
 
     def lock(self, path: str) -> int | None:
-        """Take an exclusive lock on a file, creating it: a descriptor that holds the lock until it is closed, or
-        None if another process holds it."""
+        """Take an exclusive lock on a file, which is created. Returns a descriptor that holds the lock until it is
+        closed, or None if the lock is held already, by another process or by this one."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -130,11 +135,11 @@ class Files:
 
 
 class Sockets:
-    """Where sockets are made, and the one call that moves a file's bytes to a socket without reading them."""
+    """Creates sockets; and `sendfile`, which moves a file's bytes to a socket without reading them."""
 
     socket: Callable[..., Any] = staticmethod(_socket.socket)
     getaddrinfo: Callable[..., Any] = staticmethod(_socket.getaddrinfo)
-    # (socket fd, file fd, offset, count) -> bytes sent; None where the system has none of Linux's kind
+    # (socket fd, file fd, offset, count) -> bytes sent; None where sendfile does not work as in Linux
     sendfile: Callable[[int, int, int, int], int] | None = (
         staticmethod(os.sendfile) if sys.platform == "linux" else None
     )
@@ -162,13 +167,13 @@ class Sockets:
     def _bindable(self, host: str, port: int) -> Any:
         found = self.getaddrinfo(host or None, port, type=_socket.SOCK_STREAM, flags=_socket.AI_PASSIVE)
         if host == "":
-            found.sort(key=lambda info: info[0] != _socket.AF_INET6)  # one socket of IPv6 takes both
+            found.sort(key=lambda info: info[0] != _socket.AF_INET6)  # an IPv6 socket accepts both
             if found[0][0] == _socket.AF_INET6 and not _ipv6_works():
                 found.reverse()
         return found[0]
 
     async def connect(self, host: str, port: int) -> Any:
-        """A non-blocking socket connected to the first address that answers. OSError when none does."""
+        """A non-blocking socket connected to the first address that accepts. OSError if none does."""
         loop = asyncio.get_running_loop()
         failure: OSError = OSError(errno.EADDRNOTAVAIL, f"no address for {host}")
         for family, _, _, _, address in await loop.getaddrinfo(host, port, type=_socket.SOCK_STREAM):
@@ -187,7 +192,7 @@ class Sockets:
         raise failure
 
     def prepare(self, sock: Any, send_buffer_bytes: int) -> None:
-        """Make an accepted or connected socket non-blocking and quick; a buffer size of -1 is the system's choice."""
+        """Make a connected socket non-blocking, without Nagle's delay; a buffer size of -1 is the system's choice."""
         sock.setblocking(False)
         sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
@@ -207,8 +212,8 @@ def _ipv6_works() -> bool:
 
 
 class Executor:
-    """Threads for calls that release the GIL for their whole length (fsync, large reads, CRC and compression of
-    large buffers). Never for Python that computes: that stops the loop (docs/ARCHITECTURE.md)."""
+    """Threads for calls that release the GIL for their whole length (fsync, large reads, CRC and compression of large
+    buffers). Do not run computations in Python here: they stop the loop (docs/ARCHITECTURE.md)."""
 
     def __init__(self, threads: int = 4) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -216,13 +221,13 @@ class Executor:
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Call a function on a thread; the future belongs to the running loop."""
-        if self._pool is None:  # the first call makes the pool: an idle broker has no threads
+        if self._pool is None:  # an idle broker has no threads
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="kwire-io")
         call = (lambda: function(*args, **kwargs)) if kwargs else function
         return asyncio.get_running_loop().run_in_executor(self._pool, call, *(() if kwargs else args))
 
     def close(self) -> None:
-        """Wait for the calls that are under way and end the threads."""
+        """Wait for running calls and end the threads."""
         if self._pool is not None:
             self._pool.shutdown(wait=True)
             self._pool = None
@@ -230,11 +235,11 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """All doors together. ``Doors()`` is the real world."""
+    """All doors together. ``Doors()`` leads to the operating system."""
 
     clock: Clock = field(default_factory=Clock)
     files: Files = field(default_factory=Files)
     sockets: Sockets = field(default_factory=Sockets)
     executor: Executor = field(default_factory=Executor)
     random: _random.Random = field(default_factory=_random.SystemRandom)
-    processes: Processes | None = field(default_factory=Processes)  # None: no children here, work is done inline
+    processes: Processes | None = field(default_factory=Processes)  # None: work is done inline

@@ -1,6 +1,6 @@
 """Kafka's error codes, and the one exception that carries one through kwire.
 
-The numbers are those of Kafka 4.3's error table; a request that fails is answered with one of them. What lives
+The numbers are those of Kafka 4.3's error table; the response to a request that fails has one of them. What lives
 elsewhere: undecodable bytes (`kwire.codec.errors.CodecError`), wrong configuration (`kwire.base.config`).
 """
 

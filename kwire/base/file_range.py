@@ -1,4 +1,4 @@
-"""A range of an open file that is to be sent as it is: how a fetched batch travels from the log to the socket."""
+"""A range of an open file that is sent as it is: the form of fetched batches between the log and the socket."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from typing import Protocol
 
 
 class FileOwner(Protocol):
-    """Keeps a descriptor open for as long as somebody may still send from it."""
+    """Keeps a descriptor open while a range of its file may still be sent."""
 
-    def retain(self) -> None: ...
-    def release(self) -> None: ...
+    def retain(self) -> None:
+        """Count one more use."""
+
+    def release(self) -> None:
+        """Count one use less; the last one may close the descriptor."""
 
 
 class FileRange:
     """``size`` bytes of the file behind descriptor ``fd``, from ``position``.
 
-    Making one counts as a use of its owner; whoever sends it calls `release` exactly once, when the bytes are gone or
-    when they never will be (closed connection, failed request). Releasing twice is harmless.
+    Creating a range counts as a use of its owner. Its sender calls `release` when the bytes are sent, or when they will
+    not be (closed connection, failed request). Releasing twice is harmless.
     """
 
     __slots__ = ("_owner", "fd", "position", "size")
@@ -29,7 +32,7 @@ class FileRange:
         self._owner: FileOwner | None = owner
 
     def release(self) -> None:
-        """The file may be closed as far as this range is concerned."""
+        """This range no longer needs the file to be open."""
         owner, self._owner = self._owner, None
         if owner is not None:
             owner.release()

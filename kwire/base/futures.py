@@ -1,21 +1,109 @@
-"""Outcomes of futures."""
+"""Results that are there now or come later, and the outcomes of futures.
+
+An operation that need not wait returns a plain value, which costs neither a task nor a turn of the event loop; one that
+must wait returns a future or a coroutine. `NowOrLater` is the type of such a result, and `then`, `attempt`, `for_each`
+and `resolved` are the ways to go on with one. "Later" is an `asyncio.Future` or a coroutine, and no other awaitable.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Iterable
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from kwire.base.errors import KafkaError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+NowOrLater: TypeAlias = T | Awaitable[T]
+"""A value, or an awaitable of it."""
+
+_LATER: Final = (Future, CoroutineType)
 
 
-def fail(future: asyncio.Future[Any], error: BaseException) -> None:
-    """Let a future fail that perhaps nobody waits for any more: a broker that lost a leadership or a client that has
-    gone is no reason for the complaint that asyncio would make on stderr. Nothing happens to one that is done."""
+def is_later(result: NowOrLater[T]) -> TypeIs[Awaitable[T]]:
+    """Whether a result has to be awaited. A plain value costs two type checks, not the look into `Awaitable`."""
+    return isinstance(result, _LATER)
+
+
+def then(result: NowOrLater[T], step: Callable[[T], NowOrLater[R]]) -> NowOrLater[R]:
+    """The result of ``step``, called with the value of ``result``: at once, or when the value is there."""
+    return _then_later(result, step) if is_later(result) else step(result)
+
+
+async def _then_later(result: Awaitable[T], step: Callable[[T], NowOrLater[R]]) -> R:
+    return await resolved(step(await result))
+
+
+async def resolved(result: NowOrLater[T]) -> T:
+    """The value of a result, for callers that may wait."""
+    return await result if is_later(result) else result
+
+
+def attempt(operation: Callable[[], NowOrLater[T]], failed: Callable[[KafkaError], T]) -> NowOrLater[T]:
+    """The result of an operation, or what ``failed`` makes of its KafkaError, whether it is raised at once or later."""
+    try:
+        result = operation()
+    except KafkaError as error:
+        return failed(error)
+    return _attempt_later(result, failed) if is_later(result) else result
+
+
+async def _attempt_later(result: Awaitable[T], failed: Callable[[KafkaError], T]) -> T:
+    try:
+        return await result
+    except KafkaError as error:
+        return failed(error)
+
+
+def for_each(
+    items: Iterable[T], operation: Callable[[T], NowOrLater[R]], failed: Callable[[T, KafkaError], R]
+) -> NowOrLater[list[R]]:
+    """Do something for each item, all at the same time. The results are in the order of the items; ``failed`` makes the
+    result of an item whose operation raised a KafkaError. Any other exception is raised once all have ended."""
+    all_items = list(items)
+    results: list[Any] = []
+    waits = False
+    for item in all_items:
+        try:
+            result = operation(item)
+        except KafkaError as error:
+            result = failed(item, error)
+        waits = waits or isinstance(result, _LATER)
+        results.append(result)
+    return _gather(all_items, results, failed) if waits else results
+
+
+async def _gather(items: list[T], results: list[Any], failed: Callable[[T, KafkaError], R]) -> list[R]:
+    awaited = [result for result in results if isinstance(result, _LATER)]
+    outcomes = iter(await asyncio.gather(*awaited, return_exceptions=True))
+    values: list[R] = []
+    for item, result in zip(items, results, strict=True):
+        outcome = next(outcomes) if isinstance(result, _LATER) else result
+        if isinstance(outcome, KafkaError):
+            outcome = failed(item, outcome)
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        values.append(outcome)
+    return values
+
+
+def fail(future: Future[Any], error: BaseException) -> None:
+    """Set an exception on a future that may no longer be awaited (the leadership moved, or the client is gone)
+    without asyncio's warning "exception was never retrieved". A future that is done stays as it is."""
     if not future.done():
         future.set_exception(error)
         future.exception()
 
 
-def heed(future: asyncio.Future[Any]) -> None:
-    """A callback for a future that perhaps nobody waits for: its failure, if any, is known to whom it concerns, and is
-    no reason for asyncio's complaint either."""
+def ignore_failure(future: Future[Any]) -> None:
+    """A done-callback for a future that may not be awaited: its exception, which is reported elsewhere, causes no
+    warning of asyncio's either."""
     if not future.cancelled():
         future.exception()

@@ -1,10 +1,10 @@
-"""Log lines on standard error: structlog's processors behind loggers whose levels can be changed while running.
+"""Log lines on standard error: structlog's processors behind loggers whose levels can change at run time.
 
-``get_logger("kwire.log").info("segment rolled", topic=topic, offset=offset)``: an event in plain words, facts as
-fields. On a terminal a line is for people, otherwise it is one JSON object. A disabled call costs one comparison;
-structlog itself is imported with the first line that is written. Loggers form Kafka's tree: a logger without a level
-of its own has that of the nearest name above it, ``root`` at the top; `set_level` and `unset_level` are what
-IncrementalAlterConfigs on a BROKER_LOGGER does.
+``get_logger("kwire.log").info("segment rolled", topic=topic, offset=offset)``: the event in plain words, its data as
+fields. On a terminal a line is readable text, otherwise one JSON object. A disabled call costs one comparison, and
+structlog is imported when the first line is written. Loggers form a tree as in Kafka: a logger without a level of its
+own takes the level of the nearest logger above it, with ``root`` at the top. IncrementalAlterConfigs on a BROKER_LOGGER
+calls `set_level` and `unset_level`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,16 @@ from typing import Any, Final, TextIO
 
 ROOT: Final = "root"
 
-# Kafka's level names (`LogLevelConfig`), from the chattiest to the most silent.
-LEVELS: Final = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
+TRACE: Final = 5
+DEBUG: Final = 10
+INFO: Final = 20
+WARN: Final = 30
+ERROR: Final = 40
+FATAL: Final = 50
+
+LEVELS: Final = {"TRACE": TRACE, "DEBUG": DEBUG, "INFO": INFO, "WARN": WARN, "ERROR": ERROR, "FATAL": FATAL}
+"""Kafka's level names (`LogLevelConfig`), from the most verbose to the least; the numbers are those of Python."""
+
 _NAMES: Final = {number: name for name, number in LEVELS.items()}
 _CONTROL_CHARACTERS: Final = {code: f"\\x{code:02x}" for code in [*range(32), 127, *range(128, 160)]} | {
     10: "\\n",
@@ -36,43 +44,43 @@ class Logger:
         self.level = level
 
     def trace(self, event: str, /, **fields: Any) -> None:
-        """What only somebody who follows every step wants to see."""
-        if self.level <= 5:
+        """Every step, with the data itself."""
+        if self.level <= TRACE:
             _write("TRACE", self.name, event, fields)
 
     def debug(self, event: str, /, **fields: Any) -> None:
-        """What helps to understand one broker's decisions."""
-        if self.level <= 10:
+        """What explains a broker's decisions."""
+        if self.level <= DEBUG:
             _write("DEBUG", self.name, event, fields)
 
     def info(self, event: str, /, **fields: Any) -> None:
-        """What an operator wants to know of an ordinary day."""
-        if self.level <= 20:
+        """Ordinary events that operators want to know."""
+        if self.level <= INFO:
             _write("INFO", self.name, event, fields)
 
     def warning(self, event: str, /, **fields: Any) -> None:
-        """Something is wrong that the broker can live with."""
-        if self.level <= 30:
+        """A problem that the broker can work around."""
+        if self.level <= WARN:
             _write("WARN", self.name, event, fields)
 
     def error(self, event: str, /, **fields: Any) -> None:
-        """Something failed. ``exc_info=True`` or an exception adds the traceback."""
-        if self.level <= 40:
+        """A failure. ``exc_info=True`` or an exception adds the traceback."""
+        if self.level <= ERROR:
             _write("ERROR", self.name, event, fields)
 
     def fatal(self, event: str, /, **fields: Any) -> None:
         """The broker cannot go on."""
-        if self.level <= 50:
+        if self.level <= FATAL:
             _write("FATAL", self.name, event, fields)
 
     def exception(self, event: str, /, **fields: Any) -> None:
         """`error` with the traceback of the exception that is being handled."""
-        if self.level <= 40:
+        if self.level <= ERROR:
             _write("ERROR", self.name, event, {"exc_info": True, **fields})
 
 
-_loggers: dict[str, Logger] = {ROOT: Logger(ROOT, LEVELS["INFO"])}
-_own_levels: dict[str, int] = {ROOT: LEVELS["INFO"]}
+_loggers: dict[str, Logger] = {ROOT: Logger(ROOT, INFO)}
+_own_levels: dict[str, int] = {ROOT: INFO}
 _stream: TextIO | None = None
 _as_json: bool | None = None
 _processors: list[Any] | None = None
@@ -95,15 +103,15 @@ def configure(*, level: str | None = None, stream: TextIO | None = None, as_json
 
 
 def set_level(name: str, level: str) -> None:
-    """Give a logger (known or not) and those below it this level, one of `LEVELS`; KeyError for any other."""
+    """Set the level of a logger, known or not, and of those below it. KeyError if it is not one of `LEVELS`."""
     _own_levels[name] = LEVELS[level]
     _spread_levels()
 
 
 def unset_level(name: str) -> None:
-    """Let a logger take its level from above again. `ROOT` goes back to INFO."""
+    """Let a logger take the level of the logger above it again. `ROOT` goes back to INFO."""
     _own_levels.pop(name, None)
-    _own_levels.setdefault(ROOT, LEVELS["INFO"])
+    _own_levels.setdefault(ROOT, INFO)
     _spread_levels()
 
 
@@ -138,12 +146,12 @@ def _write(level: str, name: str, event: str, fields: dict[str, Any]) -> None:
         for processor in _processors or _build_processors():
             line = processor(None, level, line)
     except OSError:
-        line = repr(line)  # the first line of all says that there are no descriptors left, not even to import with
+        line = repr(line)  # no file descriptors are left, not even to import structlog for this line
     try:
         stream.write(line + "\n")
         stream.flush()
     except (OSError, ValueError):
-        return  # standard error is closed or its reader is gone: a broker does not end for that
+        return  # standard error is closed or is not read: the broker keeps running
 
 
 def _build_processors() -> list[Any]:
@@ -167,8 +175,8 @@ def _build_processors() -> list[Any]:
 
 
 def _import_structlog() -> Any:
-    """structlog loads all of `rich` where that happens to be installed, for pictures of tracebacks that nobody asked
-    for: 70 ms and 10 MB. It takes no for an answer."""
+    """Import structlog without `rich`, which it would load wherever that is installed, to render tracebacks: 70 ms and
+    10 MB. structlog works without it."""
     hidden = "rich" not in sys.modules
     if hidden:
         sys.modules["rich"] = None  # type: ignore[assignment]
@@ -189,7 +197,7 @@ def _add_time(_logger: Any, _method: str, line: dict[str, Any]) -> dict[str, Any
 
 
 def _escape_fields(_logger: Any, _method: str, line: dict[str, Any]) -> dict[str, Any]:
-    """A client chooses its own id: it must not be able to write lines of its own."""
+    """Escape control characters: a client chooses its id, and must not be able to forge log lines with it."""
     return {
         key: value.translate(_CONTROL_CHARACTERS) if isinstance(value, str) else value for key, value in line.items()
     }

@@ -1,8 +1,8 @@
 """Counters, gauges, meters and histograms under Kafka's metric names.
 
-Whoever measures holds the object and adds to its attributes (``topic.bytes_in += size``): no look-up, no lock, no
-call. Names, rates and percentiles are worked out only when somebody asks (`MetricsRegistry.snapshot`). One registry
-belongs to one broker and one event loop. How metrics leave the process (dump, status page) is not here.
+Code that measures holds the metric object. Counts are attributes that it adds to (``topic.bytes_in += size``), without
+a look-up, a lock or a call; a histogram takes one call of `record`. Names, rates and percentiles are computed when the
+metrics are read (`MetricsRegistry.snapshot`). A registry belongs to one broker and one event loop.
 
 Names are Kafka's MBean names, such as ``kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Fetch``. Times are
 taken in microseconds and shown in milliseconds, as in Kafka.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 Number = int | float
@@ -23,7 +24,7 @@ _PERCENTILES: Final = {"50thPercentile": 0.5, "95thPercentile": 0.95, "99thPerce
 
 
 class Counter:
-    """A number that is added to: ``counter.value += 1``."""
+    """A number that only grows: ``counter.value += 1``."""
 
     __slots__ = ("value",)
 
@@ -36,7 +37,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is looked up when somebody asks."""
+    """A number that a function computes when it is read."""
 
     __slots__ = ("function",)
 
@@ -44,13 +45,13 @@ class Gauge:
         self.function = function
 
     def snapshot(self, now_s: float) -> Number:
-        """What the function says now."""
+        """The number as it is now."""
         return self.function()
 
 
 class Rates:
-    """Exponentially weighted rates of a growing count, brought up to date only when they are read: a meter that
-    nobody reads costs one addition per event."""
+    """Exponentially weighted rates of a growing count, updated only when they are read: a meter that is not read costs
+    one addition per event."""
 
     __slots__ = ("_count", "_rates", "_start_s", "_updated_s")
 
@@ -60,7 +61,7 @@ class Rates:
         self._rates: dict[str, float] | None = None
 
     def snapshot(self, count: int, now_s: float) -> dict[str, Number]:
-        """Kafka's attributes of a meter for this count. Between two readings the rate is taken as even."""
+        """Kafka's attributes of a meter for this count. The rate between two readings is assumed to be constant."""
         elapsed = now_s - self._updated_s
         if elapsed > 0:
             rate = (count - self._count) / elapsed
@@ -93,20 +94,20 @@ class Meter:
 
 
 class Histogram:
-    """Whole numbers of any size in logarithmic buckets: four for each power of two, so that a percentile is at most a
-    quarter too high. Recording costs about a quarter of a microsecond and memory never grows beyond 256 integers."""
+    """Non-negative integers in 256 logarithmic buckets: four for each power of two, so that a percentile is at most a
+    quarter too high (numbers of 2**64 and above share the last bucket). Recording takes about 0.25 microseconds."""
 
     __slots__ = ("buckets", "max", "total", "unit")
 
     def __init__(self, unit: int = 1) -> None:
-        """``unit``: what a shown number is in recorded ones (1000 for microseconds shown as milliseconds)."""
+        """``unit``: how many recorded units make a shown one (1000 for microseconds shown as milliseconds)."""
         self.buckets = [0] * 256
         self.total = 0
         self.max = 0
         self.unit = unit
 
     def record(self, value: int) -> None:
-        """Add one number, which must not be negative; those of 2**64 and above share the last bucket."""
+        """Add one number, which must not be negative."""
         if value < 8:
             self.buckets[value] += 1
         else:
@@ -123,7 +124,7 @@ class Histogram:
         return sum(self.buckets)
 
     def merged(self, other: Histogram) -> Histogram:
-        """A new histogram that has the numbers of both."""
+        """A new histogram with the numbers of both."""
         result = Histogram(self.unit)
         result.buckets = [mine + theirs for mine, theirs in zip(self.buckets, other.buckets, strict=True)]
         result.total = self.total + other.total
@@ -137,7 +138,7 @@ class Histogram:
         return result
 
     def percentile(self, fraction: float) -> int:
-        """The number that this fraction of all recorded ones do not exceed (upper end of its bucket)."""
+        """The upper end of the bucket that this fraction of all recorded numbers does not exceed."""
         remaining = math.ceil(self.count * fraction)
         for index, count in enumerate(self.buckets):
             remaining -= count
@@ -167,44 +168,24 @@ def _bucket_end(index: int) -> int:
     return (((index & 3) + 4 + 1) << shift) - 1
 
 
+@dataclass(slots=True, eq=False)
 class TopicMetrics:
-    """What went through one topic on this broker, for ``kafka.server:type=BrokerTopicMetrics``."""
+    """Counts of one topic on this broker, for ``kafka.server:type=BrokerTopicMetrics``."""
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "bytes_rejected",
-        "failed_fetch_requests",
-        "failed_produce_requests",
-        "invalid_magic_records",
-        "invalid_message_crc_records",
-        "invalid_offset_or_sequence_records",
-        "messages_in",
-        "no_key_compacted_topic_records",
-        "replication_bytes_in",
-        "replication_bytes_out",
-        "total_fetch_requests",
-        "total_produce_requests",
-    )
-
-    def __init__(self) -> None:
-        for attribute in TopicMetrics.__slots__:
-            setattr(self, attribute, 0)
-
-    bytes_in: int
-    bytes_out: int
-    bytes_rejected: int
-    failed_fetch_requests: int
-    failed_produce_requests: int
-    invalid_magic_records: int
-    invalid_message_crc_records: int
-    invalid_offset_or_sequence_records: int
-    messages_in: int
-    no_key_compacted_topic_records: int
-    replication_bytes_in: int
-    replication_bytes_out: int
-    total_fetch_requests: int
-    total_produce_requests: int
+    bytes_in: int = 0
+    bytes_out: int = 0
+    bytes_rejected: int = 0
+    failed_fetch_requests: int = 0
+    failed_produce_requests: int = 0
+    invalid_magic_records: int = 0
+    invalid_message_crc_records: int = 0
+    invalid_offset_or_sequence_records: int = 0
+    messages_in: int = 0
+    no_key_compacted_topic_records: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+    total_fetch_requests: int = 0
+    total_produce_requests: int = 0
 
 
 _TOPIC_METER_NAMES: Final = {
@@ -226,8 +207,8 @@ _TOPIC_METER_NAMES: Final = {
 
 
 class RequestMetrics:
-    """The phases of one API's requests, for ``kafka.network:type=RequestMetrics``. Call `record` once for each
-    answered request."""
+    """The phases of one API's requests, for ``kafka.network:type=RequestMetrics``. Call `record` once per request, when
+    its response is sent."""
 
     __slots__ = (
         "_local",
@@ -247,7 +228,7 @@ class RequestMetrics:
         self.errors: dict[str, int] = {}
         self.request_bytes = 0
         self.response_bytes = 0
-        self._undivided = Histogram(1000)  # requests that were only worked on: their total is their local time
+        self._undivided = Histogram(1000)  # requests without waiting: their total is their local time
         self._local = Histogram(1000)
         self._total = Histogram(1000)
         self._queue = Histogram(1000)
@@ -255,7 +236,7 @@ class RequestMetrics:
         self._send = Histogram(1000)
 
     def record(self, version: int, local_us: int, remote_us: int = 0, queue_us: int = 0, send_us: int = 0) -> None:
-        """One request: worked on, waited for others (purgatory), waited to be started, waited to be sent."""
+        """One request, in microseconds: handled, waiting in purgatory, waiting to be started, waiting to be sent."""
         self.versions[version] = self.versions.get(version, 0) + 1
         if not (remote_us or queue_us or send_us):
             self._undivided.record(local_us)
@@ -270,7 +251,7 @@ class RequestMetrics:
             self._send.record(send_us)
 
     def record_error(self, error_name: str) -> None:
-        """One answer with this error's name (``NONE`` for success, as in Kafka)."""
+        """Count a response by its error's name (``NONE`` for success, as in Kafka)."""
         self.errors[error_name] = self.errors.get(error_name, 0) + 1
 
     def times(self) -> dict[str, Histogram]:
@@ -305,40 +286,40 @@ class MetricsRegistry:
         self._metrics: dict[str, Counter | Gauge | Meter | Histogram] = {}
         self._topics: dict[str, TopicMetrics] = {}
         self._requests: dict[str, RequestMetrics] = {}
-        self._removed_topics = TopicMetrics()  # what deleted topics had counted still counts for the broker
+        self._removed_topics = TopicMetrics()  # the counts of deleted topics stay in the broker's sums
         self._rates: dict[str, Rates] = {}
         self._start_s = monotonic()
 
     def counter(self, name: str) -> Counter:
-        """The counter of this name, made at the first call."""
+        """The counter of this name, created by the first call."""
         return self._get(name, Counter, Counter)
 
     def meter(self, name: str) -> Meter:
-        """The meter of this name, made at the first call."""
+        """The meter of this name, created by the first call."""
         return self._get(name, Meter, lambda: Meter(self._monotonic()))
 
     def histogram(self, name: str, unit: int = 1) -> Histogram:
-        """The histogram of this name, made at the first call."""
+        """The histogram of this name, created by the first call."""
         return self._get(name, Histogram, lambda: Histogram(unit))
 
     def gauge(self, name: str, function: Callable[[], Number]) -> None:
-        """Have this name answered by a function; a later one replaces it."""
+        """Register a function that computes the number of this name; a later one replaces it."""
         self._metrics[name] = Gauge(function)
 
     def remove(self, name: str) -> None:
-        """Forget a metric; content if there is none."""
+        """Remove a metric, if there is one."""
         self._metrics.pop(name, None)
         self._rates.pop(name, None)
 
     def topic(self, topic: str) -> TopicMetrics:
-        """The counts of one topic: hold the object, do not ask for it on a hot path."""
+        """The counts of one topic. On a hot path, keep the object instead of calling this."""
         metrics = self._topics.get(topic)
         if metrics is None:
             metrics = self._topics[topic] = TopicMetrics()
         return metrics
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a deleted topic; the broker's sums keep what it counted."""
+        """Remove a deleted topic; its counts stay in the broker's sums."""
         metrics = self._topics.pop(topic, None)
         if metrics is None:
             return
@@ -360,7 +341,7 @@ class MetricsRegistry:
         for name, metric in self._metrics.items():
             try:
                 result[name] = metric.snapshot(now_s)
-            except Exception:  # a dump must not fail because one of its many sources does
+            except Exception:  # one failing gauge must not prevent the others from being read
                 continue
         self._snapshot_topics(result, now_s)
         for api, metrics in self._requests.items():

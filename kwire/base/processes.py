@@ -1,16 +1,16 @@
-"""Helper processes: a niced child of the same Python for work on records that would hold up the loop.
+"""Helper processes: a low-priority child of the same Python for work on records that would block the event loop.
 
-One request at a time travels to the child and one answer back, as JSON with a length in front, over its standard input
-and output. `HelperProcess` is the broker's side, `serve` the child's. The child ends when its input does, when it is
-killed, and when its parent is gone: it must not write into a directory that another process has taken over.
+One request at a time goes to the child and one response comes back, over its standard input and output, pickled with
+their length in front: both ends run the same code, and no other process can write to the pipes. `HelperProcess` is the
+broker's side, `serve` the child's. The child ends when its input does, when it is killed, and when its parent has
+ended: it must not write into a directory that another process has locked since.
 
-What the requests mean is the caller's business.
+The types of requests and responses are the caller's, and must be importable by both sides.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -18,30 +18,29 @@ import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from struct import Struct
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-Message = dict[str, Any]
-Work = Callable[[Message], Generator[int, None, Message]]
-"""Does what a request asks for; yields the bytes it has read and written from time to time; returns the answer."""
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 _SIZE = Struct(">I")
 _READ_BYTES = 1 << 16
 _PARENT = "KWIRE_HELPER_OF"
-"""The environment variable that tells the child its parent's pid."""
+"""The environment variable with the parent's process id."""
 
 MESSAGE_BYTES_MAX = 256 << 20
 
 
 class HelperDied(Exception):
-    """The child ended, or was killed, before it answered."""
+    """The child ended, or was killed, before it responded."""
 
 
-class HelperProcess:
-    """A child that runs ``python -m module``, which calls `serve`. To be used from one event loop, one call at a
-    time. OSError if it cannot be started."""
+class HelperProcess(Generic[Request, Response]):
+    """A child that runs ``python -m module``, which calls `serve`. One event loop uses it, one call at a time. OSError
+    if it cannot be started."""
 
     def __init__(self, module: str) -> None:
-        import subprocess  # late: a broker that has nothing to clean does not need it
+        import subprocess  # imported late: a broker with nothing to clean does not need it
 
         root = str(Path(__file__).resolve().parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -58,21 +57,21 @@ class HelperProcess:
         os.set_blocking(self._from_child, False)
         self._received = bytearray()
         self._unsent = memoryview(b"")
-        self._answer: asyncio.Future[Message] | None = None
+        self._response: asyncio.Future[Response] | None = None
         self.pid = self._process.pid
 
-    async def call(self, request: Message) -> Message:
-        """The child's answer to a request. HelperDied."""
+    async def call(self, request: Request, bytes_per_second: float = 0.0) -> Response:
+        """Send a request and wait for the response. The child reads and writes no more than ``bytes_per_second``; 0 is
+        no limit. HelperDied."""
         loop = asyncio.get_running_loop()
-        data = json.dumps(request).encode()
-        self._unsent = memoryview(_SIZE.pack(len(data)) + data)
-        self._answer = loop.create_future()
+        self._unsent = memoryview(_framed((request, bytes_per_second)))
+        self._response = loop.create_future()
         loop.add_reader(self._from_child, self._on_readable)
         self._send()
         try:
-            return await self._answer
+            return await self._response
         finally:
-            self._answer = None
+            self._response = None
             loop.remove_reader(self._from_child)
             loop.remove_writer(self._to_child)
 
@@ -84,7 +83,7 @@ class HelperProcess:
             asyncio.get_running_loop().add_writer(self._to_child, self._send)
             return
         except OSError as error:
-            self._fail(f"it takes no request: {error.strerror}")
+            self._fail(f"it accepts no request: {error.strerror}")
         asyncio.get_running_loop().remove_writer(self._to_child)
 
     def _on_readable(self) -> None:
@@ -100,27 +99,29 @@ class HelperProcess:
         if len(received) < _SIZE.size:
             return
         (size,) = _SIZE.unpack_from(received)
-        if len(received) >= _SIZE.size + size and self._answer is not None and not self._answer.done():
-            self._answer.set_result(json.loads(received[_SIZE.size : _SIZE.size + size]))
+        if len(received) >= _SIZE.size + size and self._response is not None and not self._response.done():
+            from pickle import loads  # late, as above
+
+            self._response.set_result(loads(received[_SIZE.size : _SIZE.size + size]))
             del received[: _SIZE.size + size]
 
     def _fail(self, why: str) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(HelperDied(f"helper process {self.pid}: {why}"))
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(HelperDied(f"helper process {self.pid}: {why}"))
 
     def kill(self) -> None:
-        """End the child at once, whatever it does; a call under way raises HelperDied."""
+        """Kill the child; a call under way raises HelperDied."""
         self._process.kill()
         self._fail("it was killed")
 
     def close(self) -> int:
-        """End the child and wait for it: for a thread, after the last call. Its exit status."""
+        """End the child after the last call and wait for it; blocks. Returns its exit status."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
         try:
             return self._process.wait(1.0)
-        except Exception:  # it is busy: whatever it does is not wanted any more
+        except Exception:  # it is busy, and its result is no longer needed
             self._process.kill()
             return self._process.wait()
 
@@ -128,27 +129,32 @@ class HelperProcess:
 class Processes:
     """Starts helper processes."""
 
-    def start(self, module: str) -> HelperProcess:
+    def start(self, module: str) -> HelperProcess[Any, Any]:
         """A child that runs ``python -m module``. OSError."""
         return HelperProcess(module)
 
 
-def serve(work: Work, *, niceness: int = 10) -> None:
-    """The child's main loop: answer requests until the input ends. A request's ``bytes_per_second`` holds its work
-    back to that rate."""
+def serve(work: Callable[[Request], Generator[int, None, Response]], *, niceness: int = 10) -> None:
+    """The child's main loop: respond to requests until the input ends.
+
+    ``work`` handles one request: it yields the bytes that it has read and written since its last step, and returns the
+    response.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = int(os.environ.get(_PARENT, os.getppid()))
     _die_with_parent()
-    if os.getppid() != parent:  # it ended while this process was starting, so that nobody tells
+    if os.getppid() != parent:  # it ended while this process was starting: no signal will come
         os._exit(1)
     os.nice(niceness)
     try:
-        _answer_all(work, parent)
-    except BrokenPipeError:  # as above, somewhere later
+        _respond_to_all(work, parent)
+    except BrokenPipeError:  # the parent has ended
         os._exit(1)
 
 
-def _answer_all(work: Work, parent: int) -> None:
+def _respond_to_all(work: Callable[[Request], Generator[int, None, Response]], parent: int) -> None:
+    from pickle import loads
+
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while True:
         head = source.read(_SIZE.size)
@@ -157,14 +163,19 @@ def _answer_all(work: Work, parent: int) -> None:
         (size,) = _SIZE.unpack(head)
         if size > MESSAGE_BYTES_MAX:
             return
-        request = json.loads(source.read(size))
-        answer = _throttled(work(request), float(request.get("bytes_per_second") or 0.0), parent)
-        data = json.dumps(answer).encode()
-        sink.write(_SIZE.pack(len(data)) + data)
+        request, bytes_per_second = loads(source.read(size))
+        sink.write(_framed(_throttled(work(request), bytes_per_second, parent)))
         sink.flush()
 
 
-def _throttled(steps: Generator[int, None, Message], bytes_per_second: float, parent: int) -> Message:
+def _framed(message: object) -> bytes:
+    from pickle import dumps
+
+    data = dumps(message)
+    return _SIZE.pack(len(data)) + data
+
+
+def _throttled(steps: Generator[int, None, Response], bytes_per_second: float, parent: int) -> Response:
     begin, done = time.monotonic(), 0
     try:
         while True:
@@ -174,12 +185,12 @@ def _throttled(steps: Generator[int, None, Message], bytes_per_second: float, pa
             if bytes_per_second > 0:
                 time.sleep(max(begin + done / bytes_per_second - time.monotonic(), 0.0))
     except StopIteration as end:
-        answer: Message = end.value
-        return answer
+        response: Response = end.value
+        return response
 
 
 def _die_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends (Linux); elsewhere the checks between steps must do."""
+    """Have the kernel kill this process when its parent ends (Linux); elsewhere the checks between steps do it."""
     if sys.platform != "linux":
         return
     import ctypes

@@ -1,8 +1,8 @@
 """A limit on bytes per second, measured as Kafka's quotas are.
 
 Bytes are counted in windows; the rate is their sum divided by the time since the oldest window began, which is at least
-one window (Kafka's `SimpleRate`). A window counts until so many windows' time has passed since it was last added to.
-What lives elsewhere: who waits, or leaves out what, while a quota is exceeded.
+one window (Kafka's `SimpleRate`). A window counts until the time of all windows has passed since the last addition
+to it. What lives elsewhere: what waits or is left out while a quota is exceeded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
-"""Bytes per second where nothing is set."""
+"""Bytes per second without a limit."""
 
 
 class _Window:
@@ -28,10 +28,10 @@ class _Window:
 
 
 class Quota:
-    """Bytes that went through lately, and how many a second may.
+    """Measures a rate of bytes and compares it with a limit.
 
-    ``rate``: bytes per second, changed at any time. ``monotonic``: a clock in seconds. ``windows`` of ``window_s``
-    seconds each are looked at, beside the one under way.
+    ``rate``: the limit in bytes per second, which may change at any time. ``monotonic``: a clock in seconds. The
+    measured rate covers ``windows`` of ``window_s`` seconds each, and the present one.
     """
 
     def __init__(self, monotonic: Callable[[], float], windows: int = 11, window_s: int = 1) -> None:
@@ -43,7 +43,7 @@ class Quota:
         self._newest = 0
 
     def record(self, size: int) -> None:
-        """So many bytes were copied now."""
+        """Count bytes that were copied now."""
         now_ms = round(self._monotonic() * 1000)
         if not self._windows:
             self._windows.append(_Window(now_ms))
@@ -80,7 +80,7 @@ class Quota:
     def _measured(self) -> tuple[int, int]:
         """Bytes, and the milliseconds in which they were copied."""
         now_ms = round(self._monotonic() * 1000)
-        if not self._windows:  # who looks before anything was copied begins the first window, as in Kafka
+        if not self._windows:  # a read before the first record begins the first window, as in Kafka
             self._windows.append(_Window(now_ms))
         size, oldest_ms = 0, now_ms
         for window in self._windows:

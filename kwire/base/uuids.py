@@ -7,16 +7,19 @@ import binascii
 from typing import Final, Protocol
 
 ZERO_UUID: Final = bytes(16)
-"""Stands for "no id" on the wire."""
+"""Means "no id" in requests and responses."""
 
 
 class RandomBytes(Protocol):
-    def randbytes(self, n: int, /) -> bytes: ...
+    """A source of random bytes, such as `random.Random`."""
+
+    def randbytes(self, n: int, /) -> bytes:
+        """``n`` random bytes."""
 
 
 def random_uuid(random: RandomBytes) -> bytes:
     """A version 4 UUID whose text form does not begin with "-" (Kafka's `Uuid.randomUuid`: tools would take
-    such an id for a flag)."""
+    such an id for an option)."""
     while True:
         raw = bytearray(random.randbytes(16))
         raw[6] = (raw[6] & 0x0F) | 0x40

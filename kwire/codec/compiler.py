@@ -19,7 +19,7 @@ ENCODERS: dict[tuple[type[Message], int], Encoder] = {}
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
-    """Make and remember the decode function: (buffer, position, budget) -> (message, end)."""
+    """Make and cache the decode function: (buffer, position, budget) -> (message, end)."""
     from kwire.codec.decoder import make_decoder
 
     _check_version(cls, version)
@@ -28,7 +28,7 @@ def compile_decoder(cls: type[Message], version: int) -> Decoder:
 
 
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
-    """Make and remember the encode function: it appends to a list of pieces, and to a list of parts if there is one."""
+    """Make and cache the encode function: it appends to a list of pieces, and to a list of parts if there is one."""
     from kwire.codec.encoder import make_encoder
 
     _check_version(cls, version)

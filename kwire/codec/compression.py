@@ -41,7 +41,7 @@ _SNAPPY_RATIO_MAX = 32  # a copy of 64 bytes takes at least three
 _LZ4_RATIO_MAX = 256
 _LZ4_LEVEL_MAX = 12  # beyond it the library is no denser
 _ZSTD_BLOCK_MAX = 128 * 1024
-_ZSTD_UNKNOWN_SIZE = 2**64 - 1  # the library's answer for a frame that does not tell
+_ZSTD_UNKNOWN_SIZE = 2**64 - 1  # what the library returns for a frame without its content size
 
 
 def compress(compression: int, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
@@ -193,7 +193,7 @@ def _compress_zstd(data: bytes | bytearray | memoryview, level: int | None) -> b
 
 
 def _decompress_zstd(data: bytes | bytearray | memoryview, max_bytes: int) -> bytes:
-    """Decodes one frame. The library does not tell whether bytes follow it; the count of records will."""
+    """Decodes one frame. The library does not report bytes that follow it; the count of records shows them."""
     import zstandard
 
     # The library takes the limit at once and gives back what is too much. No block of less than four bytes exists.

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kwire.codec import primitives as wire
+from kwire.codec import primitives
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message, Struct
 from kwire.codec.schema import FIXED, Field, holds_records, layout, min_element_size, weight
@@ -49,16 +49,16 @@ class _DecoderWriter:
                 "truncated": f"{name} ends early",
                 "not_utf8": f"{name} has a string that is not UTF-8",
                 "new": object.__new__,
-                "rest_of_varint": wire.rest_of_varint,
-                "read_unknown_tags": wire.read_unknown_tags,
-                "charge_tags": wire.charge_tags,
-                "read_tag": wire.read_tag,
-                "read_array": wire.read_array,
-                "read_uuids": wire.read_uuids,
-                "bad_length": wire.bad_length,
-                "null_refused": wire.null_refused,
-                "bad_tag_size": wire.bad_tag_size,
-                "not_in_version": wire.not_in_version,
+                "rest_of_varint": primitives.rest_of_varint,
+                "read_unknown_tags": primitives.read_unknown_tags,
+                "charge_tags": primitives.charge_tags,
+                "read_tag": primitives.read_tag,
+                "read_array": primitives.read_array,
+                "read_uuids": primitives.read_uuids,
+                "bad_length": primitives.bad_length,
+                "null_refused": primitives.null_refused,
+                "bad_tag_size": primitives.bad_tag_size,
+                "not_in_version": primitives.not_in_version,
                 "too_many": f"{name} has more elements than one message may have",
             }
         )

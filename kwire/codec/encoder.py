@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kwire.codec import primitives as wire
+from kwire.codec import primitives
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message, Struct
 from kwire.codec.schema import FIXED, Field, fields_of, layout
@@ -42,16 +42,16 @@ class _EncoderWriter:
                 "CodecError": CodecError,
                 "struct_error": struct.error,
                 "cannot": f"{cls.__name__} cannot be written as version {version}",
-                "short": wire.SHORT_VARINTS,
-                "varint": wire.varint,
-                "string_varint": wire.string_varint,
-                "tag_section": wire.tag_section,
-                "write_array": wire.write_array,
-                "write_uuids": wire.write_uuids,
-                "write_records": wire.write_records,
-                "records_size": wire.records_size,
-                "not_in_version": wire.not_in_version,
-                "null_refused": wire.null_refused,
+                "short": primitives.SHORT_VARINTS,
+                "varint": primitives.varint,
+                "string_varint": primitives.string_varint,
+                "tag_section": primitives.tag_section,
+                "write_array": primitives.write_array,
+                "write_uuids": primitives.write_uuids,
+                "write_records": primitives.write_records,
+                "records_size": primitives.records_size,
+                "not_in_version": primitives.not_in_version,
+                "null_refused": primitives.null_refused,
             }
         )
 

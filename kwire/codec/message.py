@@ -1,4 +1,4 @@
-"""What every generated message class builds on: construction defaults, equality, repr and the names of its facts.
+"""The base classes of all generated messages: default values, equality, repr and the names of a message's facts.
 
 The classes themselves are in `kwire.codec.messages`; how they become bytes is in `kwire.codec.compiler`.
 """
@@ -9,15 +9,16 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 
 class SizedRecords(Protocol):
-    """Records that are elsewhere (a file range): only their size in bytes is known to the codec."""
+    """Records that are elsewhere (a file range): the codec has only their size in bytes."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Bytes of the records."""
 
 
 #: A `records` field: a view into the frame when decoded, anything of these when encoded.
 Records: TypeAlias = bytes | bytearray | memoryview | SizedRecords
-#: Tagged fields that the tables do not know, in ascending order of tag.
+#: Tagged fields that are not in the tables, in ascending order of tag.
 UnknownTags: TypeAlias = tuple[tuple[int, bytes], ...]
 
 #: Stands for "not given" where the default is a fresh list or struct (None may mean null).

@@ -1,4 +1,4 @@
-"""What the generated encode and decode functions call for the less common cases: varints, arrays, tags, errors."""
+"""The primitive types of the protocol, where the generated code calls functions: varints, arrays, tags, errors."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def rest_of_varint(buffer: Buffer, position: int, first: int) -> tuple[int, int]
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned varint -> (value, end)."""
     first = buffer[position]
     return (first, position + 1) if first < 128 else rest_of_varint(buffer, position + 1, first)
 
@@ -77,13 +78,14 @@ def read_unknown_tags(buffer: Buffer, position: int, end: int, count: int, left:
 
 
 def charge_tags(count: int, left: int) -> int:
+    """Charge tagged fields to the budget -> what is left of it. CodecError if they are too many."""
     if count * 2 > left:
         raise CodecError(f"{count} tagged fields are too many")
     return left - count * 2
 
 
 def read_tag(buffer: Buffer, position: int, end: int, last: int) -> tuple[int, int, int]:
-    """-> (tag, start, end of the value). The protocol wants tags in ascending order (KIP-482)."""
+    """-> (tag, start, end of the value). The protocol requires tags in ascending order (KIP-482)."""
     tag, position = read_varint(buffer, position)
     size, position = read_varint(buffer, position)
     if tag <= last:
@@ -114,15 +116,18 @@ def read_array(code: str, buffer: Buffer, position: int, count: int) -> list[Any
 
 
 def read_uuids(buffer: Buffer, position: int, count: int) -> list[bytes]:
+    """UUIDs; the caller has checked that they are there."""
     return [bytes(buffer[at : at + 16]) for at in range(position, position + 16 * count, 16)]
 
 
 def write_array(code: str, values: Sequence[Any]) -> bytes:
+    """Numbers of one fixed size. struct.error if one does not fit."""
     count = len(values)
     return _ARRAYS[code][count].pack(*values) if count < 17 else pack(f">{count}{code}", *values)
 
 
 def write_uuids(values: Sequence[bytes]) -> bytes:
+    """UUIDs, 16 bytes each."""
     if any(len(value) != 16 for value in values):
         raise CodecError("a UUID is not 16 bytes long")
     return b"".join(values)
@@ -150,16 +155,20 @@ def write_records(records: Any, out: list[Any], parts: list[Any] | None) -> None
 
 
 def bad_length(field: str, length: int) -> CodecError:
+    """The error of a length that is negative or longer than the frame."""
     return CodecError(f"{field} has length {length}, which is not possible here")
 
 
 def null_refused(field: str) -> CodecError:
+    """The error of a null that the version does not allow."""
     return CodecError(f"{field} is null, which its version does not allow")
 
 
 def bad_tag_size(field: str) -> CodecError:
+    """The error of a tagged field that is shorter or longer than its size."""
     return CodecError(f"{field} does not fill its tagged field")
 
 
 def not_in_version(field: str, version: int) -> CodecError:
+    """The error of a field that is set, although the version cannot carry it."""
     return CodecError(f"{field} is set, but version {version} cannot carry it")

@@ -95,7 +95,8 @@ def request_header_version(api_key: int, api_version: int) -> int:
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """0, or 1 for flexible responses; always 0 for ApiVersions, whose client cannot know yet (KIP-511)."""
+    """0, or 1 for flexible responses; always 0 for ApiVersions, which a client sends before it has the broker's
+    versions (KIP-511)."""
     if api_key == ApiKey.API_VERSIONS:
         return 0
     return 1 if api_version >= api_facts(api_key).first_flexible_response else 0
@@ -212,7 +213,7 @@ def encode_record_key(message: Message) -> bytes:
 
 
 def decode_record(cls: type[M], buffer: Buffer) -> M:
-    """The value of an internal record, whose first two bytes name its version."""
+    """The value of an internal record, whose first two bytes are its version."""
     return decode(cls, _prefix(buffer), buffer, 2)[0]
 
 

@@ -1,4 +1,4 @@
-"""The facts of a message class, parsed out of its ``FIELDS`` text: what the code generators of the codec work from."""
+"""The facts of a message class, parsed from its ``FIELDS`` text: the input of the codec's code generators."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ class Field:
         return text == "true" if self.element == "bool" else int(text)
 
     def is_tagged(self, version: int, flexible: bool) -> bool:
+        """Whether it is a tagged field in this version (KIP-482)."""
         return flexible and self.tag >= 0 and version in self.tagged
 
     def is_compact(self, version: int, flexible: bool) -> bool:
@@ -98,6 +99,7 @@ class Field:
 
 
 def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
+    """The fields of a struct in wire order, parsed at the first call."""
     fields = _fields.get(struct)
     if fields is None:
         fields = _fields[struct] = tuple(Field(struct, line) for line in struct.FIELDS.split("\n") if line)

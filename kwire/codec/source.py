@@ -1,4 +1,4 @@
-"""A growing Python source text and the names it refers to: what both code generators write into."""
+"""A growing Python source text and the names it refers to: both code generators write into one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ class Source:
         self._count = 0
 
     def line(self, text: str) -> None:
+        """Add a line at the present indentation."""
         self._lines.append("    " * self._indent + text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
+        """Add a head such as ``if x:``; lines that follow in the ``with`` block are indented below it."""
         self.line(head)
         self._indent += 1
         before = len(self._lines)
@@ -36,6 +38,7 @@ class Source:
         return f"{stem}{self._count}"
 
     def class_name(self, cls: type[Any]) -> str:
+        """The name by which the generated code refers to a class."""
         self.names[cls.__name__] = cls
         return cls.__name__
 

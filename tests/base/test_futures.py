@@ -1,4 +1,4 @@
-"""Failures that nobody waits for make no noise; those that somebody waits for arrive."""
+"""Results that come now or later; failures that nobody waits for cause no warning, the others arrive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kwire.base.futures import fail
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, attempt, fail, for_each, is_later, resolved, then
 
 
 async def test_a_failure_that_nobody_waits_for_is_not_complained_of() -> None:
@@ -28,3 +29,63 @@ async def test_a_failure_reaches_who_waits_for_it() -> None:
     fail(future, ValueError("again"))
     with pytest.raises(ValueError, match="gone"):
         await future
+
+
+async def _sleep(value: int) -> int:
+    await asyncio.sleep(0)
+    if value < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    return value
+
+
+def _later(value: int) -> NowOrLater[int]:
+    return _sleep(value)
+
+
+def _double(value: int) -> int:
+    return 2 * value
+
+
+async def test_a_step_runs_at_once_on_a_value_and_later_on_an_awaitable() -> None:
+    assert then(4, _double) == 8
+    assert await resolved(then(_later(4), _double)) == 8
+    assert await resolved(then(_later(4), lambda value: _later(value + 1))) == 5
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    pending: NowOrLater[int] = future
+    doubled = then(pending, _double)
+    assert is_later(doubled)
+    future.set_result(5)
+    assert await doubled == 10
+    assert await resolved(3) == 3
+
+
+async def test_a_failure_becomes_a_value_whenever_it_comes() -> None:
+    def at_once() -> int:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+    assert attempt(at_once, lambda error: error.code) is ErrorCode.INVALID_REQUEST
+    assert await resolved(attempt(lambda: _later(-1), lambda error: error.code)) == ErrorCode.INVALID_REQUEST
+    assert attempt(lambda: 7, lambda _: 0) == 7
+    assert await resolved(attempt(lambda: _later(7), lambda _: 0)) == 7
+
+
+async def test_each_item_has_its_own_result_in_order() -> None:
+    def operation(value: int) -> int | asyncio.Future[int]:
+        if value == 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        return value if value % 2 else asyncio.ensure_future(_sleep(value))
+
+    assert for_each([1, 0, 3], operation, lambda item, _: -item) == [1, 0, 3]
+    results = for_each([1, 2, 0, -2, 4, 3], operation, lambda item, _: 100 + item)
+    assert is_later(results)
+    assert await results == [1, 2, 100, 98, 4, 3]
+
+
+async def test_an_exception_that_is_no_kafka_error_is_raised() -> None:
+    def operation(value: int) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future.set_exception(ValueError(value))
+        return future
+
+    with pytest.raises(ValueError, match="1"):
+        await resolved(for_each([1], operation, lambda item, _: item))

@@ -171,7 +171,7 @@ def test_offsets_are_patched_in_place_without_another_checksum() -> None:
     after = parse_header(buffer, 3)
     assert after == before._replace(base_offset=1 << 40, partition_leader_epoch=12)
     assert crc_is_valid(buffer, 3, after)
-    assert (buffer[:3], buffer[-3:]) == (b"...", b"...")
+    assert [buffer[:3], buffer[-3:]] == [b"...", b"..."]
 
 
 def test_log_append_time_is_the_time_of_every_record() -> None:

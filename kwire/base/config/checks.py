@@ -1,6 +1,6 @@
 """Rules that tie properties to each other, or that Kafka checks outside its definitions (`KafkaConfig.validateValues`).
 
-Values are typed and within their own limits when they come here.
+Values are typed and within their own limits already.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _check_log(values: dict[str, Any]) -> None:
         if values[name] is not None and values[name] < 0:
             _fail(name, values, "must be at least 0")
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
-        if values[name] is not None:  # the others do not count then; whatever is negative means no limit
+        if values[name] is not None:  # the names after it have no effect; a negative value means no limit
             if values[name] == 0:
                 _fail(name, values, "must be at least 1, or -1 for no limit")
             break
@@ -60,7 +60,7 @@ def _check_connection_overrides(values: dict[str, Any]) -> None:
 
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The only selector that Kafka comes with, and the only one that there is here."""
+"""The only selector that comes with Kafka, and the only one that kwire has."""
 
 
 def _check_replication(values: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ def _check_between(values: dict[str, Any], prefix: str, what: str) -> None:
 
 
 def _check_zookeeper(values: dict[str, Any]) -> None:
-    """What goes together in `zookeeper.*`: Kafka's rules do not hold here, the store is another."""
+    """Rules between `zookeeper.*` properties. Kafka's own do not apply: kwire stores its metadata differently."""
     if values["zookeeper.connect"] is None:
         return
     hosts = values["zookeeper.connect"].partition("/")[0]

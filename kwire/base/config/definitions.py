@@ -42,7 +42,7 @@ TOPIC_ROWS: dict[str, Row] = {row[0]: row for row in chain[Any](topics.ROWS)}
 INTERNAL = broker_quotas.INTERNAL
 TOPIC_INTERNAL = topics.INTERNAL
 SHARED_STORE = frozenset({"kwire.metadata.dir", *(row[0] for row in zookeeper.ROWS)})
-"""Of interest only where several brokers share a metadata store: told only if set."""
+"""Of interest only if several brokers share a metadata store: described only if set."""
 
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 # Names that mean the same value: the first one that is set wins (`DynamicBrokerConfig.brokerConfigSynonyms`).
@@ -81,12 +81,12 @@ def default_of(name: str) -> Any:
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a value must never be shown: passwords, and names nobody knows (they may be some plug-in's)."""
+    """Whether a value must never be shown: passwords, and unknown names (they may belong to a plug-in)."""
     row = broker_row(name)
     return row is None or row[1] == "PASSWORD"
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether a running broker takes a new value."""
+    """Whether the value can be changed while the broker runs."""
     row = broker_row(name)
     return row is not None and row[4] != "read-only"

@@ -1,7 +1,7 @@
 """DescribeConfigs' view of configuration: every property with its value, where that comes from, and its synonyms.
 
-One generator for each kind of resource yields `ConfigEntry`s; turning them into a response, and leaving out what was
-not asked for, is the handler's.
+One generator for each kind of resource yields `ConfigEntry`s; the handler builds the response from
+those that were requested.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place that has a value for a property, under whatever name."""
+    """One place that has a value for a property, under its own name or a synonym."""
 
     name: str
     value: str | None
@@ -53,7 +53,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One property. ``synonyms``: all that have a say, the one that counts first; ``type_code`` as on the wire."""
+    """One property. ``synonyms``: all places with a value, the effective one first; ``type_code`` as on the wire."""
 
     name: str
     value: str | None
@@ -82,7 +82,7 @@ def describe_topic(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterato
 
 
 def describe_broker(config: KafkaConfig) -> Iterator[ConfigEntry]:
-    """The properties of this broker, those of Kafka that are internal only if somebody set them."""
+    """The properties of this broker, Kafka's internal ones only if they are set."""
     given = [*config.static, *config.dynamic_default, *config.dynamic_broker]
     hidden = (INTERNAL | SHARED_STORE | _QUOTA_NAMES).difference(given)
     for name in dict.fromkeys([*(name for name in BROKER_ROWS if name not in hidden), *given]):
@@ -155,7 +155,7 @@ def _entry(name: str, row: Row, value: Any, synonyms: list[Synonym]) -> ConfigEn
 def _broker_entry(config: KafkaConfig, name: str, synonyms: list[Synonym]) -> ConfigEntry:
     row = broker_row(name)
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
-    if row is None:  # somebody's plug-in may keep a secret there
+    if row is None:  # it may be a secret of a plug-in
         return ConfigEntry(name, None, True, source, True, synonyms, 0)
     sensitive = is_sensitive(name)
     value = None if sensitive else format_value(row[1], config[name])
@@ -165,8 +165,8 @@ def _broker_entry(config: KafkaConfig, name: str, synonyms: list[Synonym]) -> Co
 
 
 def _broker_values(config: KafkaConfig, name: str) -> list[Synonym]:
-    """Where a broker property's value may come from, the strongest first. What another name of it says is left out
-    as long as it is stronger than the first that the name itself says, as Kafka does."""
+    """The places that have a value for a broker property, strongest first. As in Kafka, values under other names are
+    left out if they are stronger than the strongest under the name itself."""
     names = broker_synonyms(name)
     layers: Iterable[tuple[ConfigSource, Mapping[str, str]]] = (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, config.dynamic_broker),

@@ -1,4 +1,4 @@
-"""One sentence for each property that kwire obeys. Imported only when a client asks for documentation.
+"""One sentence for each property that kwire supports. Imported only when a client asks for documentation.
 
 A topic property that has a broker property as its default shares the broker's sentence unless it has its own here.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ConfigError(Exception):
-    """A property whose value cannot be taken, or a property that kwire refuses by name.
+    """A property whose value is not accepted, or a property that kwire refuses by name.
 
     ``str(error)`` is one line that names the property, the value (never a password) and what is allowed.
     """

@@ -2,7 +2,8 @@
 
 Built once from texts (`KafkaConfig.load`), changed afterwards only by `apply_dynamic`. Reading is one attribute
 access: ``config.socket_request_max_bytes``; by Kafka's name: ``config["socket.request.max.bytes"]``. What a property
-means and who obeys it is elsewhere; topics' values are in `topic_config.py`, DescribeConfigs' view in `describe.py`.
+means, and which code uses it, is elsewhere; topics' values are in `topic_config.py`, DescribeConfigs' view in
+`describe.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class KafkaConfig(BrokerProperties):
     ``static``: the texts that were given (file, environment, command line), also unknown names. ``dynamic_default``
     and ``dynamic_broker``: the texts of IncrementalAlterConfigs for all brokers and for this one; the former always
     has `min.insync.replicas`, as in a Kafka cluster with eligible leader replicas (KIP-966). ``warnings`` and
-    ``notes`` are lines for the log, written by whoever starts the broker.
+    ``notes`` are lines that the broker logs when it starts.
     """
 
     kwire_metadata_dir: str | None
@@ -84,11 +85,11 @@ class KafkaConfig(BrokerProperties):
         return cls(properties)
 
     def __getitem__(self, name: str) -> Any:
-        """The typed value by Kafka's name. KeyError for a name that Kafka does not know."""
+        """The typed value by Kafka's name. KeyError if Kafka has no such property."""
         return self._values[name]
 
     def get_for_listener(self, listener: str, name: str) -> Any:
-        """The value of ``listener.name.<listener>.<name>``, or the general one where the listener has none."""
+        """The value of ``listener.name.<listener>.<name>``, or the general one if the listener has none."""
         prefixed = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
         return self._values.get(prefixed, self._values[name])
 
@@ -104,7 +105,8 @@ class KafkaConfig(BrokerProperties):
         return self._endpoints("listeners", self.listeners)
 
     def advertised_endpoints(self) -> list[Endpoint]:
-        """What `advertised.listeners` says, or an empty list: then a client is told the address it connected to."""
+        """The endpoints of `advertised.listeners`. If it is not set, an empty list: clients then get the address that
+        they connected to."""
         if self.advertised_listeners is None:
             return []
         advertised = self._endpoints("advertised.listeners", self.advertised_listeners)
@@ -145,13 +147,13 @@ class KafkaConfig(BrokerProperties):
         self._callbacks.remove(callback)
 
     def dynamic_default_minimum(self) -> dict[str, str]:
-        """What is always set for all brokers: its value is this broker's own until somebody changes it."""
+        """The properties that always have a cluster-wide value, which is this broker's own until it is changed."""
         return {"min.insync.replicas": self.static.get("min.insync.replicas", "1")}
 
     def apply_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> list[str]:
-        """Run with these dynamic texts for all brokers and for this one; those given before are forgotten.
+        """Run with these dynamic texts for all brokers and for this one; they replace those given before.
 
-        Texts that cannot be taken are left out; the lines returned name them. Calls the change callbacks.
+        Texts that are not valid are left out; the returned lines name them. Calls the change callbacks.
         """
         problems: list[str] = []
         accepted_default = {**self.dynamic_default_minimum(), **self._acceptable(default, problems)}
@@ -256,7 +258,7 @@ class KafkaConfig(BrokerProperties):
 
 
 def _with_nearest(name: str) -> str:
-    """A name that nobody knows, and the known one that was probably meant."""
+    """An unknown name, with the property that was probably meant."""
     from difflib import get_close_matches
 
     nearest = get_close_matches(name, BROKER_ROWS, n=1, cutoff=0.8)
@@ -294,7 +296,7 @@ def _refuse_unsupported(name: str, text: str, value: Any) -> None:
 def _check_dynamic(name: str, text: str) -> None:
     row = broker_row(name)
     if row is None:
-        return  # Kafka stores names that it does not know
+        return  # Kafka stores unknown names
     if not is_dynamic(name):
         raise ConfigError(name, HIDDEN if is_sensitive(name) else text, "cannot be changed while the broker runs")
     _refuse_unsupported(name, text, parse_value(row, text, name))

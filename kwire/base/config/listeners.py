@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kwire.base.addresses import PORT_MAX, Address
 from kwire.base.config.errors import ConfigError
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(\[([0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|[^:/\[\]]*):(-?[0-9]{1,10})")
@@ -21,8 +22,7 @@ class Endpoint(NamedTuple):
     security_protocol: str
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener}://{host}:{self.port}"
+        return f"{self.listener}://{Address(self.host, self.port)}"
 
 
 def parse_protocol_map(name: str, text: str) -> dict[str, str]:
@@ -51,7 +51,7 @@ def parse_endpoints(name: str, texts: Iterable[str], protocols: dict[str, str]) 
 
 def _parse_endpoint(name: str, text: str, protocols: dict[str, str]) -> Endpoint:
     match = _ENDPOINT.fullmatch(text.strip())
-    if match is None or not -1 <= int(match[4]) <= 65535:
+    if match is None or not -1 <= int(match[4]) <= PORT_MAX:
         raise ConfigError(name, text, "must be NAME://host:port with a port between 0 and 65535")
     listener = match[1].upper()
     if listener not in protocols:

@@ -90,7 +90,7 @@ class ResourceValidator:
         self._config = config
 
     def __call__(self, resource: int, name: str, values: Mapping[str, str]) -> None:
-        """Judge one resource as a whole."""
+        """Validate all properties of one resource."""
         if resource == TOPIC:
             self._topic(name, values)
         elif resource == BROKER:
@@ -124,7 +124,7 @@ class ResourceValidator:
 
     @staticmethod
     def _min_isr(name: str, values: Mapping[str, str]) -> None:
-        """Who is eligible to lead depends on one minimum for the whole cluster (KIP-966)."""
+        """Eligible leader replicas depend on one minimum for the whole cluster (KIP-966)."""
         if name and MIN_ISR in values:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_ISR} cannot be set for one broker, only for all of them.")
         if not name and MIN_ISR not in values:

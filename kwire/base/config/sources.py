@@ -92,7 +92,7 @@ def environment_properties(environment: Mapping[str, str]) -> dict[str, str]:
     """The properties in an environment, with the mapping of Kafka's official image: ``KAFKA_`` before the name,
     ``_`` stands for ``.``, ``__`` for ``_`` and ``___`` for ``-``; what sets up a JVM or the image is left out.
 
-    ``KAFKA_CLUSTER_ID`` is no property: whoever starts the broker reads it.
+    ``KAFKA_CLUSTER_ID`` is no property: `kwire start` reads it.
     """
     return {
         _property_name(variable[6:]): environment[variable]

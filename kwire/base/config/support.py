@@ -1,14 +1,14 @@
-"""What kwire makes of each of Kafka's broker properties.
+"""How kwire supports each of Kafka's broker properties.
 
-Every name that Kafka 4.3 knows is in one of four states:
+Every property of Kafka 4.3 is in one of four states:
 
-- supported: it does what Kafka's does (`documentation.py` says what, in one sentence);
-- no effect: taken and ignored, because it only tunes something kwire does not have (threads, purgatories, buffers)
+- supported: it does what Kafka's does (`documentation.py` describes it in one sentence);
+- no effect: accepted and ignored, because it only tunes something kwire does not have (threads, purgatories, buffers)
   or belongs to something whose switch is refused (tiered storage, transactions' internals);
-- KRaft only: taken with one log line in total, because kwire has no KRaft quorum;
-- refused: not supported, and ignoring it would break a promise; only its default is taken.
+- KRaft only: accepted, with one log line for all of them, because kwire has no KRaft quorum;
+- refused: not supported, and ignoring it would break a promise; only its default is accepted.
 
-A name in no set below is "no effect". Nothing here is about values' syntax (`values.py`).
+A name in no set below is "no effect". The syntax of values is in `values.py`.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def support_of(name: str) -> Support:
 
 
 def is_refused(name: str, value: Any) -> bool:
-    """Whether a (typed) value of this property must stop the start or be answered with INVALID_CONFIG."""
+    """Whether a (typed) value of this property makes the start, or the request that sets it, fail (INVALID_CONFIG)."""
     if support_of(name) is not Support.REFUSED:
         return False
     row = BROKER_ROWS.get(name)

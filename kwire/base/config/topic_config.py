@@ -21,7 +21,7 @@ class BrokerValues(Protocol):
 
 
 def topic_defaults(broker: BrokerValues) -> dict[str, Any]:
-    """The value of every topic property on a broker with these values, where the topic itself says nothing."""
+    """The value of every topic property on a broker with these values, if the topic does not set it."""
     return {name: _default(name, row[2], broker) for name, row in TOPIC_ROWS.items()}
 
 
@@ -29,7 +29,7 @@ def _default(name: str, definition: Any, broker: BrokerValues) -> Any:
     for broker_name, factor in SYNONYMS.get(name, ()):
         value = broker[broker_name]
         if value is not None:
-            # Only times have a factor; a negative time means "no limit" in whatever unit.
+            # Only times have a factor; a negative time means "no limit" in every unit.
             return value if factor == 1 and name != "retention.ms" else max(value * factor, -1)
     return definition
 
@@ -49,7 +49,7 @@ def topic_values(defaults: Mapping[str, Any], overrides: Mapping[str, str]) -> d
 def validate_topic(broker: BrokerValues, overrides: Mapping[str, str | None]) -> None:
     """Whether a topic may have these texts.
 
-    Raises `ConfigError`, to be answered as INVALID_CONFIG, for unknown names, wrong values, tiered storage and a
+    Raises `ConfigError`, sent to the client as INVALID_CONFIG, for unknown names, wrong values, tiered storage and a
     compaction lag whose minimum is above its maximum.
     """
     parsed: dict[str, Any] = {}

@@ -70,7 +70,7 @@ def parse_control_key(record: Record) -> ControlRecordKey:
 
 
 def parse_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
-    """What an end marker says; None when the control record is of another type. Raises InvalidRecords."""
+    """The contents of an end marker; None if the control record is of another type. Raises InvalidRecords."""
     control_type = parse_control_key(record).type
     if control_type not in (ABORT, COMMIT):
         return None

@@ -11,7 +11,7 @@ base offset and leader epoch can be set by the broker without another checksum, 
 Message sets of magic 0 and 1 have no such header and raise `UnsupportedMagic`. What a batch holds is read in `reader`
 and written in `builder`, never here.
 
-What Apache Kafka 4.3.1 answers to Produce (v3 to v13), observed:
+Error codes of Apache Kafka 4.3.1 in Produce responses (v3 to v13), observed:
 
 - INVALID_RECORD: magic 0 or 1; no batch, or a whole second one; a batch cut off; base offset not 0; count 0 or less,
   or not last offset delta + 1; a producer id without a sequence; a control batch; records that do not fill their batch
@@ -74,7 +74,7 @@ _new_tuple = tuple.__new__
 
 
 class UnsupportedMagic(CorruptBatch):
-    """A message set of magic 0 or 1: well known, and refused (INVALID_RECORD to a producer)."""
+    """A message set of magic 0 or 1: well known, and rejected (INVALID_RECORD to a producer)."""
 
 
 class InvalidRecords(CorruptBatch):
@@ -96,7 +96,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # records in the batch; hides tuple.count, which nobody needs here
+    count: int  # type: ignore[assignment]  # records in the batch; hides tuple.count, which is not used
 
     @property
     def size(self) -> int:
@@ -105,15 +105,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
+        """The offset of the last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
+        """The offset after the last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd (`kwire.codec.compression`); 5 to 7 mean nothing."""
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd (`kwire.codec.compression`); 5 to 7 do not exist."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -123,14 +125,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction (KIP-98)."""
         return self.attributes & TRANSACTIONAL_FLAG != 0
 
     @property
     def is_control(self) -> bool:
+        """Whether the batch has control records: transaction markers."""
         return self.attributes & CONTROL_FLAG != 0
 
     @property
     def has_producer_id(self) -> bool:
+        """Whether the producer is idempotent or transactional."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
@@ -142,7 +147,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop this batch's tombstones and markers (KIP-534); None before it has decided."""
+        """When compaction may drop this batch's tombstones and markers (KIP-534); None before it is set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 
@@ -152,7 +157,7 @@ def sequence_after(sequence: int, increment: int) -> int:
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. The payload may be missing: only 61 bytes are looked at.
+    """The header at `position`. The payload may be missing: only 61 bytes are read.
 
     Raises CorruptBatch when they cannot be a header, UnsupportedMagic when they start an old message set."""
     if position < 0 or len(buffer) - position < HEADER_SIZE:
@@ -164,13 +169,13 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def read_header(buffer: Buffer) -> BatchHeader:
-    """The fields of the first 61 bytes, which are there, unjudged."""
+    """The fields of the first 61 bytes, which must be there, without validation."""
     header: BatchHeader = _new_tuple(BatchHeader, _unpack_header(buffer))
     return header
 
 
 def _short_header(buffer: Buffer, position: int) -> CorruptBatch:
-    # An old message set may be shorter than the new header, and deserves its own answer all the same.
+    # An old message set may be shorter than the new header, and has its own error all the same.
     if position >= 0 and position + MAGIC_POSITION < len(buffer) and buffer[position + MAGIC_POSITION] in (0, 1):
         return _refusal(buffer[position + MAGIC_POSITION], _LENGTH.unpack_from(buffer, position + 8)[0])
     return CorruptBatch(f"{max(len(buffer) - position, 0)} bytes are too few for a batch header of {HEADER_SIZE}")
@@ -251,7 +256,7 @@ def validate_batch_structure(header: BatchHeader) -> None:
     """What a broker checks of a client's batch by its header alone; raises InvalidRecords.
 
     The count must be positive and equal to the span of offsets, an idempotent producer must give a sequence, and the
-    compression must exist. Control batches are looked at by the caller, who knows whether a client writes."""
+    compression must exist. Control batches are checked by the caller, since brokers may write them."""
     if header.last_offset_delta < 0 or header.count <= 0:
         raise InvalidRecords(f"{header.count} records with a last offset delta of {header.last_offset_delta}")
     if header.count != header.last_offset_delta + 1:

@@ -90,7 +90,7 @@ def read_body(batch: Buffer, header: BatchHeader, *, max_bytes: int) -> bytes:
         raise CorruptBatch(f"a batch of {size} bytes in a buffer of {len(batch)}")
     section = memoryview(batch)[HEADER_SIZE:size]
     if header.count == 0 and not section:
-        return b""  # what compaction leaves of a batch to remember its producer's sequence
+        return b""  # an empty batch that compaction keeps for its producer's sequence
     return decompress(header.compression, section, max_bytes)
 
 

@@ -42,6 +42,6 @@ def _decode(data: bytes, position: int, bytes_max: int, mask: int) -> tuple[int,
         byte = data[position + index]
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            value &= mask  # the last byte may carry bits that the type has no room for; Java drops them too
+            value &= mask  # the last byte may have bits beyond the type's width; Java drops them too
             return (value >> 1) ^ -(value & 1), position + index + 1
     raise InvalidRecords(f"a varint of more than {bytes_max} bytes")
