@@ -1,4 +1,4 @@
-"""`Kwire`: what the ``kwire`` fixture gives to a test: an address, fresh names, topics, and faults on demand."""
+"""`Kwire`, the value of the ``kwire`` fixture: an address, unique names, topics, and faults on demand."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _numbers = itertools.count(1)
 
 
 class NoControl(Exception):
-    """Faults were asked of a broker that the fixtures did not start."""
+    """A fault was requested from a broker that the fixtures did not start."""
 
 
 class RunningBroker:
-    """A broker that somebody else started: the value of ``kwire_noproc``. It may as well be Apache Kafka."""
+    """A broker that was running already: the value of ``kwire_noproc``. It may be Apache Kafka."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -38,7 +38,7 @@ class RunningBroker:
 
 
 class Kwire:
-    """One test's view of a broker. ``bootstrap_servers`` is what clients want: HOST:PORT."""
+    """One test's view of a broker. ``bootstrap_servers`` is its HOST:PORT."""
 
     def __init__(self, broker: KwireProcess | RunningBroker) -> None:
         self._broker = broker
@@ -61,7 +61,7 @@ class Kwire:
     def topic(self, prefix: str = "topic", *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """A new topic with a fresh name, ready to be used. ``config``: Kafka's topic properties by name.
 
-        `TopicError` when the broker refuses it, OSError when it does not answer.
+        `TopicError` when the broker refuses it, OSError if it does not respond.
         """
         from kwire.testing.topics import create_topic
 
@@ -74,23 +74,23 @@ class Kwire:
     def fail_next(self, api: str, error: str, *, times: int = 1) -> None:
         """Have the next ``times`` requests of an API fail: ``fail_next("Produce", "NOT_ENOUGH_REPLICAS")``.
 
-        Nothing of these requests is done; the answer has the error where this API's clients look for it.
-        NETWORK_EXCEPTION closes the connection instead of answering; ``times=0`` takes it back. What no request has
-        used by the end of the test is forgotten.
+        These requests have no effect; the response has the error in the field where this API's clients expect it.
+        NETWORK_EXCEPTION closes the connection instead of responding; ``times=0`` cancels the fault. Failures left over
+        at the end of the test are discarded.
         """
         self._control().fail_next(api, error, times=times)
 
     def failures_left(self) -> dict[str, int]:
-        """API -> how many of its requests are still to fail: empty when the client has met them all."""
+        """API -> how many of its requests are still to fail: empty when all have failed."""
         return self._control().failures_left()
 
     def pause(self, *apis: str) -> None:
-        """Answer nothing (or nothing of these APIs) until `resume` or the end of the test. Connections stay open and
+        """Send no responses (or none of these APIs) until `resume` or the end of the test. Connections stay open and
         the broker's timers run on: to clients it is a broker behind a network that has failed."""
         self._control().pause(*apis)
 
     def resume(self) -> None:
-        """Do and answer what has waited."""
+        """Handle the requests that have waited."""
         self._control().resume()
 
     def paused(self, *apis: str) -> AbstractContextManager[None]:
@@ -111,7 +111,7 @@ class Kwire:
         return control
 
     def reset(self) -> None:
-        """Take every fault back; the fixture does it after each test."""
+        """Cancel all faults; the fixture calls this after each test."""
         if self._touched:
             self._broker.control.reset()
             self._touched = False

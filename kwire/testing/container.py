@@ -16,10 +16,11 @@ from typing import Any, Self
 
 from testcontainers.core.container import DockerContainer
 
+from kwire.server.ready_line import PREFIX
+
 DEFAULT_IMAGE = "kwire:latest"
 CLIENT_PORT = 9093
 NETWORK_PORT = 9092
-READY = b"kwire ready bootstrap="
 POLL_INTERVAL_S = 0.05
 _START_SCRIPT = "/tmp/kwire-start.sh"
 _RUN = "/etc/kafka/docker/run"
@@ -77,7 +78,7 @@ class KwireContainer(DockerContainer):
         super().start()
         self._put_start_script()
         deadline = time.monotonic() + timeout
-        while READY not in (log := b"".join(self.get_logs())):
+        while PREFIX.encode() not in (log := b"".join(self.get_logs())):
             container = self.get_wrapped_container()
             container.reload()
             if container.status in ("exited", "dead"):

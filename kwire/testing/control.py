@@ -1,4 +1,4 @@
-"""The near end of a broker's control socket (`kwire.server.control`): blocking, and without asyncio, for fixtures."""
+"""The client of a broker's control socket (`kwire.server.control`): blocking, for fixtures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMEOUT_S = 10.0
 
 
 class ControlError(Exception):
-    """The broker did not obey; the text says why in words for people."""
+    """The broker refused a command or did not reply; the text says why."""
 
 
 class ControlClient:
@@ -32,12 +32,12 @@ class ControlClient:
         self._answers = self._socket.makefile("rb")
 
     def close(self) -> None:
-        """End the connection. A broker that is tethered to it stops."""
+        """Close the connection. A broker that is tethered to it stops."""
         self._answers.close()
         self._socket.close()
 
     def do(self, command: str, **fields: Any) -> dict[str, Any]:
-        """Send one command; its answer. `ControlError` when it is refused or nobody answers."""
+        """Send one command; returns the reply. `ControlError` if it is refused or no reply comes."""
         try:
             self._socket.sendall(json.dumps({"do": command, **fields}).encode() + b"\n")
             line = self._answers.readline()
@@ -45,23 +45,23 @@ class ControlClient:
             raise ControlError(f"{command}: the broker does not answer: {error}") from None
         if not line:
             raise ControlError(f"{command}: the broker has ended")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise ControlError(f"{command}: {answer['error']}")
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        if "error" in response:
+            raise ControlError(f"{command}: {response['error']}")
+        return response
 
     def fail_next(self, api: str, error: str, *, times: int = 1) -> None:
         """Have the next ``times`` requests of an API (``"Produce"``) fail with an error (``"NOT_ENOUGH_REPLICAS"``);
-        nothing of them is done. NETWORK_EXCEPTION closes the connection instead of answering. 0 takes it back."""
+        they change nothing. NETWORK_EXCEPTION closes the connection instead. ``times=0`` cancels it."""
         self.do("fail", api=api, error=error, times=times)
 
     def pause(self, *apis: str) -> None:
-        """Answer nothing (or nothing of these APIs) any more until `resume`. Connections stay open, and the broker's
-        own timers run on: sessions end meanwhile, as behind a network that has failed."""
+        """Send no responses (or none of these APIs) until `resume`. Connections stay open, and the broker's own timers
+        run on: sessions expire, as behind a failed network."""
         self.do("pause", apis=list(apis))
 
     def resume(self) -> None:
-        """End every pause: what has waited is done and answered."""
+        """End every pause: requests that waited are handled."""
         self.do("resume")
 
     @contextmanager
@@ -74,7 +74,7 @@ class ControlClient:
             self.resume()
 
     def reset(self) -> None:
-        """Take every failure and pause back."""
+        """Cancel all failures and pauses."""
         self.do("reset")
 
     def failures_left(self) -> dict[str, int]:

@@ -1,10 +1,10 @@
-"""Makers of pytest fixtures, for a project that wants brokers of its own next to those of the plugin:
+"""Factories of pytest fixtures, for projects that need other brokers than the plugin's:
 
     strict_proc = factories.kwire_proc({"auto.create.topics.enable": "false"})
     strict = factories.kwire("strict_proc")
 
-Shaped after pytest-postgresql and pytest-redis: ``*_proc`` starts a process for the session, ``*_noproc`` takes one
-that runs, and the plain name is what a test uses. pytest is all that importing this loads.
+Shaped after pytest-postgresql and pytest-redis: ``*_proc`` starts a process for the session, ``*_noproc`` uses a
+running one, and tests use the plain name. Importing this module imports nothing but pytest.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def kwire_proc(
 
 def kwire_noproc(bootstrap_servers: str | None = None) -> Callable[..., RunningBroker]:
     """A session fixture: a broker that runs already, at an address given here, by ``--kwire-bootstrap``, or in the ini
-    file; it is asked whether it is there."""
+    file. The fixture fails if the broker does not respond."""
 
     @pytest.fixture(scope="session")
     def kwire_noproc_fixture(request: pytest.FixtureRequest) -> RunningBroker:
@@ -95,16 +95,17 @@ def given_properties(config: pytest.Config) -> dict[str, str]:
 
 
 def given_bootstrap(config: pytest.Config) -> str:
-    """What ``--kwire-bootstrap`` or the ini file's ``kwire_bootstrap`` says; "" for neither."""
+    """The value of ``--kwire-bootstrap`` or of ``kwire_bootstrap`` in the ini file; "" for neither."""
     address: Any = config.getoption("kwire_bootstrap") or config.getini("kwire_bootstrap")
     return str(address)
 
 
 def _require_answer(address: str) -> None:
     from kwire.codec.messages.metadata_request import MetadataRequest
-    from kwire.testing.wire import call
+    from kwire.testing.blocking_client import BlockingClient
 
     try:
-        call(address, MetadataRequest(topics=[]), 9)
+        with BlockingClient(address) as client:
+            client.call(MetadataRequest(topics=[]), 9)
     except (OSError, ValueError) as error:
         pytest.fail(f"kwire_noproc: no Kafka broker answers at {address}: {error}", pytrace=False)

@@ -1,10 +1,10 @@
-"""A broker as a child process: started on a free port, stopped in good order. For fixtures and programs that test.
+"""A broker as a child process: started on a free port, stopped cleanly. For fixtures and test programs.
 
     with KwireProcess({"num.partitions": "3"}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
-The broker has its data in a temporary directory, obeys a control socket there, and ends when this process does,
-however that ends. What lives elsewhere: the fixtures (`factories`), the commands of the socket (`control`).
+The broker keeps its data in a temporary directory, with a control socket in it, and ends when this process ends, even
+if that is killed. What lives elsewhere: the fixtures (`factories`), the commands of the socket (`control`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from kwire.base.addresses import parse_address
+from kwire.server.ready_line import ReadyLine
 from kwire.testing.control import ControlClient
 
 START_TIMEOUT_S = 30.0
@@ -30,11 +32,11 @@ TEST_PROPERTIES: dict[str, str] = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-"""Where a broker for tests differs from the defaults; whatever is given wins."""
+"""Properties of a test broker that differ from the defaults; those that are given take precedence."""
 
 
 class KwireStartError(Exception):
-    """The broker did not start; the text ends with what it had to say."""
+    """The broker did not start; the text ends with its last log lines."""
 
 
 class KwireProcess:
@@ -71,12 +73,12 @@ class KwireProcess:
     @property
     def host(self) -> str:
         """The host of `bootstrap_servers`."""
-        return self.bootstrap_servers.rpartition(":")[0].strip("[]")
+        return parse_address(self.bootstrap_servers).host
 
     @property
     def port(self) -> int:
         """The port of `bootstrap_servers`."""
-        return int(self.bootstrap_servers.rpartition(":")[2])
+        return parse_address(self.bootstrap_servers).port
 
     @property
     def pid(self) -> int:
@@ -98,7 +100,7 @@ class KwireProcess:
         return self._control
 
     def log_text(self) -> str:
-        """What the broker has written to its log."""
+        """The broker's log so far."""
         log = self._own_directory() / "broker.log"
         return log.read_text(errors="replace") if log.exists() else ""
 
@@ -111,7 +113,7 @@ class KwireProcess:
     # -- start and stop ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Return when clients are served. `KwireStartError` with the broker's words when that does not happen."""
+        """Return when clients are served. `KwireStartError` with the end of the broker's log otherwise."""
         if self._process is not None:
             raise RuntimeError("this broker is running already")
         # -P: what lies in the current directory of the tests must not stand in the way of what the broker imports.
@@ -132,7 +134,7 @@ class KwireProcess:
             raise
 
     def _await_ready(self) -> None:
-        """Read the one line that a broker writes on its standard output."""
+        """Wait for the ready line."""
         assert self._process is not None and self._process.stdout is not None
         stream = self._process.stdout
         deadline = time.monotonic() + self._timeout_s
@@ -145,17 +147,19 @@ class KwireProcess:
             if not read:
                 raise KwireStartError(self._failure(f"ended with status {self._process.wait()}"))
             text += read
-        words = dict(word.partition("=")[::2] for word in text.decode().split())
-        self.bootstrap_servers = words["bootstrap"]
+        try:
+            self.bootstrap_servers = ReadyLine.parse(text).bootstrap
+        except ValueError as error:
+            raise KwireStartError(self._failure(str(error))) from None
 
     def _failure(self, what: str) -> str:
         lines = self.log_text().splitlines()[-LOG_LINES_TOLD:]
         given = " ".join(f"{name}={value}" for name, value in self.properties.items())
-        told = "\n  ".join(lines or ["(nothing)"])
-        return f"kwire {what} (--listen {self._listen}, {given}). Its last words:\n  {told}"
+        output = "\n  ".join(lines or ["(nothing)"])
+        return f"kwire {what} (--listen {self._listen}, {given}). Its last output:\n  {output}"
 
     def stop(self) -> int:
-        """End the broker in good order and remove its temporary data; the exit status, 0 when all went well."""
+        """Stop the broker cleanly and remove its temporary data. Returns the exit status, 0 if all went well."""
         process = self._process
         if process is None:
             return 0
@@ -175,7 +179,7 @@ class KwireProcess:
             self._reap()
 
     def discard(self) -> None:
-        """`kill`, and remove the temporary data: nobody waits for files to be closed in good order that go anyway."""
+        """`kill`, and remove the temporary data, which needs no clean stop."""
         self.kill()
         self._clean_up()
 

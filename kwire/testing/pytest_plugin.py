@@ -1,7 +1,7 @@
 """The pytest plugin: fixtures ``kwire_proc``, ``kwire_noproc``, ``kwire`` and their options (docs/TESTING.md).
 
 pytest loads this in every project that has kwire installed, so it imports nothing but pytest; what the fixtures need is
-imported when a test asks for them.
+imported when a test uses them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics for tests, made with Kafka's own requests."""
+"""Topics for tests, created with Kafka's own requests."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from collections.abc import Mapping
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from kwire.testing.wire import call
+from kwire.testing.blocking_client import BlockingClient
 
 _CREATE_TOPICS_VERSION = 5
 _METADATA_VERSION = 9
 
 
 class TopicError(Exception):
-    """The broker refused to make a topic; the text has its reason."""
+    """The topic was not created, or has no leaders in time; the text gives the reason."""
 
 
 def create_topic(
     bootstrap_server: str, name: str, partitions: int, config: Mapping[str, str], timeout_s: float
 ) -> None:
-    """Make a topic with the broker's default replication factor, and wait until its partitions are led."""
+    """Create a topic with the broker's default replication factor, and wait until its partitions have leaders.
+
+    `TopicError` if the broker refuses it or the leaders take longer than ``timeout_s``.
+    """
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -29,19 +32,21 @@ def create_topic(
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
-    result = call(bootstrap_server, request, _CREATE_TOPICS_VERSION).topics[0]
-    if result.error_code:
-        reason = f": {result.error_message}" if result.error_message else ""
-        raise TopicError(f"{name}: {ErrorCode(result.error_code).name}{reason}")
-    _await_leaders(bootstrap_server, name, partitions, timeout_s)
+    with BlockingClient(bootstrap_server) as client:
+        result = client.call(request, _CREATE_TOPICS_VERSION).topics[0]
+        if result.error_code:
+            reason = f": {result.error_message}" if result.error_message else ""
+            raise TopicError(f"{name}: {ErrorCode(result.error_code).name}{reason}")
+        _await_leaders(client, name, partitions, timeout_s)
 
 
-def _await_leaders(bootstrap_server: str, name: str, partitions: int, timeout_s: float) -> None:
-    """kwire answers CreateTopics when the topic is led; Apache Kafka, and every cluster, a little before."""
+def _await_leaders(client: BlockingClient, name: str, partitions: int, timeout_s: float) -> None:
+    """A single kwire broker responds to CreateTopics once the partitions have leaders; Apache Kafka, and any cluster,
+    may respond a little earlier."""
     deadline = time.monotonic() + timeout_s
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     while True:
-        topic = call(bootstrap_server, request, _METADATA_VERSION).topics[0]
+        topic = client.call(request, _METADATA_VERSION).topics[0]
         led = sum(each.leader_id >= 0 and not each.error_code for each in topic.partitions)
         if led == partitions:
             return
