@@ -1,4 +1,4 @@
-"""Making batches and logs for the tests of this folder."""
+"""Batches and logs for the tests of `kwire.log`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC_ID = b"0123456789abcdef"
 
 
 class ManualClock:
-    """A wall clock that moves when told."""
+    """A wall clock that the test moves."""
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self.now_ms = now_ms
@@ -84,7 +84,7 @@ def headers(data: FetchedData) -> list[BatchHeader]:
 
 
 def read_all(log: PartitionLog, *, max_bytes: int = 1 << 20) -> list[tuple[int, int]]:
-    """(base, last) offsets of every batch from the log's start, by reads as a consumer does them."""
+    """(base, last) offsets of every batch from the log start offset, read as a consumer would."""
     found: list[tuple[int, int]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -97,7 +97,7 @@ def read_all(log: PartitionLog, *, max_bytes: int = 1 << 20) -> list[tuple[int, 
 
 
 def fails(call: Callable[[], object]) -> str:
-    """The name of the error code that a call fails with."""
+    """The name of the error code with which a call fails; NONE if it succeeds."""
     from kwire.base.errors import KafkaError
 
     try:

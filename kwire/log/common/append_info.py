@@ -1,4 +1,4 @@
-"""What goes into and comes out of a log: plain values that appends, reads and look-ups exchange with their callers."""
+"""The values that appends, reads and look-ups of a log exchange with their callers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kwire.base.file_range import FileRange
 
 
 class Origin(IntEnum):
-    """Who appends. Only a client's batches are distrusted: sequences checked, control batches refused."""
+    """Who appends. Only for a client are sequence numbers checked and control batches refused."""
 
     CLIENT = 0
     COORDINATOR = 1  # a group or transaction coordinator writing its own log, or a transaction marker
-    REPLICATION = 2  # a follower copying what its leader has checked
+    REPLICATION = 2  # a follower appending what its leader has checked
 
 
 class AppendInfo:
     """The outcome of one append.
 
-    ``duplicate`` means that the batch was there already: the offsets are those of the first time and nothing was
-    written. ``first_offset`` is -1 when nothing was to be appended. ``flushed`` is None, or a future that ends when the
-    batch is on stable storage, where `flush.messages` asks for that before the producer is answered.
+    ``duplicate``: the batch had been appended before; the offsets are the earlier ones, and nothing was written.
+    ``first_offset`` is -1 if there was nothing to append. ``flushed`` is a future that completes when the batch is on
+    stable storage, if `flush.messages` requires that before the producer gets its response; otherwise None.
     """
 
     __slots__ = (
@@ -65,9 +65,9 @@ class AppendInfo:
 
 
 class FetchedData:
-    """What a read found: ``size`` bytes of whole batches, the last of which may be cut off as in Kafka.
+    """The result of a read: ``size`` bytes of batches, the last of which may be incomplete, as in Kafka.
 
-    ``records`` is empty bytes when there is nothing to send. A FileRange must be sent or released by the receiver.
+    ``records`` is empty bytes if there is nothing to send. The receiver must send or release a FileRange.
     """
 
     __slots__ = ("records", "size")
@@ -81,7 +81,7 @@ NO_DATA = FetchedData(b"", 0)
 
 
 class TimestampAndOffset(NamedTuple):
-    """An answer to ListOffsets. ``timestamp`` and ``leader_epoch`` are -1 where Kafka answers without them."""
+    """A result of ListOffsets. ``timestamp`` and ``leader_epoch`` are -1 where Kafka's response leaves them out."""
 
     timestamp: int
     offset: int
@@ -89,7 +89,7 @@ class TimestampAndOffset(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """One entry of a transaction index: offsets of an aborted transaction, its last offset being the marker's."""
+    """One entry of a transaction index: the offsets of an aborted transaction; the last one is that of its marker."""
 
     producer_id: int
     first_offset: int
@@ -105,12 +105,13 @@ class RecordError(NamedTuple):
 
 
 class NotOneBatch(KafkaError):
-    """What a producer sent for a partition is not exactly one batch: a fault of the request, not of the records.
-    It has words only where Kafka tells them (what cannot be a batch at all)."""
+    """A producer sent something other than exactly one batch for a partition: the request is invalid, not the records.
+
+    It has a message only where Kafka's response has one (for bytes that cannot be a batch)."""
 
 
 class RecordsRefused(KafkaError):
-    """A batch refused because of single records: ``record_errors`` names them."""
+    """A batch was refused because of single records, which ``record_errors`` names."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
         super().__init__(code, message)

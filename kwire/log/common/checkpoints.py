@@ -1,7 +1,7 @@
 """The small text files of a log directory: offset checkpoints, partition metadata, the clean-shutdown marker.
 
-All have Kafka's formats and are replaced atomically. `write_text` does not sync unless told: what a power loss may take
-is then repaired from the log at the next start. Which values go in is the manager's business.
+All have Kafka's formats and are replaced atomically. `write_text` syncs only on request: what a power loss then takes
+is repaired from the log at the next start. The manager decides which values go in.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 
 from kwire.base.doors import Files
+from kwire.base.topic_partition import TopicPartition
 from kwire.base.uuids import uuid_from_text, uuid_to_text
 from kwire.codec.crc import crc32c
 
@@ -22,11 +23,9 @@ SHUTDOWN_COPY_FILE = ".kwire_shutdown"
 PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 
-TopicPartition = tuple[str, int]
-
 
 class CorruptCheckpoint(Exception):
-    """A checkpoint file that does not read as one; the text names file and line."""
+    """A checkpoint file that cannot be parsed; the text names file and line."""
 
 
 def write_text(files: Files, path: str, text: str, *, sync: bool = False) -> None:
@@ -43,7 +42,7 @@ def write_bytes(files: Files, path: str, data: bytes) -> None:
     fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         view, position = memoryview(data), 0
-        while view:  # a disk that is nearly full takes less than it is given
+        while view:  # a write to a disk that is nearly full may be short
             written = files.pwrite(fd, view, position)
             view, position = view[written:], position + written
     finally:
@@ -52,15 +51,14 @@ def write_bytes(files: Files, path: str, data: bytes) -> None:
 
 
 def read_lines(files: Files, path: str) -> list[list[str]] | None:
-    """The entries of a checkpoint file (version 0, count, one entry a line), split in words; None if there is no file.
-
-    Raises CorruptCheckpoint."""
+    """The entries of a checkpoint file (version 0, count, one entry a line), split into words; None without the file.
+    CorruptCheckpoint."""
     if not files.exists(path):
         return None
     try:
         lines = files.read(path).decode().split("\n")
         if lines == [""]:
-            return []  # Kafka makes the file before it has anything to say
+            return []  # Kafka creates the file before it has an entry
         version, count = int(lines[0]), int(lines[1])
     except (ValueError, IndexError) as error:
         raise CorruptCheckpoint(f"{path}: does not begin with a version and a number of entries") from error
@@ -73,11 +71,12 @@ def read_lines(files: Files, path: str) -> list[list[str]] | None:
 
 
 def join_lines(entries: list[str]) -> str:
+    """The text of a checkpoint file with these lines."""
     return "\n".join(["0", str(len(entries)), *entries, ""])
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """``topic partition offset`` lines; empty if there is no file. Raises CorruptCheckpoint."""
+    """Read ``topic partition offset`` lines; empty without the file. CorruptCheckpoint."""
     offsets: dict[TopicPartition, int] = {}
     for words in read_lines(files, path) or []:
         try:
@@ -89,16 +88,17 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Replace a checkpoint of offsets. Blocks on the disk when synced."""
+    """Replace a checkpoint of offsets. With ``sync`` it waits for the disk. OSError."""
     write_text(files, path, offsets_text(offsets), sync=sync)
 
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
+    """The text of a checkpoint of offsets, sorted by topic and partition."""
     return join_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
 
 
 def read_topic_id(files: Files, directory: str) -> bytes | None:
-    """The topic id that `partition.metadata` names, None without such a file. Raises CorruptCheckpoint."""
+    """The topic id in `partition.metadata`; None without the file. CorruptCheckpoint."""
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     if not files.exists(path):
         return None
@@ -115,21 +115,23 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes, *, sync: bool = False) -> None:
+    """Replace `partition.metadata` of a partition's directory. OSError."""
     write_text(files, f"{directory}/{PARTITION_METADATA_FILE}", topic_id_text(topic_id), sync=sync)
 
 
 def topic_id_text(topic_id: bytes) -> str:
+    """The text of `partition.metadata`."""
     return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n"
 
 
 def write_clean_shutdown(files: Files, directory: str, broker_epoch: int = -1) -> None:
-    """Say that every log of the directory was closed in order, so that the next start needs no recovery."""
+    """Write the clean-shutdown marker: every log of the directory was closed, and the next start needs no recovery."""
     text = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
     write_text(files, f"{directory}/{CLEAN_SHUTDOWN_FILE}", text, sync=True)
 
 
 def take_clean_shutdown(files: Files, directory: str) -> bool:
-    """Whether the last shutdown was clean; removes the marker, since from now on it would lie."""
+    """Whether the last shutdown was clean; removes the marker, which must not survive a crash of this start."""
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not files.exists(path):
         return False
@@ -139,8 +141,8 @@ def take_clean_shutdown(files: Files, directory: str) -> bool:
 
 
 def write_shutdown_copy(files: Files, directory: str, texts: Mapping[str, str]) -> None:
-    """Keep what the small files say at an orderly stop, with a checksum: Kafka's formats have none, and a changed digit
-    in one of them reads as well as the right one."""
+    """Keep a copy of the small files' texts at a clean shutdown, with a checksum. Kafka's formats have none, so that a
+    corrupted digit in one of them would go unnoticed."""
     import json
 
     body = json.dumps({"version": 0, "texts": dict(texts)})
@@ -148,7 +150,8 @@ def write_shutdown_copy(files: Files, directory: str, texts: Mapping[str, str]) 
 
 
 def take_shutdown_copy(files: Files, directory: str) -> dict[str, str]:
-    """What `write_shutdown_copy` kept; empty if there is none or it is damaged. Removes it: it is true once."""
+    """The texts of `write_shutdown_copy`, by file; empty without a copy or if it is damaged. Removes the copy, which
+    holds for this start only."""
     import json
 
     path = f"{directory}/{SHUTDOWN_COPY_FILE}"
@@ -163,7 +166,7 @@ def take_shutdown_copy(files: Files, directory: str) -> dict[str, str]:
 
 
 def restore(files: Files, directory: str, kept: Mapping[str, str]) -> list[str]:
-    """Put small files right that do not say any more what `take_shutdown_copy` says they did; the paths of those."""
+    """Rewrite the small files whose texts differ from those of `take_shutdown_copy`; the paths of those files."""
     restored = []
     for file, text in kept.items():
         path = f"{directory}/{file}"

@@ -1,42 +1,39 @@
-"""What all logs of a broker share, given to each of them: doors, open files, delayed removal, failure reporting."""
+"""What all logs of a broker share: doors, open files, delayed removal of files, reporting of disk failures."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
+from kwire.base.topic_partition import TopicPartition
 from kwire.log.common.file_cache import FileCache
 from kwire.log.common.names import DELETED_SUFFIX
-
-if TYPE_CHECKING:
-    from kwire.log.partition.partition_log import PartitionLog
 
 logger = get_logger("kwire.log")
 
 
 TRANSIENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBADF})
-"""What passes without anybody repairing a disk: no space, no descriptors, no memory. A closed descriptor never is the
-disk's fault."""
+"""Errors that pass without a repair of the disk: no space, no descriptors, no memory; and a closed descriptor, which is
+never the disk's fault."""
 
 
 class SyncFailed(OSError):
-    """An fsync failed. Whatever the reason: the system may have dropped what it was to keep, and the next fsync would
-    not tell, so this is never transient."""
+    """An fsync failed. This is never transient, whatever the reason: the system may have dropped the data, and the next
+    fsync would not report it."""
 
 
 def is_transient(error: OSError) -> bool:
-    """Whether the next attempt may succeed; otherwise the directory has failed."""
+    """Whether the next attempt may succeed; otherwise the log directory has failed."""
     return error.errno in TRANSIENT and not isinstance(error, SyncFailed)
 
 
 class StorageError(KafkaError):
-    """KAFKA_STORAGE_ERROR. ``transient``: the next attempt may succeed, and nothing of this one is in the log."""
+    """KAFKA_STORAGE_ERROR. ``transient``: the next attempt may succeed; nothing of this one is in the log."""
 
     def __init__(self, directory: str, error: OSError) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while using {directory}: {error.strerror or error}")
@@ -44,7 +41,7 @@ class StorageError(KafkaError):
 
 
 def loop_runs() -> bool:
-    """Whether there is a loop that could take up work; scripts and the helper processes have none."""
+    """Whether an event loop is running here; scripts and the helper processes have none."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -52,19 +49,19 @@ def loop_runs() -> bool:
     return True
 
 
-def _report_nothing(directory: str, error: OSError) -> None:
-    """Nobody asked to hear of failed disks."""
+def ignore_failure(_directory: str, _error: OSError) -> None:
+    """For logs without a manager (tools, tests): an OSError is only raised."""
 
 
-async def _keep_nothing(_log: PartitionLog, _end_offset: int) -> None:
-    """A log without a manager has no checkpoints."""
+async def skip_checkpoint(_log: TopicPartition, _end_offset: int) -> None:
+    """For logs without a manager (tools, tests): there is no checkpoint to write."""
 
 
 class DelayedRemover:
-    """Files that are renamed now and removed later, so that reads under way can end (`file.delete.delay.ms`).
+    """Renames files now and removes them later, so that reads under way can complete (`file.delete.delay.ms`).
 
-    Timers are the running loop's; without a loop (tools, tests) removal is immediate. What a stop leaves behind is
-    removed by the next start's recovery.
+    Without a running loop (tools, tests) files are removed at once. Recovery at the next start removes what a stop
+    leaves behind.
     """
 
     def __init__(self, doors: Doors) -> None:
@@ -89,10 +86,11 @@ class DelayedRemover:
         self.later(delay_ms, lambda: self._quietly(self._files.rmtree, path))
 
     def remove_now(self, path: str) -> None:
-        """Remove a whole directory at once, if that is possible."""
+        """Remove a whole directory at once; a failure is logged only."""
         self._quietly(self._files.rmtree, path)
 
     def later(self, delay_ms: int, action: Callable[[], object]) -> None:
+        """Call something after a delay; at once without a running loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -115,6 +113,7 @@ class DelayedRemover:
             logger.warning("cannot remove", path=path, error=str(error))
 
     def close(self) -> None:
+        """Cancel what has not been removed yet."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -122,18 +121,37 @@ class DelayedRemover:
 
 @dataclass(slots=True)
 class LogEnvironment:
-    """``on_failure(directory, error)`` hears of every OSError that a log meets while it writes or syncs.
-    ``keep_recovery_point(log, end_offset)`` returns when the checkpoint on stable storage has it at or beyond an offset
-    up to which the log was synced (OSError)."""
+    """Shared by all logs of a broker.
+
+    ``on_failure(path, error)`` is called with every OSError that a log meets while it writes or syncs.
+    ``checkpoint_recovery_point(log, end_offset)`` returns when the checkpoint of recovery points on stable storage
+    covers an offset up to which the log was synced (OSError). ``producer_expiration_ms`` is
+    `producer.id.expiration.ms`.
+    """
 
     doors: Doors
     cache: FileCache
     remover: DelayedRemover
-    on_failure: Callable[[str, OSError], None] = _report_nothing
-    keep_recovery_point: Callable[[PartitionLog, int], Awaitable[None]] = _keep_nothing
-    producer_expiration_ms: int = 86_400_000
-    directory_syncs: bool = field(default=True)
+    on_failure: Callable[[str, OSError], None]
+    checkpoint_recovery_point: Callable[[TopicPartition, int], Awaitable[None]]
+    producer_expiration_ms: int
 
     @classmethod
-    def create(cls, doors: Doors, *, file_budget: int = 512) -> LogEnvironment:
-        return cls(doors, FileCache(doors.files, file_budget), DelayedRemover(doors))
+    def create(
+        cls,
+        doors: Doors,
+        *,
+        file_budget: int = 512,
+        on_failure: Callable[[str, OSError], None] = ignore_failure,
+        checkpoint_recovery_point: Callable[[TopicPartition, int], Awaitable[None]] = skip_checkpoint,
+        producer_expiration_ms: int = 86_400_000,
+    ) -> LogEnvironment:
+        """An environment with a file cache and remover of its own. ``file_budget`` is the number of open segment
+        files."""
+        cache, remover = FileCache(doors.files, file_budget), DelayedRemover(doors)
+        return cls(doors, cache, remover, on_failure, checkpoint_recovery_point, producer_expiration_ms)
+
+    def failure(self, path: str, error: OSError) -> StorageError:
+        """Report an OSError of a log; the exception to raise for it."""
+        self.on_failure(path, error)
+        return StorageError(path, error)

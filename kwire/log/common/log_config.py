@@ -1,7 +1,7 @@
 """The settings of one log: Kafka's topic-level properties as typed fields, defaults included.
 
-Definitions, documentation and validation of the properties live in `kwire.base.config`; this is what is left of them
-when a log uses them. Times are milliseconds, sizes bytes, as the properties' names say.
+The definitions, documentation and validation of the properties live in `kwire.base.config`. Times are in milliseconds,
+sizes in bytes, as the properties' names say.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 CODEC_NUMBERS = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
-# Properties whose field is not simply the name with underscores.
+# Properties whose field is not the name with underscores.
 _RENAMED = {"kwire.validate.records": "validate_records"}
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """One topic's settings. ``LogConfig()`` is a topic with nothing set on a broker with nothing set."""
+    """One topic's settings. ``LogConfig()`` has Kafka's defaults."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
@@ -32,7 +32,7 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
     index_interval_bytes: int = 4096
-    internal_segment_bytes: int | None = None  # Kafka's back door for tests: below the minimum of segment.bytes
+    internal_segment_bytes: int | None = None  # Kafka's override for tests: below the minimum of segment.bytes
     max_compaction_lag_ms: int = INT64_MAX
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
@@ -53,8 +53,8 @@ class LogConfig:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> LogConfig:
-        """Take what concerns a log from a mapping of property names to values that are typed already; other names
-        are ignored, missing ones and None have Kafka's default."""
+        """Settings from a mapping of property names to typed values. Names that do not concern a log are ignored;
+        missing ones and None get Kafka's default."""
         chosen: dict[str, Any] = {}
         for name, value in values.items():
             attribute = _RENAMED.get(name) or name.replace(".", "_")
@@ -64,36 +64,40 @@ class LogConfig:
 
     @property
     def max_segment_bytes(self) -> int:
+        """How large a segment may become."""
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
 
     @property
     def roll_ms(self) -> int:
-        """The age at which a segment is closed: where `max.compaction.lag.ms` asks for compaction sooner, then, as the
-        segment that is being written is never compacted."""
+        """The age at which a segment is rolled: `segment.ms`, or `max.compaction.lag.ms` if that is less, since the
+        active segment is never compacted."""
         if self.compacts and self.max_compaction_lag_ms > 0:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
 
     @property
     def compacts(self) -> bool:
+        """Whether `cleanup.policy` includes compact."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
+        """Whether `cleanup.policy` includes delete."""
         return "delete" in self.cleanup_policy
 
     @property
     def uses_log_append_time(self) -> bool:
+        """Whether the broker stamps its own time on the records."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property
     def target_codec(self) -> int | None:
-        """The compression every batch must have; None where the producer's own is kept."""
+        """The number of the compression that every batch must have; None if the producer's is kept."""
         return None if self.compression_type == "producer" else CODEC_NUMBERS[self.compression_type]
 
     @property
     def target_level(self) -> int | None:
-        """The level to compress with; None where the codec has none (or its own default is asked for)."""
+        """The level to compress with; None if the codec has none or its default is configured."""
         level = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,

@@ -1,7 +1,7 @@
-"""A log directory as a whole: `meta.properties`, the lock, and whose data it is.
+"""A log directory as a whole: `meta.properties`, the lock, and the cluster and broker that own it.
 
-Each entry of `log.dirs` is one. It belongs to one cluster and one broker, and one process at a time uses it. What lies
-inside (partitions, checkpoints) is the manager's.
+Each entry of `log.dirs` is one. It belongs to one cluster and one broker, and one process at a time uses it. Its
+contents (partitions, checkpoints) are the manager's.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import errno
 from dataclasses import dataclass
 
 from kwire.base.doors import Doors, Files
+from kwire.base.topic_partition import TopicPartition
 from kwire.base.uuids import random_uuid, uuid_from_text, uuid_to_text
 from kwire.log.common.checkpoints import write_text
 
@@ -18,12 +19,13 @@ LOCK_FILE = ".lock"
 
 
 class LogDirectoryError(Exception):
-    """A directory that this broker must not use; the text is one line for people."""
+    """A directory that this broker must not use; the message is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Who a directory belongs to. Version 0 (ZooKeeper times) has no directory id, and calls the node id broker.id."""
+    """The cluster and node that own a directory. Version 0 (Kafka with ZooKeeper) has no directory id, and calls the
+    node id broker.id."""
 
     cluster_id: str | None
     node_id: int | None
@@ -32,11 +34,11 @@ class MetaProperties:
 
 
 META_PROPERTIES_VERSION = 1
-"""Kafka's: 0 with ZooKeeper, 1 since KRaft."""
+"""Kafka's version of the file: 0 with ZooKeeper, 1 since KRaft."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The plain part of Java's properties format, which is all that Kafka writes into this file."""
+    """Parse the subset of Java's properties format that Kafka writes into this file."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         line = line.strip()
@@ -47,7 +49,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
-    """None if there is no such file (a new directory). LogDirectoryError if it does not read."""
+    """Read the file; None without it (a new directory). LogDirectoryError if it cannot be parsed."""
     path = f"{directory}/{META_PROPERTIES_FILE}"
     if not files.exists(path):
         return None
@@ -62,7 +64,9 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
         directory_id = values.get("directory.id")
         missing = [name for name, value in (("cluster.id", values.get("cluster.id")), ("node.id", node)) if not value]
         if len(missing) > (1 if version == 0 else 0):
-            raise LogDirectoryError(f"{path}: {' and '.join(missing)} not found: no broker has written this file so")
+            raise LogDirectoryError(
+                f"{path}: {' and '.join(missing)} not found: no broker has written this file like this"
+            )
         return MetaProperties(
             values.get("cluster.id"),
             None if node is None else int(node),
@@ -74,6 +78,7 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
 
 
 def write_meta_properties(files: Files, directory: str, meta: MetaProperties) -> None:
+    """Replace the file, synced. OSError."""
     lines = [f"cluster.id={meta.cluster_id}"]
     if meta.directory_id is not None:
         lines.append(f"directory.id={uuid_to_text(meta.directory_id)}")
@@ -82,27 +87,28 @@ def write_meta_properties(files: Files, directory: str, meta: MetaProperties) ->
 
 
 class LogDirectory:
-    """One directory of `log.dirs` that this process has locked. Once it has ``failed``, it is not touched any more."""
+    """One directory of `log.dirs`. Once it has ``failed``, it is not touched any more."""
 
     def __init__(self, doors: Doors, path: str) -> None:
         self._doors = doors
         self.path = path
         self.failed: OSError | None = None
         self.directory_id = bytes(16)
-        self.logs = 0  # how many lie in it
-        self.checkpoint_texts: dict[str, str] = {}  # what its checkpoint files say, on stable storage
-        self.retired: dict[tuple[str, int], set[str]] = {}  # logs that are gone, by the checkpoints that may name them
-        self.complaints: dict[int, float] = {}  # when passing trouble was last told, by errno
+        self.logs = 0  # how many logs it holds
+        self.checkpoint_texts: dict[str, str] = {}  # the texts of its checkpoint files on stable storage
+        self.retired: dict[TopicPartition, set[str]] = {}  # removed logs, with the checkpoints that may still name them
+        self.transient_errors: dict[int, float] = {}  # when a transient error was last logged, by errno
         self._lock: int | None = None
-        self._identity: tuple[int, int] | None = None  # of the directory that was locked
+        self._identity: tuple[int, int] | None = None  # device and inode of the directory that was locked
         self._claimed = False
 
     @property
     def online(self) -> bool:
+        """Whether the directory can be used."""
         return self.failed is None
 
     def lock(self) -> None:
-        """Make the directory and take its lock. LogDirectoryError if another process has it, OSError."""
+        """Create the directory and take its lock. LogDirectoryError if another process holds it, OSError."""
         files = self._doors.files
         files.makedirs(self.path)
         self._lock = files.lock(f"{self.path}/{LOCK_FILE}")
@@ -114,16 +120,16 @@ class LogDirectory:
         self._identity = (found.st_dev, found.st_ino)
 
     def check(self) -> None:
-        """Raise OSError unless the directory is still there, and still the one that was locked: open files go on
-        working when theirs was removed or unmounted, and what is written to them is lost. For a thread."""
+        """Raise OSError unless the directory exists and is the one that was locked: open files work even if their
+        directory was removed or unmounted, and what is written to them is lost. Blocks."""
         found = self._doors.files.stat(self.path)
         if (found.st_dev, found.st_ino) != self._identity:
-            raise FileNotFoundError(errno.ENOENT, "Another directory has taken its place", self.path)
+            raise FileNotFoundError(errno.ENOENT, "Another directory is mounted or created in its place", self.path)
         if self._claimed and not self._doors.files.exists(f"{self.path}/{META_PROPERTIES_FILE}"):
             raise FileNotFoundError(errno.ENOENT, "Its files are gone", self.path)
 
     def claim(self, cluster_id: str, node_id: int) -> None:
-        """Check that the directory is this broker's, or make it so if it is new. LogDirectoryError, OSError."""
+        """Check that the directory belongs to this broker, or write that into a new one. LogDirectoryError, OSError."""
         files = self._doors.files
         meta = read_meta_properties(files, self.path)
         if meta is not None and meta.cluster_id is not None and meta.cluster_id != cluster_id:
@@ -141,6 +147,7 @@ class LogDirectory:
         self._claimed = True
 
     def unlock(self) -> None:
+        """Give the lock back, if it is held."""
         if self._lock is not None:
             self._doors.files.close(self._lock)
             self._lock = None

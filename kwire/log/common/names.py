@@ -1,4 +1,4 @@
-"""File and directory names of a log, as Kafka spells them. Pure text: no file is touched here."""
+"""File and directory names of a log, as in Kafka. Pure text: no file is touched here."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFI
 DELETE_DIRECTORY_SUFFIX = "-delete"
 STRAY_DIRECTORY_SUFFIX = "-stray"
 FUTURE_DIRECTORY_SUFFIX = "-future"
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # KRaft's own log, which no broker of ours serves
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # KRaft's metadata log, which kwire does not serve
 
 MAX_FILE_NAME = 255
 
-_LEAVING = re.compile(r"-\d+\.[0-9a-f]{32}-(delete|stray|future)$")
+_RENAMED_AWAY = re.compile(r"-\d+\.[0-9a-f]{32}-(delete|stray|future)$")
 _SEGMENT_FILE = re.compile(r"^(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)$")
 
 
@@ -39,11 +39,13 @@ def parse_file_name(name: str) -> tuple[int, str] | None:
 
 
 def directory_name(topic: str, partition: int) -> str:
+    """``topic-0``, which is also how Kafka's messages name a partition."""
     return f"{topic}-{partition}"
 
 
 def parse_directory_name(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a live partition's directory; None for anything else (also for one that is leaving)."""
+    """Topic and partition of a partition's directory; None for any other name, `-delete`, `-stray` and `-future`
+    included."""
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not partition.isascii() or not partition.isdigit():
         return None
@@ -51,11 +53,11 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 
 
 def leaving_directory_name(topic: str, partition: int, unique: bytes, suffix: str = DELETE_DIRECTORY_SUFFIX) -> str:
-    """``topic-0.<32 hex digits>-delete``; a long topic name is cut so that the whole fits a file name."""
+    """``topic-0.<32 hex digits>-delete``; a long topic name is shortened so that the whole fits a file name."""
     tail = f"-{partition}.{unique.hex()}{suffix}"
     return topic[: MAX_FILE_NAME - len(tail)] + tail
 
 
 def is_leaving_directory(name: str) -> bool:
-    """Whether a directory was renamed to be deleted, put aside or moved."""
-    return _LEAVING.search(name) is not None
+    """Whether a directory was renamed because it is deleted (`-delete`), set aside (`-stray`) or moved (`-future`)."""
+    return _RENAMED_AWAY.search(name) is not None

@@ -1,7 +1,7 @@
-"""Taking in a data directory that Apache Kafka wrote: what is in it, so that the metadata store can register it.
+"""Adopting a data directory of Apache Kafka: which topics it holds, so that the metadata store can register them.
 
-Nothing is changed here. After the topics are registered under the ids found, an ordinary start opens the logs as they
-are: the formats are the same.
+Nothing is changed here. After the topics are registered under their ids, an ordinary start opens the logs as they are:
+the formats are the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AdoptablePartition:
 
 @dataclass(slots=True)
 class AdoptableDirectory:
-    """What a Kafka data directory holds. ``skipped`` says in one line each what is not taken in, and why."""
+    """What a Kafka data directory holds. ``skipped`` says in one line each what is left out, and why."""
 
     path: str
     meta: MetaProperties | None
@@ -47,27 +47,27 @@ class AdoptableDirectory:
 
 
 def inspect_data_directory(files: Files, path: str) -> AdoptableDirectory:
-    """Look at one entry of `log.dirs`. LogDirectoryError if it is none (or a running broker's), OSError."""
+    """Inspect one entry of `log.dirs`. LogDirectoryError if it is not a Kafka data directory, OSError."""
     if not files.is_dir(path):
-        raise LogDirectoryError(f"{path} is no directory")
+        raise LogDirectoryError(f"{path} is not a directory")
     found = AdoptableDirectory(path, read_meta_properties(files, path), files.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}"))
     for name in files.listdir(path):
         full = f"{path}/{name}"
         if files.is_dir(full):
             _look_at(files, found, name, full)
     if found.meta is None and not found.partitions:
-        raise LogDirectoryError(f"{path} has neither meta.properties nor partitions: no Kafka data directory")
+        raise LogDirectoryError(f"{path} has neither meta.properties nor partitions: not a Kafka data directory")
     return found
 
 
 def _look_at(files: Files, found: AdoptableDirectory, name: str, full: str) -> None:
     key = names.parse_directory_name(name)
     if names.is_leaving_directory(name):
-        found.skipped.append(f"{name}: was on its way out")
+        found.skipped.append(f"{name}: being deleted, set aside or moved")
     elif key is None:
-        found.skipped.append(f"{name}: no partition")
+        found.skipped.append(f"{name}: not a partition")
     elif key[0] == names.CLUSTER_METADATA_TOPIC:
-        found.skipped.append(f"{name}: KRaft's own log, which kwire has its metadata store for")
+        found.skipped.append(f"{name}: KRaft's metadata log; kwire has its own metadata store")
     else:
         try:
             topic_id = read_topic_id(files, full)

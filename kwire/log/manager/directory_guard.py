@@ -1,10 +1,10 @@
-"""What an OSError means for a log directory: trouble that passes, or the end of it.
+"""What an OSError means for a log directory: a transient error, or a failed directory.
 
-No space and no descriptors pass: whoever wrote is told, and nothing else changes. A missing file is its log's trouble
-(or none: a topic deleted meanwhile), unless the directory is missing too. Anything else (EIO, a directory that is gone)
-takes the whole directory offline until the next start, as in Kafka: what such a disk still answers is not to be relied
-on. Also notices a directory that went away while its files are open. What then happens to the logs inside is the
-manager's, to partitions and the cluster the broker's.
+Missing space or descriptors are transient: the operation fails, and nothing else changes. A missing file concerns its
+log only (or nothing, if the topic was deleted meanwhile), unless the directory is missing, too. Any other error (EIO, a
+removed directory) takes the whole directory offline until the next start, as in Kafka: such a disk cannot be relied on.
+A periodic check also notices a directory that was removed while its files are open. The manager closes the logs of a
+failed directory; partitions and the cluster are the broker's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kwire.base.doors import Doors
 from kwire.log.common.environment import is_transient, logger
 from kwire.log.common.log_dirs import LogDirectory
 
-COMPLAINT_INTERVAL_S = 10.0
-"""How often the same passing trouble of a directory is told."""
+LOG_INTERVAL_S = 10.0
+"""How often the same transient error of a directory is logged."""
 
 
 class DirectoryGuard:
-    """Hears of every failure. ``take_offline`` is called once for a directory that has failed, in a later turn of the
-    loop (at once where none runs): never in the middle of what has failed."""
+    """Every OSError of a log directory is reported here. ``take_offline`` is called once for a directory that has
+    failed, in a later turn of the event loop (at once without one): never within the operation that failed."""
 
     def __init__(
         self, doors: Doors, directories: Sequence[LogDirectory], take_offline: Callable[[LogDirectory, OSError], None]
@@ -38,26 +38,26 @@ class DirectoryGuard:
         return max(holders, key=lambda each: len(each.path), default=None)
 
     def report(self, path: str, error: OSError) -> None:
-        """An OSError was met under a path."""
+        """Report an OSError under a path."""
         directory = self.directory_of(path)
         if directory is None or not directory.online:
             return
         if is_transient(error):
-            self._complain(directory, error)
+            self._log_transient(directory, error)
         elif error.errno == errno.ENOENT and path != directory.path:
-            self._look_after(directory)
+            self._check_exists(directory)
         else:
             self.fail(directory, error)
 
-    def _look_after(self, directory: LogDirectory) -> None:
-        """Something is missing in a directory: is it the directory?"""
+    def _check_exists(self, directory: LogDirectory) -> None:
+        """A file is missing: fail the directory if it is missing, too."""
         try:
             directory.check()
         except OSError as error:
             self.fail(directory, error)
 
     def fail(self, directory: LogDirectory, error: OSError) -> None:
-        """A directory is not to be used any more."""
+        """Take a directory offline."""
         if not directory.online:
             return
         directory.failed = error
@@ -69,14 +69,14 @@ class DirectoryGuard:
         else:
             loop.call_soon(self._take_offline, directory, error)
 
-    def _complain(self, directory: LogDirectory, error: OSError) -> None:
+    def _log_transient(self, directory: LogDirectory, error: OSError) -> None:
         now, code = self._doors.clock.monotonic(), error.errno or 0
-        if now - directory.complaints.get(code, float("-inf")) >= COMPLAINT_INTERVAL_S:
-            directory.complaints[code] = now
-            logger.error("log directory takes no writes at present", directory=directory.path, cause=str(error))
+        if now - directory.transient_errors.get(code, float("-inf")) >= LOG_INTERVAL_S:
+            directory.transient_errors[code] = now
+            logger.error("log directory accepts no writes at present", directory=directory.path, cause=str(error))
 
     async def check(self) -> None:
-        """Look whether all directories are still there."""
+        """Check that all directories still exist."""
         for directory in self._directories:
             if directory.online:
                 try:

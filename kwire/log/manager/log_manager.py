@@ -1,7 +1,7 @@
-"""All logs of a broker: loading them at start, making and deleting them, checkpoints, retention, clean close.
+"""All logs of a broker: loading them at start, creating and deleting them, checkpoints, retention, clean shutdown.
 
-Everything periodic is a timer of the running loop that the manager owns; an idle partition owns none. Compaction
-(`cleaner`) starts and stops with it and takes its logs from here.
+The manager owns the timers for all periodic work; an idle partition owns none. The log cleaner starts and stops with
+the manager.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import partial
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.topic_partition import TopicPartition
 from kwire.log.common import checkpoints, names
 from kwire.log.common.checkpoints import (
     HIGH_WATERMARK_FILE,
@@ -28,20 +29,17 @@ from kwire.log.common.log_dirs import LogDirectory, LogDirectoryError
 from kwire.log.compaction.cleaner import LogCleaner
 from kwire.log.manager.directory_guard import DirectoryGuard
 from kwire.log.manager.load_progress import LoadProgress, LogProgress
-from kwire.log.manager.offset_checkpoints import CHECKPOINTED, NOTHING_TO_SAY, OffsetCheckpoints
+from kwire.log.manager.offset_checkpoints import CHECKPOINTED, NOT_CHECKPOINTED, OffsetCheckpoints
 from kwire.log.manager.settings import ManagerSettings
 from kwire.log.partition.partition_log import PartitionLog
-from kwire.log.recovery.helpers import (
-    PARTITION_BYTES_MIN,
-    Recovered,
-    RecoveryHelpers,
-    Unclean,
-    are_worthwhile,
-    bytes_to_scan,
-)
+from kwire.log.recovery.helpers import PARTITION_BYTES_MIN, RecoveryHelpers, are_worthwhile, bytes_to_scan
+from kwire.log.recovery.messages import RecoveryReport, UncleanPartition
 
-CLOSED_AT_ONCE = 32  # so many logs are synced side by side at a stop, as far as the executor has threads
-YIELD_EVERY = 32  # while loading, the loop gets a turn after so many partitions
+CLOSED_AT_ONCE = 32
+"""How many logs are synced in parallel at shutdown, as far as the executor has threads."""
+
+YIELD_EVERY = 32
+"""While logs are loaded, the event loop continues after so many partitions."""
 
 ConfigProvider = Callable[[str], LogConfig]
 """The settings of a topic by its name."""
@@ -49,7 +47,7 @@ ConfigProvider = Callable[[str], LogConfig]
 
 @dataclass(slots=True)
 class _Found:
-    """A partition's directory met at start."""
+    """A partition's directory found at start, with its offsets in the checkpoints."""
 
     parent: LogDirectory
     path: str
@@ -61,57 +59,68 @@ class _Found:
     high_watermark: int
     cleaned_to: int
 
-    def said(self, file: str) -> int:
-        """What a checkpoint file said of it."""
+    def checkpointed(self, file: str) -> int:
+        """The partition's offset in a checkpoint file."""
         if file == RECOVERY_POINT_FILE:
             return self.recovery_point
         if file == LOG_START_OFFSET_FILE:
-            return self.log_start_offset or NOTHING_TO_SAY
+            return self.log_start_offset or NOT_CHECKPOINTED
         return self.high_watermark
 
 
+def ignore_directory_failure(_directory: LogDirectory, _error: OSError) -> None:
+    """For tests without a broker: the logs of a failed directory are closed, and nothing else happens."""
+
+
 class LogManager:
-    """The logs of this broker by topic and partition. One per process; everything on its loop."""
+    """The logs of this broker by topic and partition, to be used from one event loop.
+
+    ``on_directory_failure`` is called with each log directory that has failed, after its logs were closed.
+    ``topic_id_of`` returns the present id of a topic, to choose between two directories with a log of its name.
+    ``stopped_clean``: all directories loaded so far had a clean-shutdown marker. Without one a broker may have lost
+    all its logs.
+    """
 
     def __init__(
         self,
         doors: Doors,
         directories: Sequence[str],
         config_of: ConfigProvider,
-        settings: ManagerSettings | None = None,
+        settings: ManagerSettings,
         *,
-        on_directory_failure: Callable[[LogDirectory, OSError], None] | None = None,
+        on_directory_failure: Callable[[LogDirectory, OSError], None] = ignore_directory_failure,
         topic_id_of: Callable[[str], bytes | None] = lambda _topic: None,
     ) -> None:
-        """``on_directory_failure`` hears of each directory that is given up, after its logs were closed.
-        ``topic_id_of`` tells the present id of a topic, where two directories have a log of its name."""
         self._doors = doors
         self._files = doors.files
         self._config_of = config_of
-        self.settings = settings or ManagerSettings()
+        self.settings = settings
         self.directories = [LogDirectory(doors, path) for path in directories]
-        self.env = LogEnvironment.create(doors, file_budget=self.settings.file_budget)
-        self.env.producer_expiration_ms = self.settings.producer_expiration_ms
         self.guard = DirectoryGuard(doors, self.directories, self._take_offline)
-        self.env.on_failure = self.guard.report
-        self.env.keep_recovery_point = self._keep_recovery_point
+        self.env = LogEnvironment.create(
+            doors,
+            file_budget=self.settings.file_budget,
+            on_failure=self.guard.report,
+            checkpoint_recovery_point=self._checkpoint_recovery_point,
+            producer_expiration_ms=self.settings.producer_expiration_ms,
+        )
         self._on_directory_failure = on_directory_failure
         self._topic_id_of = topic_id_of
-        self._logs: dict[tuple[str, int], PartitionLog] = {}
-        self._parents: dict[tuple[str, int], LogDirectory] = {}
-        self._unopened: dict[tuple[str, int], _Found] = {}  # that an OSError kept from being opened
-        # Whether every directory was left in order, as far as they are loaded. One without logs may have lost them all.
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._parents: dict[TopicPartition, LogDirectory] = {}
+        self._unopened: dict[TopicPartition, _Found] = {}  # could not be opened because of an OSError
         self.stopped_clean = True
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._checkpoints = OffsetCheckpoints(doors, self._collect, self.guard.report)
         self._checking: asyncio.Future[None] | None = None
-        self._stale: list[LogDirectory] = []  # whose checkpoints still name logs that were deleted
+        self._stale: list[LogDirectory] = []  # with checkpoints that name logs just deleted
         self._closed = False
 
-    # Finding
+    # -- look-ups ------------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """The log of a partition, if it is open."""
         return self._logs.get((topic, partition))
 
     def __iter__(self) -> Iterator[PartitionLog]:
@@ -121,7 +130,7 @@ class LogManager:
         return len(self._logs)
 
     def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
-        """The entry of `log.dirs` in which a log lies."""
+        """The log directory of a log."""
         return self._parents.get((topic, partition))
 
     def _with_directories(self) -> Iterator[tuple[PartitionLog, LogDirectory]]:
@@ -129,10 +138,10 @@ class LogManager:
             if self._parents[key].online:
                 yield log, self._parents[key]
 
-    # Start
+    # -- start ---------------------------------------------------------------------------------------------------------
 
     def lock(self, cluster_id: str, node_id: int) -> None:
-        """Take all directories for this broker. LogDirectoryError with one line for people; OSError."""
+        """Lock all log directories and check that they are this broker's. LogDirectoryError, OSError."""
         try:
             for directory in self.directories:
                 directory.lock()
@@ -143,12 +152,13 @@ class LogManager:
             raise
 
     def unlock(self) -> None:
+        """Give all locks back."""
         for directory in self.directories:
             directory.unlock()
 
     async def load_all(self, progress: LogProgress | None = None) -> None:
-        """Open every partition's directory, recovering what was not closed clean. A log that cannot be opened for
-        an OSError is left out and reported."""
+        """Open every partition's directory, and recover the logs that were not closed cleanly. A log that cannot be
+        opened because of an OSError is left out and reported."""
         found = [each for directory in self.directories if directory.online for each in self._find_in(directory)]
         unclean = self._unclean(found)
         loading = LoadProgress(self._doors.clock, len(found), sum(each.bytes for each in unclean.values()), progress)
@@ -164,37 +174,39 @@ class LogManager:
                 await asyncio.sleep(0)
         await recovering
 
-    async def _load_recovered(self, found: list[_Found], unclean: dict[int, Unclean], loading: LoadProgress) -> None:
-        """Have partitions recovered by helper processes, and open each as it is done."""
+    async def _load_recovered(
+        self, found: list[_Found], unclean: dict[int, UncleanPartition], loading: LoadProgress
+    ) -> None:
+        """Have helper processes recover partitions, and open each one when it is done."""
         places = list(unclean)
 
-        def open_recovered(place: int, recovered: Recovered | None) -> None:
-            if recovered is not None:
+        def open_recovered(place: int, report: RecoveryReport | None) -> None:
+            if report is not None:
                 loading.scanned(unclean[places[place]].bytes)
-            self._load(found[places[place]], loading, recovered)
+            self._load(found[places[place]], loading, report)
 
         count = self.settings.recovery_threads_per_directory * len(self.directories)
         helpers = RecoveryHelpers(self._doors, count, self.settings.producer_expiration_ms, open_recovered)
         await helpers.run(list(unclean.values()))
 
-    def _unclean(self, found: list[_Found]) -> dict[int, Unclean]:
-        """What is to be recovered, by its place among what was found."""
+    def _unclean(self, found: list[_Found]) -> dict[int, UncleanPartition]:
+        """The partitions to recover, by their indexes in ``found``."""
         unclean = {}
         for at, each in enumerate(found):
             try:
                 size = -1 if each.clean else bytes_to_scan(self._files, each.path, each.recovery_point)
             except OSError:
-                continue  # it is met again when the log is opened
+                continue  # opening the log reports it
             if size >= 0:
                 name = names.directory_name(each.topic, each.partition)
                 config = self._config_of(each.topic)
                 known = (each.recovery_point, each.log_start_offset, each.cleaned_to)
-                unclean[at] = Unclean(each.path, name, config, *known, size)
+                unclean[at] = UncleanPartition(each.path, name, config, *known, size)
         return unclean
 
-    def _load(self, each: _Found, loading: LoadProgress, recovered: Recovered | None) -> None:
+    def _load(self, each: _Found, loading: LoadProgress, report: RecoveryReport | None) -> None:
         try:
-            self._open(each, loading.scanned, recovered)
+            self._open(each, loading.scanned, report)
         except KafkaError as error:
             self._unopened[each.topic, each.partition] = each
             logger.error("log not opened", directory=each.path, error=str(error))
@@ -214,7 +226,7 @@ class LogManager:
         self.stopped_clean &= clean
         if clean:
             for file in checkpoints.restore(files, path, kept):
-                logger.warning("file restored: it is not what it was at the last stop", path=file)
+                logger.warning("file restored: it differs from its copy of the last shutdown", path=file)
         recovery_points = self._offsets(path, RECOVERY_POINT_FILE)
         starts = self._offsets(path, LOG_START_OFFSET_FILE)
         high_watermarks = self._offsets(path, HIGH_WATERMARK_FILE)
@@ -233,12 +245,12 @@ class LogManager:
             self._retire(directory, key)
         return found
 
-    def _retire(self, directory: LogDirectory, key: tuple[str, int]) -> None:
-        """A log is gone, and checkpoints on stable storage name it: another one of its name must not be taken for it
-        after a power loss, which would hide records or take for safe what is not."""
+    def _retire(self, directory: LogDirectory, key: TopicPartition) -> None:
+        """Note that a log is removed while checkpoints on stable storage name it. After a power loss their offsets must
+        not be applied to a new log of that name: they could hide records, or skip their recovery."""
         directory.retired[key] = set(CHECKPOINTED)
 
-    def _offsets(self, path: str, file: str) -> dict[tuple[str, int], int]:
+    def _offsets(self, path: str, file: str) -> dict[TopicPartition, int]:
         try:
             return read_offsets(self._files, f"{path}/{file}")
         except CorruptCheckpoint as error:
@@ -249,7 +261,7 @@ class LogManager:
         if name.endswith((names.DELETE_DIRECTORY_SUFFIX, names.FUTURE_DIRECTORY_SUFFIX)):
             self.env.remover.remove_directory(path, 0)
 
-    def _open(self, each: _Found, progress: Callable[[int], None], recovered: Recovered | None = None) -> None:
+    def _open(self, each: _Found, progress: Callable[[int], None], report: RecoveryReport | None = None) -> None:
         try:
             topic_id = read_topic_id(self._files, each.path) or bytes(16)
         except CorruptCheckpoint as error:
@@ -268,7 +280,7 @@ class LogManager:
             high_watermark=each.high_watermark,
             cleaned_to=each.cleaned_to,
             progress=progress,
-            recovered=recovered,
+            report=report,
         )
         other = self._logs.get((log.topic, log.partition))
         if other is not None:  # a crash at the last step of a move between directories left both
@@ -279,7 +291,7 @@ class LogManager:
         self._add(log, each.parent)
 
     def _is_better(self, log: PartitionLog, other: PartitionLog) -> bool:
-        """Of two logs of a name: the one of the topic that has the name, else the one that goes further."""
+        """Whether to keep ``log`` of two logs of a name: the one with the topic's id, else the longer one."""
         topic_id = self._topic_id_of(log.topic)
         if log.topic_id != other.topic_id and topic_id in (log.topic_id, other.topic_id):
             return log.topic_id == topic_id
@@ -292,25 +304,26 @@ class LogManager:
         self._parents[key] = parent
         parent.logs += 1
 
-    def _forget(self, key: tuple[str, int]) -> tuple[PartitionLog, LogDirectory] | None:
-        """A log is not served any more, or not from there: what and where it was, if it was."""
+    def _forget(self, key: TopicPartition) -> tuple[PartitionLog, LogDirectory] | None:
+        """Remove a log from the tables; the log and its directory, if it was there."""
         log, parent = self._logs.pop(key, None), self._parents.pop(key, None)
         if log is None or parent is None:
             return None
         parent.logs -= 1
         return log, parent
 
-    # Making and deleting
+    # -- creating and deleting -----------------------------------------------------------------------------------------
 
     def create(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None, *, is_new: bool = True
     ) -> PartitionLog:
-        """A new log, in the directory that has the fewest, or the next one that takes it; the existing one if there is
-        one of that id. One that is not new is not made anew while a directory is missing that may have it.
+        """Create a log in the directory with the fewest logs, or the next one that works; the existing log if there is
+        one with that topic id. If the log is not new, it is not created while a failed directory may hold it.
 
-        KafkaError: KAFKA_STORAGE_ERROR without a usable directory, INCONSISTENT_TOPIC_ID for another topic of that
-        name."""
-        log = self._logs.get((topic, partition)) or self._open_at_last((topic, partition))
+        KafkaError: KAFKA_STORAGE_ERROR without a usable directory, INCONSISTENT_TOPIC_ID for a log of another topic
+        with that name.
+        """
+        log = self._logs.get((topic, partition)) or self._open_failed((topic, partition))
         if log is not None:
             if log.topic_id not in (topic_id, bytes(16)):
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.name} on disk is of another topic")
@@ -338,12 +351,13 @@ class LogManager:
         try:
             return PartitionLog.open(self.env, path, topic, partition, topic_id, config)
         except StorageError:
-            if not was_there and parent.online:  # what there is of it must not be found by the next start
+            if not was_there and parent.online:  # the next start must not find an incomplete log
                 self.env.remover.remove_now(path)
             raise
 
-    def _open_at_last(self, key: tuple[str, int]) -> PartitionLog | None:
-        """Open a log that the start could not open; None if that is not the case. KafkaError(KAFKA_STORAGE_ERROR)."""
+    def _open_failed(self, key: TopicPartition) -> PartitionLog | None:
+        """Open a log that could not be opened at start; None if it is not such a log.
+        KafkaError(KAFKA_STORAGE_ERROR)."""
         found = self._unopened.get(key)
         if found is None:
             return None
@@ -354,7 +368,7 @@ class LogManager:
         return self._logs.get(key)
 
     def is_offline(self, topic: str, partition: int) -> bool:
-        """Whether a log that exists cannot be used, because its directory has failed or may be a failed one's."""
+        """Whether a log cannot be used because its directory has failed, or because a failed directory may hold it."""
         key = (topic, partition)
         if key in self._parents:
             return not self._parents[key].online
@@ -362,9 +376,9 @@ class LogManager:
             return not self._unopened[key].parent.online
         return not all(directory.online for directory in self.directories)
 
-    def _forget_retired(self, directory: LogDirectory, key: tuple[str, int]) -> None:
-        """Before a log gets the name of one that is gone: what checkpoints say of that one goes first. This waits for
-        the disk, where a topic is made again within a minute of its deletion. KafkaError(KAFKA_STORAGE_ERROR)."""
+    def _forget_retired(self, directory: LogDirectory, key: TopicPartition) -> None:
+        """Remove the checkpoint entries of a removed log before a new one gets its name. This waits for the disk if a
+        topic is created again within a minute of its deletion. KafkaError(KAFKA_STORAGE_ERROR)."""
         if key not in directory.retired:
             return
         try:
@@ -374,14 +388,13 @@ class LogManager:
             raise StorageError(directory.path, error) from error
 
     def _by_load(self) -> list[LogDirectory]:
-        """The usable directories, the one with the fewest logs first, whatever their size (as in Kafka)."""
+        """The usable directories, the one with the fewest logs first, whatever their sizes (as in Kafka)."""
         usable = [directory for directory in self.directories if directory.online]
         return sorted(usable, key=lambda directory: directory.logs)
 
     async def delete(self, topic: str, partition: int) -> None:
-        """Take a log out of service now; its directory is renamed at once and removed after `file.delete.delay.ms`.
-
-        Nothing happens if there is no such log. KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Remove a log, if it exists: its directory is renamed now and removed after `file.delete.delay.ms`.
+        KafkaError(KAFKA_STORAGE_ERROR)."""
         found = self._forget((topic, partition))
         if found is None:
             self._delete_unopened((topic, partition))
@@ -391,15 +404,15 @@ class LogManager:
         self._put_aside(log, parent, names.DELETE_DIRECTORY_SUFFIX)
         self._checkpoint_soon(parent)
 
-    def _delete_unopened(self, key: tuple[str, int]) -> None:
+    def _delete_unopened(self, key: TopicPartition) -> None:
         found = self._unopened.pop(key, None)
         if found is not None and found.parent.online:
             self._retire(found.parent, key)
             self._rename_away(found.path, found.parent, key, names.DELETE_DIRECTORY_SUFFIX)
 
     def _checkpoint_soon(self, directory: LogDirectory) -> None:
-        """`write_checkpoints` at the end of this turn of the loop, once for all that is deleted in it: before another
-        log can have the name of a deleted one."""
+        """Call `write_checkpoints` after this turn of the event loop, once for all logs deleted in it: before a new log
+        can get the name of a deleted one."""
         if directory not in self._stale:
             self._stale.append(directory)
             asyncio.get_running_loop().call_soon(self._write_stale)
@@ -415,7 +428,7 @@ class LogManager:
                 self.guard.report(directory.path, error)
 
     def set_aside_as_stray(self, topic: str, partition: int) -> None:
-        """A partition that the cluster does not know (any more): its directory is renamed to `-stray` and kept."""
+        """Rename the directory of a partition that is not in the cluster's metadata to `-stray`, and keep it."""
         found = self._forget((topic, partition))
         if found is not None:
             log, parent = found
@@ -423,7 +436,7 @@ class LogManager:
             self._put_aside(log, parent, names.STRAY_DIRECTORY_SUFFIX)
 
     def replace(self, old: PartitionLog, new: PartitionLog, parent: LogDirectory) -> None:
-        """A log was moved to another directory: the new one serves, the old one (closed) is deleted.
+        """Put a log that was moved to another directory in the place of the old one, which is closed and deleted now.
         KafkaError(KAFKA_STORAGE_ERROR)."""
         before = self._parents[old.topic, old.partition]
         self._add(new, parent)
@@ -436,10 +449,10 @@ class LogManager:
     def _put_aside(self, log: PartitionLog, parent: LogDirectory, suffix: str) -> None:
         log.release()
         self.cleaner.forget(log, parent)
-        if parent.online:  # else the next start that finds it puts it aside
+        if parent.online:  # otherwise the next start that finds it sets it aside
             self._rename_away(log.directory, parent, (log.topic, log.partition), suffix)
 
-    def _rename_away(self, path: str, parent: LogDirectory, key: tuple[str, int], suffix: str) -> None:
+    def _rename_away(self, path: str, parent: LogDirectory, key: TopicPartition, suffix: str) -> None:
         unique = self._doors.random.randbytes(16)
         leaving = f"{parent.path}/{names.leaving_directory_name(*key, unique, suffix)}"
         try:
@@ -447,15 +460,15 @@ class LogManager:
         except OSError as error:
             self.guard.report(path, error)
             if not self._files.exists(path):
-                return  # it was removed by other hands
+                return  # somebody else has removed it
             raise StorageError(path, error) from error
         if suffix == names.DELETE_DIRECTORY_SUFFIX:
             self.env.remover.remove_directory(leaving, self._config_of(key[0]).file_delete_delay_ms)
 
-    # Periodic work
+    # -- periodic work -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the periodic work on the running loop."""
+        """Begin the periodic work on the running event loop."""
         settings = self.settings
         for file, interval_ms in (
             (RECOVERY_POINT_FILE, settings.recovery_point_interval_ms),
@@ -488,20 +501,22 @@ class LogManager:
             if directory.online:
                 self._checkpoints.update(directory, file)
 
-    def _collect(self, directory: LogDirectory, file: str) -> dict[tuple[str, int], int]:
-        """What a checkpoint shall say, also of logs that are still to be opened."""
+    def _collect(self, directory: LogDirectory, file: str) -> dict[TopicPartition, int]:
+        """The offsets for a checkpoint, those of logs not opened yet included."""
         parents, offset_of = self._parents, CHECKPOINTED[file]
         found = {key: offset_of(log) for key, log in self._logs.items() if parents[key] is directory}
-        return found | {key: each.said(file) for key, each in self._unopened.items() if each.parent is directory}
+        return found | {
+            key: each.checkpointed(file) for key, each in self._unopened.items() if each.parent is directory
+        }
 
-    async def _keep_recovery_point(self, log: PartitionLog, end_offset: int) -> None:
-        directory = self._parents.get((log.topic, log.partition))
-        if directory is not None:
-            await self._checkpoints.keep_recovery_point(directory, log, end_offset)
+    async def _checkpoint_recovery_point(self, key: TopicPartition, end_offset: int) -> None:
+        log, directory = self._logs.get(key), self._parents.get(key)
+        if log is not None and directory is not None:
+            await self._checkpoints.write_recovery_point(directory, log, end_offset)
 
     def write_checkpoints(self, directory: LogDirectory, *, sync: bool = False) -> None:
-        """Write all checkpoints of a directory now, usually unsynced: what they say of a deleted log must not outlive
-        it. OSError."""
+        """Write all checkpoints of a directory now, usually without a sync, so that no entry of a deleted log is left.
+        OSError."""
         self._checkpoints.write_all(directory, sync=sync)
 
     def _retention_pass(self) -> None:
@@ -524,18 +539,17 @@ class LogManager:
             log.producer_state.remove_expired(now_ms)
 
     def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
-        """A directory has failed: its logs are closed as they are."""
+        """Close the logs of a directory that has failed, without a sync."""
         for key, log in self._logs.items():
             if self._parents[key] is directory:
                 log.release()
-        if self._on_directory_failure is not None:
-            self._on_directory_failure(directory, error)
+        self._on_directory_failure(directory, error)
 
     def _check_directories(self) -> None:
         if self._checking is None or self._checking.done():
             self._checking = asyncio.ensure_future(self.guard.check())
 
-    # Stop
+    # -- shutdown ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Stop the periodic work, sync and close every log, write checkpoints and the clean-shutdown marker."""
@@ -558,8 +572,10 @@ class LogManager:
         self.unlock()
 
     async def _close_logs(self) -> list[LogDirectory]:
-        """Close all; the directories in which a log could not be closed."""
-        failed = [found.parent for found in self._unopened.values()]  # what was not recovered is not clean either
+        """Close all logs; the directories in which one could not be closed."""
+        failed = [
+            found.parent for found in self._unopened.values()
+        ]  # an unopened log was not recovered, so it is not clean
         logs = [log for log, _ in self._with_directories()]
         for at in range(0, len(logs), CLOSED_AT_ONCE):
             await asyncio.gather(*[self._close_log(log, failed) for log in logs[at : at + CLOSED_AT_ONCE]])

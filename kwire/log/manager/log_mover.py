@@ -1,22 +1,22 @@
 """Moving a log to another entry of `log.dirs` while it is written and read (AlterReplicaLogDirs, KIP-113).
 
-A move in passes: 1. the active segment is rolled, so that all before it are immutable; 2. those are copied, off the
-loop, into a `-future` directory beside the target's partitions; 3. again, until little was appended meanwhile; 4. in
-one turn of the loop the old log is closed, the rest copied, the future directory renamed to its place, the log opened
-there, and the old directory renamed to `-delete`. Readers that are still sending from the old files keep them open.
+A move has these passes: 1. the active segment is rolled, so that all before it are immutable; 2. those are copied, off
+the loop, into a `-future` directory beside the target's partitions; 3. both are repeated until little was appended
+meanwhile; 4. in one turn of the event loop the old log is closed, the rest copied, the future directory renamed to its
+final name, the log opened there, and the old directory renamed to `-delete`. Reads under way keep the old files open.
 
-A crash leaves either the old directory alone (with a `-future` one that the next start removes), or both complete,
-of which the next start takes one. What lives elsewhere: which moves are asked for
-(`kwire.cluster.replication.replica_manager`).
+A crash leaves either the old directory only (and a `-future` one, which the next start removes), or both complete, of
+which the next start takes one. `kwire.cluster.replication.replica_manager` decides which logs to move.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kwire.base.doors import Doors, Files
 from kwire.base.errors import KafkaError
@@ -31,26 +31,28 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 4 * 1024 * 1024
 PAUSE_MAX_S = 1.0
-"""How long a copy that is too fast waits before it looks again: the limit may be another one by then."""
+"""How long a throttled copy waits at most before it reads the quota again, which may change."""
 REST_BYTES = 1024 * 1024
-"""With so little left to be copied, the log is moved over in one turn of the loop."""
+"""With so many bytes or fewer left to copy, pass 4 begins."""
 
 
 class Move:
-    """One move under way; ``copied_to`` is the offset up to which the copy goes."""
+    """One move under way: ``run(move)`` is its task; segments are copied up to the offset ``copied_to``."""
 
     __slots__ = ("copied_to", "directory", "target", "task")
 
-    def __init__(self, target: LogDirectory, directory: str, copied_to: int) -> None:
+    def __init__(
+        self, target: LogDirectory, directory: str, copied_to: int, run: Callable[[Move], Coroutine[Any, Any, None]]
+    ) -> None:
         self.target = target
         self.directory = directory
         self.copied_to = copied_to
-        self.task: asyncio.Task[None] | None = None
+        self.task = asyncio.ensure_future(run(self))
 
 
 class LogMover:
     """The moves of a broker. ``quota`` is that of `replica.alter.log.dirs.io.max.bytes.per.second`, for all together;
-    ``on_moved`` gets each log that was opened in its new place, in the same turn of the loop."""
+    ``on_moved`` is called with each log opened in its new directory, in the same turn of the event loop."""
 
     def __init__(
         self,
@@ -68,8 +70,8 @@ class LogMover:
         self.moves: dict[tuple[str, int], Move] = {}
 
     def start(self, log: PartitionLog, target: LogDirectory) -> None:
-        """Begin to move a log; a move of it that is under way is given up, unless it has the same target. To move to
-        where it is means no more than that."""
+        """Begin to move a log. Another move of it is cancelled, unless it has the same target. If the log lies in the
+        target already, only that is done."""
         key = (log.topic, log.partition)
         present = self.moves.get(key)
         if present is not None:
@@ -80,23 +82,22 @@ class LogMover:
             return
         unique = self._random.randbytes(16)
         name = names.leaving_directory_name(*key, unique, names.FUTURE_DIRECTORY_SUFFIX)
-        move = self.moves[key] = Move(target, f"{target.path}/{name}", log.log_start_offset)
-        move.task = asyncio.ensure_future(self._run(log, move))
+        self.moves[key] = Move(target, f"{target.path}/{name}", log.log_start_offset, partial(self._run, log))
 
     def cancel(self, topic: str, partition: int) -> None:
-        """Give up a move, if there is one; what was copied is removed."""
+        """Cancel a move, if there is one, and remove what was copied."""
         move = self.moves.pop((topic, partition), None)
-        if move is not None and move.task is not None:
+        if move is not None:
             move.task.cancel()
 
     def cancel_into(self, target: LogDirectory) -> None:
-        """Give up the moves to a directory."""
+        """Cancel the moves to a directory."""
         for key in [key for key, move in self.moves.items() if move.target is target]:
             self.cancel(*key)
 
     async def close(self) -> None:
-        """Give up all moves."""
-        tasks = [move.task for move in self.moves.values() if move.task is not None]
+        """Cancel all moves, and wait until they have ended."""
+        tasks = [move.task for move in self.moves.values()]
         for key in list(self.moves):
             self.cancel(*key)
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -114,7 +115,7 @@ class LogMover:
             raise
         except (OSError, KafkaError) as error:
             if log.closed and self._logs.get(log.topic, log.partition) is log:
-                log.closed = False  # it stays where it was
+                log.closed = False  # it stays in the old directory
             if not log.closed:
                 logger.error("log cannot be moved", partition=log.name, to=move.target.path, error=str(error))
                 if isinstance(error, OSError) and error.filename:
@@ -125,10 +126,10 @@ class LogMover:
             if self._files.exists(move.directory):
                 self._logs.env.remover.remove_directory(move.directory, 0)
 
-    # Passes 1 to 3
+    # -- passes 1 to 3 -------------------------------------------------------------------------------------------------
 
     async def _copy_sealed(self, log: PartitionLog, move: Move) -> set[int]:
-        """Copy segments that are complete until little is left; the base offsets of those copied."""
+        """Copy sealed segments until little is left; the base offsets of those copied."""
         copied: set[int] = set()
         while not log.closed:
             missing = [segment for segment in log.segments if segment.base_offset not in copied]
@@ -148,14 +149,14 @@ class LogMover:
         target = f"{directory}/{os.path.basename(path)}"
         position = 0
         while True:
-            while self._quota.is_exceeded():  # noqa: ASYNC110 - nothing tells when it is not
+            while self._quota.is_exceeded():  # noqa: ASYNC110 - a quota has no event
                 await asyncio.sleep(max(self._quota.pause_s(PAUSE_MAX_S), 0.001))
             chunk = self._executor.run(copy_chunk, self._files, path, target, position)
             try:
                 done = await asyncio.shield(chunk)
-            except FileNotFoundError:  # retention was faster
+            except FileNotFoundError:  # retention has deleted it
                 return
-            except asyncio.CancelledError:  # whoever gave up removes the directory: not before this has been written
+            except asyncio.CancelledError:  # the directory is removed next: not before this write has ended
                 await asyncio.wait([chunk])
                 raise
             position += done
@@ -163,10 +164,10 @@ class LogMover:
             if done < CHUNK_BYTES:
                 return
 
-    # Pass 4
+    # -- pass 4 --------------------------------------------------------------------------------------------------------
 
     def _take_over(self, log: PartitionLog, move: Move, copied: set[int]) -> None:
-        """Nothing else runs between the first line and the last. KafkaError, OSError."""
+        """Make pass 4, without an await. KafkaError, OSError."""
         files, old = self._files, log.directory
         high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
         here = self._logs.directory_of(log.topic, log.partition)
@@ -203,8 +204,8 @@ class LogMover:
 
 
 def copy_chunk(files: Files, source: str, target: str, position: int, *, size_max: int = CHUNK_BYTES) -> int:
-    """Copy up to ``size_max`` bytes (-1: all) from a position of one file to the same of another, which is synced at
-    its end. Returns how many; fewer than asked for means the end. OSError."""
+    """Copy up to ``size_max`` bytes (-1: all) of a file to the same position of another, which is synced at the end of
+    the file. Returns the number of bytes; fewer than ``size_max`` means the end. OSError."""
     reading = files.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if size_max < 0:

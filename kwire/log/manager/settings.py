@@ -1,4 +1,4 @@
-"""The broker's settings that concern all logs together; a topic's own are in `log_config`."""
+"""The broker's settings for all logs; a topic's own are in `kwire.log.common.log_config`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kwire.log.compaction.cleaner import CleanerSettings
 
 @dataclass(frozen=True, slots=True)
 class ManagerSettings:
-    """Broker-level settings, in milliseconds, with Kafka's defaults (the properties are named behind them)."""
+    """Broker-level settings, in milliseconds, with Kafka's defaults and properties."""
 
     recovery_point_interval_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
     log_start_interval_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
@@ -20,5 +20,5 @@ class ManagerSettings:
     producer_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
     idle_file_interval_ms: int = 30_000  # how soon an unused file is closed
     file_budget: int = 512  # open segment files
-    recovery_threads_per_directory: int = 2  # num.recovery.threads.per.data.dir: processes, see recovery_helpers
+    recovery_threads_per_directory: int = 2  # num.recovery.threads.per.data.dir: processes, see recovery.helpers
     cleaner: CleanerSettings = field(default_factory=CleanerSettings)  # log.cleaner.*

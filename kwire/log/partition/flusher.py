@@ -1,7 +1,7 @@
-"""Making a log survive a power loss: which files to sync, off the loop, and how far that has come.
+"""Making a log survive a power loss: which files to sync, off the loop, and up to which offset that is done.
 
 A sealed segment is synced as soon as it is sealed; then the recovery point moves to its end, so that recovery after a
-crash looks at the active segment only. `flush.messages` and `flush.ms` sync the active segment too.
+crash reads the active segment only. `flush.messages` and `flush.ms` sync the active segment too.
 """
 
 from __future__ import annotations
@@ -10,59 +10,59 @@ import asyncio
 import os.path
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kwire.base import futures
-from kwire.base.doors import Files
 from kwire.log.common.checkpoints import PARTITION_METADATA_FILE
-from kwire.log.common.environment import LogEnvironment, StorageError, SyncFailed, loop_runs
-
-if TYPE_CHECKING:
-    from kwire.log.partition.partition_log import PartitionLog
-    from kwire.log.segment.segment import Segment
-
+from kwire.log.common.environment import LogEnvironment, loop_runs
+from kwire.log.common.sync_files import sync_files
+from kwire.log.segment.segment import Segment
+from kwire.log.state.log_view import LogView
 
 SYNCED_AT_ONCE: Final = 64
-"""Segments whose files are held open for one call: far below the descriptor budget."""
+"""How many segments' files one call holds open: far below the descriptor budget."""
 
 
 class Flusher:
-    """The recovery point of one log: everything below it is on stable storage."""
+    """The recovery point of one log: everything below it is on stable storage.
+
+    ``completed`` are sealed segments whose indexes recovery has rebuilt and not synced.
+    """
 
     def __init__(
-        self, env: LogEnvironment, log: PartitionLog, recovery_point: int, completed: Sequence[Segment] = ()
+        self, env: LogEnvironment, log: LogView, recovery_point: int, completed: Sequence[Segment] = ()
     ) -> None:
         self._env = env
         self._log = log
         self.recovery_point = recovery_point
-        self.kept_point = 0  # what the checkpoint on stable storage is known to say
+        self.checkpointed_point = 0  # the recovery point in the checkpoint on stable storage, as far as it is known
         self.last_flush_ms = env.doors.clock.time_ms()
         self._under_way: asyncio.Future[None] | None = None
-        self._target = recovery_point
-        self._reach = recovery_point  # what the sync under way can vouch for
-        self._sealed: dict[Segment, None] = dict.fromkeys(completed)  # their indexes were completed and are not synced
-        self._is_named = False  # whether the directory's own name, and whose it is, are on stable storage
+        self._target = recovery_point  # up to where the newest sync goes
+        self._valid_to = recovery_point  # up to where the sync under way may move the recovery point
+        self._sealed: dict[Segment, None] = dict.fromkeys(completed)  # sealed, and not synced since
+        self._is_named = False  # whether the directory's name and `partition.metadata` are on stable storage
 
     def sealed(self, segment: Segment, end_offset: int) -> None:
-        """A segment was completed: sync it in the background. Without a running loop `close` will."""
+        """Sync a segment that was just sealed, in the background. Without a running loop `close` does it."""
         self._sealed[segment] = None
         if loop_runs():
             self._start(end_offset)
 
     def flush(self) -> asyncio.Future[None] | None:
-        """Sync what was appended so far. A future (failing with StorageError), or None if nothing is unsynced."""
+        """Sync everything appended so far. A future, which may fail with StorageError; None if nothing is unsynced."""
         end_offset = self._log.log_end_offset
         if end_offset <= self.recovery_point:
             return None
         return self._start(end_offset)
 
     async def flush_to(self, end_offset: int) -> None:
-        """Everything below an offset on stable storage. KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Return when everything below an offset is on stable storage. KafkaError(KAFKA_STORAGE_ERROR)."""
         if self.recovery_point < end_offset:
             await self._start(end_offset)
 
     def _start(self, end_offset: int) -> asyncio.Future[None]:
-        """One sync at a time: a later one that reaches further begins when the one before is done."""
+        """Syncs of a log run one after the other: one that reaches further begins when the one before is done."""
         before = self._under_way
         if before is not None and not before.done():
             if end_offset <= self._target:
@@ -71,42 +71,41 @@ class Flusher:
         else:
             started = asyncio.ensure_future(self._sync(end_offset))
         self._under_way, self._target = started, end_offset
-        # A failure was reported by `on_failure`; whoever waits gets it as well, and nobody need wait.
-        started.add_done_callback(futures.heed)
+        # `on_failure` has reported a failure already; this future need not be awaited.
+        started.add_done_callback(futures.ignore_failure)
         return started
 
     async def _after(self, before: asyncio.Future[None], end_offset: int) -> None:
         await asyncio.wait([before])
         await self._sync(end_offset)
 
-    def cut(self, offset: int) -> None:
-        """The log ends there now. A sync that is under way says nothing of what comes in the place of what went."""
+    def truncate_to(self, offset: int) -> None:
+        """The log was truncated. A sync under way does not cover what is appended in place of the removed records."""
         self.recovery_point = min(self.recovery_point, offset)
+        self.checkpointed_point = min(self.checkpointed_point, offset)
         self._target = min(self._target, offset)
-        self._reach = min(self._reach, offset)
+        self._valid_to = min(self._valid_to, offset)
 
     async def _sync(self, end_offset: int) -> None:
-        self._reach = end_offset
+        self._valid_to = end_offset
         segments = self._unsynced(end_offset)
         try:
             await self._sync_segments(segments)
-            if not segments:  # what is beside them: epochs, names
+            if not segments:  # the leader epoch file and the directory only
                 await self._env.doors.executor.run(sync_files, self._env.doors.files, *self._prepare([]))
         except OSError as error:
-            self._env.on_failure(self._log.directory, error)
-            raise StorageError(self._log.directory, error) from error
-        self._advance(min(end_offset, self._reach), segments)
+            raise self._env.failure(self._log.directory, error) from error
+        self._advance(min(end_offset, self._valid_to), segments)
 
     async def _sync_segments(self, segments: list[Segment]) -> None:
-        """Sync segments and what lies beside them, off the loop, so many at a time that descriptors suffice.
-        OSError."""
+        """Sync segments and the files beside them, off the loop and within the descriptor budget. OSError."""
         for part in _parts(segments):
             with _kept_open(part):
                 await self._env.doors.executor.run(sync_files, self._env.doors.files, *self._prepare(part))
 
     async def finish(self) -> None:
-        """Sync everything, indexes too, of a log to which nothing is appended any more, so that its `close` has nothing
-        left to wait for. OSError."""
+        """Sync everything, indexes included, of a log that takes no more appends, so that `close` does not wait for the
+        disk. OSError."""
         if self._under_way is not None and not self._under_way.done():
             await asyncio.wait([self._under_way])
         end_offset = self._log.log_end_offset
@@ -117,7 +116,7 @@ class Flusher:
             segment.indexes_unsynced = False
 
     def flush_blocking(self) -> None:
-        """Sync everything here and now. OSError."""
+        """Sync everything; blocks. OSError."""
         end_offset = self._log.log_end_offset
         segments = self._complete_all(end_offset)
         for part in _parts(segments):
@@ -126,7 +125,7 @@ class Flusher:
         self._advance(end_offset, segments)
 
     def _complete_all(self, end_offset: int) -> list[Segment]:
-        """Bring all indexes to their files; the segments that are to be synced then."""
+        """Write all indexes to their files; the segments to sync afterwards."""
         for segment in self._log.segments:
             if segment.index.loaded or segment.time_index.loaded:
                 segment.note_max_timestamp()
@@ -140,15 +139,18 @@ class Flusher:
             segment.indexes_unsynced = segment.indexes_unsynced and segment is self._log.active
             if segment is not self._log.active:
                 self._sealed.pop(segment, None)
-        # The log may have been truncated meanwhile: what is not there is not synced.
+        # The log may have been truncated meanwhile: the recovery point must not lie beyond its end.
         self.recovery_point = max(self.recovery_point, min(end_offset, self._log.log_end_offset))
         self._is_named = True
         self.last_flush_ms = self._env.doors.clock.time_ms()
 
     def _unsynced(self, end_offset: int) -> list[Segment]:
-        """Segments with offsets between the recovery point and an end, and those below it that were completed since;
-        empty ones as well: what their indexes had before must not be back after a power loss. Not those beyond the
-        end: their turn is when the names of the ones before them are safe, or a power loss may leave a hole."""
+        """The segments to sync up to an end offset: those beyond the recovery point, and those sealed since.
+
+        Empty ones are included, since their old index entries must not be back after a power loss. Segments beyond the
+        end are left out: they are synced when the names of those before them are on stable storage, or a power loss
+        could leave a hole in the log.
+        """
         segments = self._log.segments
         ends = [segment.base_offset for segment in segments[1:]] + [self._log.log_end_offset]
         return [
@@ -159,7 +161,7 @@ class Flusher:
         ]
 
     def _prepare(self, segments: list[Segment]) -> tuple[list[int], list[str]]:
-        """What to sync: descriptors of `.log` files, and paths of everything beside them."""
+        """What to sync: descriptors of `.log` files, and the paths of all files beside them and of the directory."""
         log = self._log
         if log.epochs.dirty:
             log.epochs.write()
@@ -168,7 +170,7 @@ class Flusher:
             segment.flush_indexes()
             paths += [path for path in segment.paths() if path != segment.file.path]
             paths.append(log.producer_state.snapshot_path(segment.base_offset))
-            if segment is not log.active:  # what of a producer is compacted away, the snapshot behind it tells
+            if segment is not log.active:  # producers whose batches are compacted away are in the snapshot behind it
                 following = log.segments[log.segments.index(segment) + 1]
                 paths.append(log.producer_state.snapshot_path(following.base_offset))
         paths.append(log.epochs.path)
@@ -188,7 +190,7 @@ def _parts(segments: list[Segment]) -> Iterator[list[Segment]]:
 
 @contextmanager
 def _kept_open(segments: list[Segment]) -> Iterator[None]:
-    """Whoever opens other files meanwhile must not have these closed: their numbers are about to be synced."""
+    """Keep the file cache from closing these files: a thread is about to sync their descriptors."""
     for segment in segments:
         segment.file.retain()
     try:
@@ -196,26 +198,3 @@ def _kept_open(segments: list[Segment]) -> Iterator[None]:
     finally:
         for segment in segments:
             segment.file.release()
-
-
-def sync_files(files: Files, descriptors: list[int], paths: list[str]) -> None:
-    """Sync open files, then files and directories by name; one that is gone meanwhile needs no sync. Runs on a
-    thread. OSError; SyncFailed if it was the sync that failed."""
-    for fd in descriptors:
-        _sync(files, fd)
-    for path in paths:
-        try:
-            fd = files.open(path, 0)
-        except FileNotFoundError:
-            continue
-        try:
-            _sync(files, fd)
-        finally:
-            files.close(fd)
-
-
-def _sync(files: Files, fd: int) -> None:
-    try:
-        files.fsync(fd)
-    except OSError as error:
-        raise SyncFailed(error.errno, error.strerror or str(error)) from error

@@ -1,12 +1,12 @@
-"""One partition's log: segments in order, offsets, high watermark, producers and epochs.
+"""One partition's log: segments in order, offsets, high watermark, producers and leader epochs.
 
-Appending is one write at the tracked end and reading hands out file ranges; both are synchronous and never wait. What
-may block (syncs) goes through the executor. What takes records away again is `log_cutting`, its base class. What
-decides about whole segments lives beside this file: `retention` (deleting), `timestamps` (look-ups by time), `flusher`
-(syncing), `recovery` (opening), `validator` (judging batches).
+Appending is one write at the tracked end, and reading returns file ranges; both are synchronous and never wait. What
+may block (syncs) goes through the executor. Beside this module: `validator` (may a batch be appended, in which form),
+`truncation` (removing records), `retention` (which segments to delete), `timestamps` (look-ups by time), `flusher`
+(syncing). Opening a directory is `kwire.log.recovery`'s.
 
-While one segment is being synced another one is written, so the loop does not wait for the disk; with `flush.messages`
-the active segment itself is synced, and an append beside that sync may take milliseconds.
+A sealed segment is synced while the next one is written, so appends do not wait for the disk. With `flush.messages` the
+active segment itself is synced, and an append during that sync may take milliseconds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from kwire.base.doors import Files
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.errors import CodecError
-from kwire.codec.records import BatchHeader, parse_header, patch_offsets
+from kwire.codec.records import BatchHeader, patch_offsets
 from kwire.log.common import names
 from kwire.log.common.append_info import (
     NO_DATA,
@@ -30,49 +30,57 @@ from kwire.log.common.append_info import (
     TimestampAndOffset,
 )
 from kwire.log.common.checkpoints import read_topic_id, write_topic_id
-from kwire.log.common.environment import LogEnvironment, StorageError, logger
+from kwire.log.common.environment import LogEnvironment, logger
 from kwire.log.common.log_config import INT64_MAX, LogConfig
-from kwire.log.partition import timestamps, validator
+from kwire.log.partition import timestamps
 from kwire.log.partition.flusher import Flusher
-from kwire.log.partition.truncation import LogCutting
-from kwire.log.recovery.helpers import Recovered
-from kwire.log.recovery.recovery import LogRecovery, Progress, no_progress
+from kwire.log.partition.truncation import LogTruncation
+from kwire.log.partition.validator import BatchValidator, writable
+from kwire.log.recovery.messages import RecoveryReport
+from kwire.log.recovery.recovery import LogRecovery, Progress, RecoveredLog, no_progress
 from kwire.log.segment.batch_scan import CorruptLog
 from kwire.log.segment.segment import Segment
-from kwire.log.state.producer_state import NOT_ASKED, BatchMetadata, CompletedTransaction, Verification
+from kwire.log.state.producer_state import NOT_REQUIRED, BatchMetadata, CompletedTransaction, VerificationGuard
 from kwire.log.verification.verifier import Verifier
 
 Records = bytes | bytearray | memoryview
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class PartitionLog(LogCutting):
+class PartitionLog:
     """A log that is open. Offsets are those of records; all methods raise KafkaError only."""
 
     def __init__(
-        self, env: LogEnvironment, topic: str, partition: int, topic_id: bytes, config: LogConfig, opened: LogRecovery
+        self,
+        env: LogEnvironment,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        recovered: RecoveredLog,
     ) -> None:
         self._env = env
         self._clock_ms = env.doors.clock.time_ms
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
-        self.directory = opened.directory
+        self.directory = recovered.directory
         self.name = names.directory_name(topic, partition)
-        self.segments = opened.segments
-        self._bases = [segment.base_offset for segment in opened.segments]
-        self.active = opened.segments[-1]
-        self.epochs = opened.epochs
-        self.producer_state = opened.producers
-        self.log_start_offset = opened.log_start_offset
-        self.log_end_offset = opened.log_end_offset
-        self.high_watermark = opened.log_start_offset
-        self.flusher = Flusher(env, self, opened.recovery_point, opened.rebuilt)
+        self.segments = recovered.segments
+        self.bases = [segment.base_offset for segment in recovered.segments]
+        self.active = recovered.segments[-1]
+        self.epochs = recovered.epochs
+        self.producer_state = recovered.producers
+        self.log_start_offset = recovered.log_start_offset
+        self.log_end_offset = recovered.log_end_offset
+        self.high_watermark = recovered.log_start_offset
+        self.flusher = Flusher(env, self, recovered.recovery_point, recovered.rebuilt)
         self.verifier = Verifier(env, self)
+        self._truncation = LogTruncation(env, self)
         self.closed = False
-        self.cut_to = INT64_MAX  # the lowest offset the log was truncated to since the cleaner last asked
-        self._latest_epoch = self.epochs.latest_epoch
-        self.config = config
+        self.truncated_to = INT64_MAX  # the lowest offset the log was truncated to since the cleaner last looked
+        self.latest_epoch = self.epochs.latest_epoch
         self.update_config(config)
 
     @classmethod
@@ -91,14 +99,16 @@ class PartitionLog(LogCutting):
         high_watermark: int = 0,
         cleaned_to: int = 0,
         progress: Progress = no_progress,
-        recovered: Recovered | None = None,
+        report: RecoveryReport | None = None,
     ) -> PartitionLog:
-        """Open a partition's directory, making it if it is new. After an unclean stop (``clean=False``) the tail from
-        the recovery point on is checked, unless a helper process has done so. KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Open a partition's directory, or create it.
+
+        After an unclean shutdown (``clean=False``) the log is checked from the recovery point on, unless a helper
+        process has done that: then ``report`` is its result. KafkaError(KAFKA_STORAGE_ERROR).
+        """
         files = env.doors.files
-        if recovered is not None:
-            clean, recovery_point = True, recovered.log_end_offset
-            log_start_offset = recovered.log_start_offset
+        if report is not None:
+            clean, recovery_point, log_start_offset = True, report.log_end_offset, report.log_start_offset
         try:
             is_new = not files.exists(directory)
             if is_new:
@@ -116,15 +126,14 @@ class PartitionLog(LogCutting):
                 cleaned_to=cleaned_to,
                 progress=progress,
             )
-            opened = recovery.begin() if is_new else recovery.run()
-            if recovered is not None:
-                recovered.apply(opened)
+            recovered = recovery.begin() if is_new else recovery.run()
+            if report is not None:
+                recovered = report.applied_to(recovered)
         except OSError as error:
-            env.on_failure(directory, error)
-            raise StorageError(directory, error) from error
-        for complaint in opened.complaints:
+            raise env.failure(directory, error) from error
+        for complaint in recovered.complaints:
             logger.warning("log repaired", partition=names.directory_name(topic, partition), what=complaint)
-        log = cls(env, topic, partition, topic_id, config, opened)
+        log = cls(env, topic, partition, topic_id, config, recovered)
         log.advance_high_watermark(high_watermark)
         return log
 
@@ -133,6 +142,7 @@ class PartitionLog(LogCutting):
 
     @property
     def files(self) -> Files:
+        """The file operations of this log's broker."""
         return self._env.doors.files
 
     @property
@@ -142,29 +152,26 @@ class PartitionLog(LogCutting):
 
     @property
     def last_stable_offset(self) -> int:
-        """Below this every transaction has ended and is committed: what read_committed consumers may see."""
+        """Below this offset every transaction has ended: read_committed consumers read up to here."""
         unstable = self.producer_state.first_unstable_offset
         return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
 
     def update_config(self, config: LogConfig) -> None:
-        """Settings changed while running."""
+        """Take new settings of the topic."""
         self.config = config
+        self._validator = BatchValidator(config, self.name, self._clock_ms)
         self._index_interval = config.index_interval_bytes
         self._segment_bytes = config.max_segment_bytes
         self._index_entries = config.segment_index_bytes // 8
-        self._plain = not validator.looks_at_records(config)
-        self._ordinary = self._plain and not config.uses_log_append_time
-        self._batch_max = min(config.max_message_bytes, config.max_segment_bytes)
-        self._ahead_ms = config.message_timestamp_after_max_ms
-        self._draw_roll_age()
         self._flush_messages = config.flush_messages
+        self._draw_roll_age()
 
     def _draw_roll_age(self) -> None:
         jitter = self.config.segment_jitter_ms
         jitter = self._env.doors.random.randrange(min(jitter, self.config.segment_ms)) if jitter > 0 else 0
         self._roll_age_ms = self.config.roll_ms - jitter
 
-    # Appending
+    # -- appending -----------------------------------------------------------------------------------------------------
 
     def append_as_leader(
         self,
@@ -172,27 +179,25 @@ class PartitionLog(LogCutting):
         *,
         leader_epoch: int,
         origin: Origin = Origin.CLIENT,
-        verification: Verification | None = NOT_ASKED,
+        guard: VerificationGuard | None = NOT_REQUIRED,
     ) -> AppendInfo:
-        """Append what a client or a coordinator sends, giving it offsets. A client sends exactly one batch.
+        """Append the batches of a coordinator, or the one batch of a client, and assign offsets.
 
-        ``records`` is patched in place if it can be written, copied otherwise. Raises KafkaError: the codes of
-        `validator`, those of `ProducerStateManager.check`, KAFKA_STORAGE_ERROR. Nothing is appended then.
+        ``records`` is patched in place if it is writable, else copied. KafkaError, after which nothing is appended: the
+        codes of `BatchValidator.accept` and `ProducerStateManager.check`, and KAFKA_STORAGE_ERROR.
         """
         if origin is not Origin.CLIENT:
-            return self._flushed_if_due(self._append_trusted(records, leader_epoch, origin))
-        header, data, append_time = self._glance(records) or self._judge(records)
+            return self._flushed_if_due(self._append_internal(records, leader_epoch, origin))
+        header, data, append_time = self._validator.accept(records)
         if header.producer_id >= 0:
-            duplicate = self.producer_state.check(header, origin, verification)
+            duplicate = self.producer_state.check(header, origin, guard)
             if duplicate is not None:
                 return self._duplicate(duplicate, leader_epoch)
         size = header.length + 12
         first = self.log_end_offset
         last = first + header.last_offset_delta
-        if len(data) != size:
-            data = memoryview(data)[:size]  # a cut-off batch behind the whole one
         patch_offsets(data, 0, first, leader_epoch)
-        if leader_epoch != self._latest_epoch:
+        if leader_epoch != self.latest_epoch:
             self._note_epoch(leader_epoch, first)
         self._write(data, size, last, header.max_timestamp)
         self._commit(header, data, first, last, self.active.size)
@@ -208,62 +213,27 @@ class PartitionLog(LogCutting):
         return self._flushed_if_due(info)
 
     def _flushed_if_due(self, info: AppendInfo) -> AppendInfo:
-        """With the sync that an answer has to wait for (`flush.messages`), be it for a client or a coordinator."""
+        """Add the sync that the response has to wait for (`flush.messages`)."""
         info.flushed = self.flush_if_due(info.last_offset + 1)
         return info
 
     def begin_leader_epoch(self, epoch: int) -> None:
-        """This broker leads the partition from now on: what is appended next belongs to ``epoch``."""
-        if epoch > self._latest_epoch:
+        """This broker leads the partition now, in this leader epoch."""
+        if epoch > self.latest_epoch:
             self.epochs.assign(epoch, self.log_end_offset)
-            if not self.epochs.dirty:  # else the first append writes it, or fails
-                self._latest_epoch = epoch
+            if not self.epochs.dirty:  # otherwise the first append writes the file, or fails
+                self.latest_epoch = epoch
 
     def _note_epoch(self, epoch: int, first: int) -> None:
-        """The epoch file knows an epoch before its first batch is written, so that recovery can hold the batches
-        against it. KAFKA_STORAGE_ERROR."""
+        """Write the leader epoch file before the first batch of an epoch, so that recovery can compare the batches with
+        it. KafkaError(KAFKA_STORAGE_ERROR)."""
         self.epochs.assign(epoch, first)
         if self.epochs.dirty:
             try:
                 self.epochs.write()
             except OSError as error:
-                raise self._failed(error) from error
-        self._latest_epoch = epoch
-
-    def _glance(self, records: Records) -> tuple[BatchHeader, bytearray | memoryview, int] | None:
-        """`_judge` for an ordinary batch and a topic of ordinary settings; None for all others."""
-        if not self._ordinary or not isinstance(records, memoryview) or records.readonly:
-            return None
-        header = validator.at_a_glance(records, self._batch_max, self._clock_ms() + self._ahead_ms)
-        return None if header is None else (header, records, -1)
-
-    def _judge(self, records: Records) -> tuple[BatchHeader, bytearray | memoryview, int]:
-        """Validate a client's batch and bring it into the topic's form: its header, its writable bytes, and the
-        broker's time if that was stamped on it (else -1)."""
-        config = self.config
-        header = validator.client_batch(records, config, self.name)
-        now_ms = self._clock_ms()
-        data = _writable(records)
-        if not self._plain or validator.has_doubtful_time(header, config, now_ms):
-            header, data = self._judge_records(header, data, now_ms)
-        if config.uses_log_append_time:
-            return validator.stamp(data, now_ms), data, now_ms
-        return header, data, -1
-
-    def _judge_records(
-        self, header: BatchHeader, data: bytearray | memoryview, now_ms: int
-    ) -> tuple[BatchHeader, bytearray | memoryview]:
-        """The slow way, through the records, where the header does not tell enough."""
-        config = self.config
-        doubtful = validator.has_doubtful_time(header, config, now_ms)
-        if not doubtful and not validator.needs_walk(header, config):
-            return header, data
-        walked = validator.walk(data, config, now_ms, self.name)
-        if config.target_codec not in (None, header.compression):
-            data = validator.recompress(data, header, walked, config)
-            validator.check_size(len(data), config, self.name)
-            return parse_header(data), data
-        return validator.set_right(data, header, walked), data
+                raise self._env.failure(self.directory, error) from error
+        self.latest_epoch = epoch
 
     def _duplicate(self, batch: BatchMetadata, leader_epoch: int) -> AppendInfo:
         info = AppendInfo(
@@ -276,19 +246,19 @@ class PartitionLog(LogCutting):
             max_timestamp_ms=batch.timestamp,
             duplicate=True,
         )
-        return self._flushed_if_due(info)  # its first answer may have been held back for good
+        return self._flushed_if_due(info)  # its first append may never have been acknowledged
 
-    def _append_trusted(self, records: Records, leader_epoch: int, origin: Origin) -> AppendInfo:
-        headers = validator.trusted_batches(records, self.config, self.name, check_sizes=True)
-        data = _writable(records)
-        position, offset, given = 0, self.log_end_offset, []
+    def _append_internal(self, records: Records, leader_epoch: int, origin: Origin) -> AppendInfo:
+        headers = self._validator.accept_internal(records)
+        data = writable(records)
+        position, offset, headers_with_offsets = 0, self.log_end_offset, []
         for header in headers:
             self._check_producer(header, memoryview(data)[position:], origin)
             patch_offsets(data, position, offset, leader_epoch)
-            given.append(header._replace(base_offset=offset, partition_leader_epoch=leader_epoch))
+            headers_with_offsets.append(header._replace(base_offset=offset, partition_leader_epoch=leader_epoch))
             position += header.size
             offset += header.last_offset_delta + 1
-        return self._append_given(data, given)
+        return self._append_with_offsets(data, headers_with_offsets)
 
     def _check_producer(self, header: BatchHeader, data: memoryview, origin: Origin) -> None:
         if header.is_control:
@@ -297,9 +267,9 @@ class PartitionLog(LogCutting):
             self.producer_state.check(header, origin)
 
     def append_as_follower(self, records: Records) -> AppendInfo:
-        """Append what the leader sent, offsets and epochs as they are. KafkaError: CORRUPT_MESSAGE,
-        OFFSET_OUT_OF_RANGE if it does not follow the end of this log, KAFKA_STORAGE_ERROR."""
-        headers = validator.trusted_batches(records, self.config, self.name, check_sizes=False)
+        """Append batches of the leader, with their offsets and leader epochs. KafkaError: CORRUPT_MESSAGE,
+        OFFSET_OUT_OF_RANGE if they begin before the end of this log, KAFKA_STORAGE_ERROR."""
+        headers = self._validator.accept_replicated(records)
         expected = self.log_end_offset
         for header in headers:
             if header.base_offset < expected:
@@ -307,17 +277,17 @@ class PartitionLog(LogCutting):
                     ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {header.base_offset} is not beyond {expected - 1} in {self}"
                 )
             expected = header.next_offset
-        return self._append_given(records, headers)
+        return self._append_with_offsets(records, headers)
 
-    def _append_given(self, data: Records, headers: list[BatchHeader]) -> AppendInfo:
-        """Append batches whose offsets are final, batch by batch so that each finds its segment."""
+    def _append_with_offsets(self, data: Records, headers: list[BatchHeader]) -> AppendInfo:
+        """Append batches with final offsets, one by one, since the log may roll between them."""
         if not headers:
-            return AppendInfo(-1, -1, self.log_start_offset, self._latest_epoch, 0)
+            return AppendInfo(-1, -1, self.log_start_offset, self.latest_epoch, 0)
         position = 0
         view = memoryview(data)
         for header in headers:
             part = view[position : position + header.size]
-            if header.partition_leader_epoch != self._latest_epoch:
+            if header.partition_leader_epoch != self.latest_epoch:
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
             self._write(part, header.size, header.last_offset, header.max_timestamp)
             self._commit(header, part, header.base_offset, header.last_offset, self.active.size)
@@ -332,7 +302,8 @@ class PartitionLog(LogCutting):
         )
 
     def _write(self, data: Records, size: int, last: int, max_timestamp: int) -> None:
-        """Put a batch at the end of the active segment, after rolling if it is time. KAFKA_STORAGE_ERROR."""
+        """Write a batch at the end of the active segment; roll before if it is time.
+        KafkaError(KAFKA_STORAGE_ERROR)."""
         segment = self.active
         try:
             if segment.must_roll(size, last, self._segment_bytes, self._index_entries) or (
@@ -342,10 +313,10 @@ class PartitionLog(LogCutting):
                 segment = self.active
             segment.write(data)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._env.failure(self.directory, error) from error
 
     def _commit(self, header: BatchHeader, data: Records, first: int, last: int, position: int) -> None:
-        """The bytes are in the file: account for them."""
+        """Account for a batch that was written to the file."""
         self.active.note_batch(first, last, header.max_timestamp, position, header.length + 12, self._index_interval)
         self.log_end_offset = last + 1
         producers = self.producer_state
@@ -364,7 +335,7 @@ class PartitionLog(LogCutting):
         self.producer_state.complete(completed)
 
     def roll(self) -> None:
-        """Begin a new segment at the end; the old one is completed and synced in the background. OSError."""
+        """Begin a new segment; the old one is sealed, and synced in the background. OSError."""
         old, base_offset = self.active, self.log_end_offset
         if old.size == 0 and old.base_offset == base_offset:
             return
@@ -375,15 +346,15 @@ class PartitionLog(LogCutting):
             self.producer_state.map_end_offset = base_offset
             self.producer_state.take_snapshot()
         except OSError:
-            new.discard()  # it must not lie there while the old one goes on
+            new.discard()  # appends continue in the old one
             raise
         self.segments.append(new)
-        self._bases.append(base_offset)
+        self.bases.append(base_offset)
         self.active = new
         self._draw_roll_age()
         self.flusher.sealed(old, base_offset)
 
-    # Reading
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     def read(
         self,
@@ -394,11 +365,11 @@ class PartitionLog(LogCutting):
         min_one: bool = True,
         on_verified: Callable[[], None] | None = None,
     ) -> FetchedData:
-        """Batches from the one that holds ``offset``, all below offset ``upto``, about ``max_bytes``.
+        """Read about ``max_bytes`` of batches below offset ``upto``, from the batch that holds ``offset``.
 
-        The first batch comes whole even if it is larger (with ``min_one``); the last one may be cut off, as in Kafka.
-        What a start found on disk is verified before it is served: here and now, or in the background if the caller
-        gives ``on_verified``, who then gets nothing and is called when it is time to ask again.
+        With ``min_one`` the first batch is complete even if it is larger; the last one may be incomplete, as in Kafka.
+        What was found on disk at start is verified before it is served: now, or with ``on_verified`` in the background.
+        Then the result is empty, and ``on_verified`` is called when the data can be read.
         KafkaError: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         end_offset = self.log_end_offset
@@ -415,7 +386,7 @@ class PartitionLog(LogCutting):
                 return segment.read(offset, max_bytes, end, min_one) or NO_DATA
             return self._read_sealed(offset, max_bytes, upto, min_one, on_verified)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._env.failure(self.directory, error) from error
         except CorruptLog as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch of {self.name} is damaged: {error}") from error
 
@@ -425,12 +396,12 @@ class PartitionLog(LogCutting):
     def _read_sealed(
         self, offset: int, max_bytes: int, upto: int, min_one: bool, on_verified: Callable[[], None] | None
     ) -> FetchedData:
-        at = bisect_right(self._bases, offset) - 1
+        at = bisect_right(self.bases, offset) - 1
         for i in range(max(at, 0), len(self.segments)):
             segment = self.segments[i]
             if segment.unverified and not self._is_verified(segment, offset, on_verified):
                 return NO_DATA
-            following = self._bases[i + 1] if i + 1 < len(self._bases) else self.log_end_offset
+            following = self.bases[i + 1] if i + 1 < len(self.bases) else self.log_end_offset
             end = segment.size if upto >= following else segment.position_before(upto)
             found = segment.read(offset, max_bytes, end, min_one)
             if found is not None:
@@ -444,14 +415,10 @@ class PartitionLog(LogCutting):
             f"offset {self.log_start_offset} up to {self.log_end_offset}.",
         )
 
-    def segment_of(self, offset: int) -> Segment:
-        """The segment in which an offset lies, or would."""
-        return self.segments[max(bisect_right(self._bases, offset) - 1, 0)]
-
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that touch offsets from ``first_offset`` to below ``end_offset``."""
+        """The aborted transactions with records from ``first_offset`` to below ``end_offset``."""
         found: list[AbortedTransaction] = []
-        for segment in self.segments[max(bisect_right(self._bases, first_offset) - 1, 0) :]:
+        for segment in self.segments[max(bisect_right(self.bases, first_offset) - 1, 0) :]:
             for entry in segment.aborted():
                 if entry.last_offset >= first_offset and entry.first_offset < end_offset:
                     found.append(entry)
@@ -460,16 +427,16 @@ class PartitionLog(LogCutting):
         return found
 
     def offset_beyond(self, offset: int, size: int) -> int:
-        """An offset that ``size`` bytes read from an offset on do not reach. KafkaError."""
-        at = max(bisect_right(self._bases, offset) - 1, 0)
-        following = self._bases[at + 1] if at + 1 < len(self._bases) else self.log_end_offset
-        found: int | None = self._looking_up(lambda log: log.segments[at].offset_beyond(offset, size))
+        """An offset that a read of ``size`` bytes from ``offset`` on does not reach. KafkaError."""
+        at = max(bisect_right(self.bases, offset) - 1, 0)
+        following = self.bases[at + 1] if at + 1 < len(self.bases) else self.log_end_offset
+        found = self._look_up(self.segments[at].offset_beyond, offset, size)
         return max(following if found is None else found, offset + 1)
 
-    # Offsets
+    # -- offsets -------------------------------------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Move the high watermark up to an offset (never beyond the end, never back). Whether it moved."""
+        """Move the high watermark forward to an offset, at most to the log end offset. Whether it moved."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -478,57 +445,108 @@ class PartitionLog(LogCutting):
         return True
 
     def offset_for_timestamp(self, timestamp_ms: int, *, upto: int) -> TimestampAndOffset | None:
-        """The first record, below offset ``upto``, at or after a time; None if there is none. KafkaError."""
-        return self._looking_up(timestamps.offset_for_timestamp, timestamp_ms, upto)
+        """The first record at or after a timestamp, if it lies below offset ``upto``; else None. KafkaError."""
+        return self._look_up(timestamps.offset_for_timestamp, self, self.verifier, timestamp_ms, upto)
 
     def max_timestamp(self) -> TimestampAndOffset | None:
-        """The record with the highest timestamp; None in a log without timestamps. KafkaError."""
-        return self._looking_up(timestamps.max_timestamp)
+        """The first record with the highest timestamp; None in a log without timestamps. KafkaError."""
+        return self._look_up(timestamps.max_timestamp, self, self.verifier)
 
-    def _looking_up(self, look_up: Callable[..., T], *what: int) -> T:
+    def _look_up(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that reads segments; its errors become KafkaError."""
         try:
-            return look_up(self, *what)
+            return function(*args, **kwargs)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._env.failure(self.directory, error) from error
         except (CorruptLog, CodecError) as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch of {self.name} is damaged: {error}") from error
 
     def earliest(self) -> TimestampAndOffset:
-        """Where the log starts, and the leader epoch in force there."""
+        """The log start offset and its leader epoch."""
         return TimestampAndOffset(-1, self.log_start_offset, self.epochs.epoch_for_offset(self.log_start_offset))
 
     def earliest_local(self) -> TimestampAndOffset:
-        """The earliest offset on this disk: as nothing is tiered, that is `earliest`."""
+        """The earliest offset on this disk: the log start offset, as there is no tiered storage."""
         return self.earliest()
 
     def latest_tiered(self) -> TimestampAndOffset:
-        """The last offset in tiered storage: there is none."""
+        """The last offset in tiered storage: none."""
         return TimestampAndOffset(-1, -1, -1)
 
     def latest(self, upto: int) -> TimestampAndOffset:
-        """What a reader bounded by offset ``upto`` takes for the end, with the newest leader epoch."""
+        """The end of the log for a reader that sees it up to offset ``upto``, with the newest leader epoch."""
         return TimestampAndOffset(-1, upto, self.epochs.latest_epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest leader epoch not above the one asked for; (-1, -1) if not known."""
+        """(epoch, end offset) of the largest leader epoch not above the requested one; (-1, -1) if unknown."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    # Stopping
+    # -- removing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    def delete_records_before(self, offset: int) -> int:
+        """Delete the records below an offset (DeleteRecords); -1 means the high watermark. Their segments are deleted
+        by the next retention pass, as in Kafka. Returns the new log start offset. KafkaError: OFFSET_OUT_OF_RANGE above
+        the high watermark."""
+        target = self.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.name} since it is larger than "
+                f"the high watermark {self.high_watermark}",
+            )
+        self.advance_log_start_offset(target)
+        return self.log_start_offset
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Move the log start offset forward: records below it are no longer part of the log. Whether it moved."""
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        self.epochs.truncate_from_start(offset)
+        self.producer_state.on_log_start_offset(offset)
+        return True
+
+    def delete_old_segments(self) -> int:
+        """Apply retention. Returns the number of segments removed. KafkaError(KAFKA_STORAGE_ERROR)."""
+        return self._truncation.delete_old_segments()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from an offset on. KafkaError(KAFKA_STORAGE_ERROR)."""
+        self._truncation.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next record gets this offset. KafkaError(KAFKA_STORAGE_ERROR)."""
+        self._truncation.truncate_fully_and_start_at(offset)
+
+    def replace_segments(self, old: list[Segment], new: Segment) -> None:
+        """Compaction: put one segment in the place of neighbours, whose files have been renamed already."""
+        new.mark_verified()  # the cleaner has checked every batch
+        at = self.segments.index(old[0])
+        self.segments[at : at + len(old)] = [new]
+        self.bases[at : at + len(old)] = [new.base_offset]
+
+    # -- flushing and closing ------------------------------------------------------------------------------------------
 
     def flush_if_due(self, end: int = -1) -> asyncio.Future[None] | None:
-        """The sync that `flush.messages` asks for below offset ``end`` (by default of everything); None if nothing is
-        due. A leader's appends ask for it themselves."""
+        """Start the sync that `flush.messages` requires below offset ``end`` (by default of everything); None if none
+        is due. Appends as leader do this themselves."""
         if (end if end >= 0 else self.log_end_offset) - self.flusher.recovery_point < self._flush_messages:
             return None
         return self.flusher.flush()
 
     def flush(self) -> asyncio.Future[None] | None:
-        """Sync everything appended so far, off the loop; None if that is so already."""
+        """Sync everything appended so far, off the loop; None if everything is synced."""
         return self.flusher.flush()
 
     def close(self) -> None:
-        """Complete indexes, sync, take a snapshot of the producers. Blocks where something is unsynced: await
-        `flush` before. KafkaError; closing twice is harmless."""
+        """Complete the indexes, sync, write a snapshot of the producers. Blocks if something is unsynced, so await
+        `flush` before. Closing twice is harmless. KafkaError(KAFKA_STORAGE_ERROR)."""
         if self.closed:
             return
         self.closed = True
@@ -538,19 +556,10 @@ class PartitionLog(LogCutting):
             self.producer_state.take_snapshot()
             self.release()
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._env.failure(self.directory, error) from error
 
     def release(self) -> None:
-        """Close all files as they are: of a log that is being deleted, or has failed."""
+        """Close all files without a sync: of a log that is being deleted, or whose directory has failed."""
         self.closed = True
         for segment in self.segments:
             segment.file.close()
-
-
-def _writable(records: Records) -> bytearray | memoryview:
-    """The same bytes, to be patched in place: a request's frame is; anything else is copied."""
-    if isinstance(records, bytearray):
-        return records
-    if isinstance(records, memoryview) and not records.readonly:
-        return records
-    return bytearray(records)

@@ -1,36 +1,26 @@
-"""Which segments a log no longer needs: by time, by size, and because its start has moved beyond them.
+"""Which segments a log no longer needs: by time, by size, and because they lie below its log start offset.
 
-Only whole segments go, oldest first, and only below the high watermark. Compaction is another matter: it will rewrite
-segments where this removes them.
+Only whole segments are deleted, oldest first, and only below the high watermark. Removing them is `truncation`'s;
+compaction, which rewrites segments, is `kwire.log.compaction`'s.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kwire.log.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from kwire.log.partition.truncation import LogCutting
+from kwire.log.state.log_view import LogView
 
 
-def delete_old_segments(log: LogCutting) -> int:
-    """Remove what retention allows. Returns how many segments went. OSError."""
-    count = _below_start(log)
+def count_deletable(log: LogView, now_ms: int) -> int:
+    """How many of the first segments retention allows to delete (`retention.ms`, `retention.bytes`). OSError."""
+    count = _below_log_start(log)
     if log.config.deletes:
-        count = max(count, _too_old(log), _too_large(log))
-    if count == 0:
-        return 0
-    if count == len(log.segments):
-        log.roll()  # the log goes on in an empty segment
-    log.drop_segments(count)
-    log.advance_log_start_offset(log.segments[0].base_offset)
+        count = max(count, _too_old(log, now_ms), _too_large(log))
     return count
 
 
-def _deletable(log: LogCutting) -> list[tuple[Segment, int]]:
-    """Segments that are wholly committed, oldest first, each with the offset where the next one starts. An empty
-    active segment is not among them."""
+def _committed(log: LogView) -> list[tuple[Segment, int]]:
+    """The segments wholly below the high watermark, oldest first, each with the offset at which the next one starts.
+    An empty active segment is left out."""
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
     found = []
@@ -41,34 +31,34 @@ def _deletable(log: LogCutting) -> list[tuple[Segment, int]]:
     return found
 
 
-def _below_start(log: LogCutting) -> int:
+def _below_log_start(log: LogView) -> int:
     count = 0
-    for segment, end in _deletable(log):
+    for segment, end in _committed(log):
         if segment is log.active or end > log.log_start_offset:
             break
         count += 1
     return count
 
 
-def _too_old(log: LogCutting) -> int:
+def _too_old(log: LogView, now_ms: int) -> int:
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
         return 0
-    limit = log.now_ms() - retention_ms
+    limit_ms = now_ms - retention_ms
     count = 0
-    for segment, _end in _deletable(log):
-        if segment.largest_timestamp_ms() >= limit:
+    for segment, _end in _committed(log):
+        if segment.largest_timestamp_ms() >= limit_ms:
             break
         count += 1
     return count
 
 
-def _too_large(log: LogCutting) -> int:
+def _too_large(log: LogView) -> int:
     if log.config.retention_bytes < 0:
         return 0
-    excess = log.size - log.config.retention_bytes
+    excess = sum(segment.size for segment in log.segments) - log.config.retention_bytes
     count = 0
-    for segment, _end in _deletable(log):
+    for segment, _end in _committed(log):
         if excess < segment.size:
             break
         excess -= segment.size

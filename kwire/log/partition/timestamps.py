@@ -1,38 +1,37 @@
-"""Finding offsets by time: through the time index to a batch, and only in that one batch to a record."""
+"""Looking up offsets by timestamp: through the time index to a batch, and within that one batch to a record.
+
+ListOffsets uses these look-ups. Small segments are verified first, since an index that does not fit would mislead them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from kwire.codec.records import iter_records
 from kwire.log.common.append_info import TimestampAndOffset
 from kwire.log.partition.validator import MAX_DECOMPRESSED_BYTES
 from kwire.log.segment.batch_scan import ScannedBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kwire.log.partition.partition_log import PartitionLog
-    from kwire.log.segment.segment import Segment
+from kwire.log.segment.segment import Segment
+from kwire.log.state.log_view import LogView
+from kwire.log.verification.verifier import Verifier
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp_ms: int, upto: int) -> TimestampAndOffset | None:
-    """The first record from the log's start on whose timestamp is not before ``timestamp_ms``, if it lies below
+def offset_for_timestamp(log: LogView, verifier: Verifier, timestamp_ms: int, upto: int) -> TimestampAndOffset | None:
+    """The first record from the log start offset on whose timestamp is not before ``timestamp_ms``, if it lies below
     offset ``upto``. OSError, CorruptLog, CodecError."""
     for segment in log.segments:
-        log.verifier.require_small(segment)
+        verifier.require_small(segment)
         if segment.max_timestamp < timestamp_ms:
             continue
-        found = _find_in_segment(log, segment, timestamp_ms)
+        found = _find_in_segment(segment, timestamp_ms, log.log_start_offset)
         if found is not None:
             return found if found.offset < upto else None
     return None
 
 
-def _find_in_segment(log: PartitionLog, segment: Segment, timestamp_ms: int) -> TimestampAndOffset | None:
-    start_offset = log.log_start_offset
-    known = segment.base_offset + segment.time_index.lookup(timestamp_ms)
-    for batch in _batches(segment, max(known, start_offset)):
+def _find_in_segment(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
+    indexed = segment.base_offset + segment.time_index.lookup(timestamp_ms)
+    for batch in _batches(segment, max(indexed, start_offset)):
         if batch.header.max_timestamp < timestamp_ms or batch.header.last_offset < start_offset:
             continue
         for record in iter_records(batch.data, max_bytes=MAX_DECOMPRESSED_BYTES):
@@ -41,12 +40,13 @@ def _find_in_segment(log: PartitionLog, segment: Segment, timestamp_ms: int) -> 
     return None
 
 
-def max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
-    """The first record that has the log's highest timestamp. OSError, CorruptLog, CodecError."""
+def max_timestamp(log: LogView, verifier: Verifier) -> TimestampAndOffset | None:
+    """The first record with the highest timestamp of the log; None without timestamps. OSError, CorruptLog,
+    CodecError."""
     if not log.segments:
         return None
     for segment in log.segments:
-        log.verifier.require_small(segment)
+        verifier.require_small(segment)
     segment = max(reversed(log.segments), key=lambda segment: segment.max_timestamp)
     if segment.max_timestamp < 0:
         return None

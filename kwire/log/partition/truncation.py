@@ -1,16 +1,15 @@
-"""What takes records out of an open log again: DeleteRecords, retention, truncation, and the cleaner's replacements.
+"""Removing records from an open log: truncation at its end, retention at its start.
 
-`LogCutting` is the half of `PartitionLog` that only removes; appending and reading are the other half. Which segments
-retention lets go is decided in `retention`.
+`LogTruncation` is a part of `PartitionLog`. Which segments retention deletes is decided in `retention`; compaction
+replaces segments through `PartitionLog.replace_segments`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from typing import Protocol
 
-from kwire.base.errors import ErrorCode, KafkaError
-from kwire.log.common.environment import LogEnvironment, StorageError
+from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
 from kwire.log.partition import retention
 from kwire.log.partition.flusher import Flusher
@@ -20,147 +19,127 @@ from kwire.log.state.leader_epoch_cache import LeaderEpochCache
 from kwire.log.state.producer_state import ProducerStateManager
 
 
-class LogCutting:
-    """The segments of a log and its bounds, and what moves the bounds inwards."""
+class TruncatableLog(Protocol):
+    """The part of `PartitionLog` that changes when records are removed."""
 
-    _env: LogEnvironment
-    _clock_ms: Callable[[], int]
-    _bases: list[int]
-    _latest_epoch: int
     directory: str
     name: str
     config: LogConfig
     segments: list[Segment]
+    bases: list[int]
     active: Segment
     epochs: LeaderEpochCache
+    latest_epoch: int
     producer_state: ProducerStateManager
     flusher: Flusher
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    cut_to: int
-
-    def now_ms(self) -> int:
-        """The broker's wall clock."""
-        return self._clock_ms()
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self.segments)
+    truncated_to: int
 
     def roll(self) -> None:
         """Begin a new segment at the end. OSError."""
-        raise NotImplementedError
-
-    def delete_records_before(self, offset: int) -> int:
-        """DeleteRecords: records below an offset are gone, -1 meaning the high watermark. Their files go with the next
-        retention pass, as in Kafka. Returns the new log start offset. KafkaError: OFFSET_OUT_OF_RANGE above the high
-        watermark, KAFKA_STORAGE_ERROR."""
-        target = self.high_watermark if offset == -1 else offset
-        if not 0 <= target <= self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot increment the log start offset to {offset} of partition {self.name} since it is larger than "
-                f"the high watermark {self.high_watermark}",
-            )
-        self.advance_log_start_offset(target)
-        return self.log_start_offset
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """Records below an offset are no longer part of the log. Whether that is news."""
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        self.high_watermark = max(self.high_watermark, offset)
-        self.epochs.truncate_from_start(offset)
-        self.producer_state.on_log_start_offset(offset)
-        return True
+        """Move the log start offset forward. Whether it moved."""
+
+
+class LogTruncation:
+    """Removes segments and batches of one log, and moves its bounds accordingly."""
+
+    def __init__(self, env: LogEnvironment, log: TruncatableLog) -> None:
+        self._env = env
+        self._log = log
 
     def delete_old_segments(self) -> int:
-        """Retention by time, by size and by log start offset: how many segments went. KafkaError."""
+        """Apply retention by time, by size and by log start offset. Returns the number of segments removed.
+        KafkaError(KAFKA_STORAGE_ERROR)."""
+        log = self._log
+        count = 0
         try:
-            return retention.delete_old_segments(self)
+            count = retention.count_deletable(log, self._env.doors.clock.time_ms())
+            if count == 0:
+                return 0
+            if count == len(log.segments):
+                log.roll()  # appends continue in an empty segment
+            self._drop_first(count)
+            log.advance_log_start_offset(log.segments[0].base_offset)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._env.failure(log.directory, error) from error
+        return count
 
-    def drop_segments(self, count: int) -> None:
-        """Take the first segments out of the log; their files go after `file.delete.delay.ms`. OSError."""
-        dropped = self.segments[:count]
-        del self.segments[:count]
-        del self._bases[:count]
+    def _drop_first(self, count: int) -> None:
+        """Take the first segments out of the log; their files are removed after `file.delete.delay.ms`. OSError."""
+        log = self._log
+        dropped = log.segments[:count]
+        del log.segments[:count]
+        del log.bases[:count]
         self._remove_files(dropped)
 
-    def replace_segments(self, old: list[Segment], new: Segment) -> None:
-        """Compaction: one segment takes the place of neighbours; the files have been renamed already."""
-        new.trust_all()  # every batch of it was checked on the way
-        at = self.segments.index(old[0])
-        self.segments[at : at + len(old)] = [new]
-        self._bases[at : at + len(old)] = [new.base_offset]
-
     def _remove_files(self, segments: list[Segment]) -> None:
+        log, files = self._log, self._env.doors.files
         for segment in segments:
             segment.file.close()
-            snapshot = self.producer_state.snapshot_path(segment.base_offset)
-            paths = segment.paths() + ([snapshot] if self._env.doors.files.exists(snapshot) else [])
-            self._env.remover.remove_files(paths, self.config.file_delete_delay_ms)
+            snapshot = log.producer_state.snapshot_path(segment.base_offset)
+            paths = segment.paths() + ([snapshot] if files.exists(snapshot) else [])
+            self._env.remover.remove_files(paths, log.config.file_delete_delay_ms)
 
     def truncate_to(self, offset: int) -> None:
-        """A follower's log parts from its leader's at an offset: drop it and what follows. KafkaError."""
-        if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(offset)  # an epoch that began here and brought nothing was not the leader's
-            self._latest_epoch = self.epochs.latest_epoch
+        """Drop everything from an offset on, where a follower's log diverges from its leader's.
+        KafkaError(KAFKA_STORAGE_ERROR)."""
+        log = self._log
+        if offset >= log.log_end_offset:
+            log.epochs.truncate_from_end(offset)  # an epoch without records that began here was not the leader's
+            log.latest_epoch = log.epochs.latest_epoch
             return
         try:
-            if offset < self.segments[0].base_offset:
-                self._start_anew_at(offset)
+            if offset < log.segments[0].base_offset:
+                self._start_at(offset)
                 return
-            keep = max(bisect_right(self._bases, offset), 1)
-            dropped = self.segments[keep:]
-            del self.segments[keep:]
-            del self._bases[keep:]
+            keep = max(bisect_right(log.bases, offset), 1)
+            dropped = log.segments[keep:]
+            del log.segments[keep:]
+            del log.bases[keep:]
             self._remove_files(dropped)
-            self.active = self.segments[-1]
-            self.active.truncate(offset)
-            self._end_moved_back(offset)
+            log.active = log.segments[-1]
+            log.active.truncate(offset)
+            self._move_end_back(offset)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._env.failure(log.directory, error) from error
 
-    def start_anew_at(self, offset: int) -> None:
-        """Drop everything; the next record gets this offset. KafkaError."""
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next record gets this offset. KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
-            self._start_anew_at(offset)
+            self._start_at(offset)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._env.failure(self._log.directory, error) from error
 
-    def _start_anew_at(self, offset: int) -> None:
-        """Either wholly or, with an OSError, not at all."""
-        former, new = self.segments, self.active
+    def _start_at(self, offset: int) -> None:
+        """Replace all segments by an empty one. After an OSError the log is as it was."""
+        log = self._log
+        former, new = log.segments, log.active
         if new.base_offset == offset:
             new.truncate(offset)
         else:
-            new = Segment(self._env.cache, self.directory, offset, 0, self._clock_ms(), new=True)
+            now_ms = self._env.doors.clock.time_ms()
+            new = Segment(self._env.cache, log.directory, offset, 0, now_ms, new=True)
             try:
                 new.create_files()
             except OSError:
                 new.discard()
                 raise
-        self.segments, self._bases, self.active = [new], [offset], new
+        log.segments, log.bases, log.active = [new], [offset], new
         self._remove_files([segment for segment in former if segment is not new])
-        self.log_start_offset = offset
-        self._end_moved_back(offset)
+        log.log_start_offset = offset
+        self._move_end_back(offset)
 
-    def _end_moved_back(self, offset: int) -> None:
-        self.log_end_offset = offset
-        self.cut_to = min(self.cut_to, offset)
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self.high_watermark = min(self.high_watermark, offset)
-        self.flusher.cut(offset)
-        self.flusher.kept_point = min(self.flusher.kept_point, offset)
-        self.epochs.truncate_from_end(offset)
-        self._latest_epoch = self.epochs.latest_epoch
-        replay_producers(self._env, self.directory, self.segments, self.producer_state, offset)
-
-    def _failed(self, error: OSError) -> KafkaError:
-        self._env.on_failure(self.directory, error)
-        return StorageError(self.directory, error)
+    def _move_end_back(self, offset: int) -> None:
+        log = self._log
+        log.log_end_offset = offset
+        log.truncated_to = min(log.truncated_to, offset)
+        log.log_start_offset = min(log.log_start_offset, offset)
+        log.high_watermark = min(log.high_watermark, offset)
+        log.flusher.truncate_to(offset)
+        log.epochs.truncate_from_end(offset)
+        log.latest_epoch = log.epochs.latest_epoch
+        replay_producers(self._env, log.directory, log.segments, log.producer_state, offset)

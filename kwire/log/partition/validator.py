@@ -1,13 +1,15 @@
-"""Whether a batch may be appended, and in which form: apart from appending, and without touching a file.
+"""Whether batches may be appended, and in which form. Nothing here touches a file or the log.
 
-A client's batch is judged by its 61 bytes of header and its checksum. Its records are walked only where the protocol
-needs it: keyless records on a compacted topic, timestamps with a lower bound, another compression than the producer's,
-or `kwire.validate.records=true`. Followers and coordinators are trusted further: they append what was checked before.
+`BatchValidator.accept` checks a client's batch by its 61 bytes of header and its checksum. It walks the records only
+where the protocol needs it: on a compacted topic (no record without a key), with a lower bound for timestamps, with a
+compression other than the producer's, or with `kwire.validate.records=true`. Batches from coordinators and leaders were
+checked before; only their headers, sizes and checksums are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.crc import crc32c
@@ -42,49 +44,148 @@ MAX_DECOMPRESSED_BYTES = 256 << 20
 """A batch that unpacks to more than this is refused wherever its records must be walked."""
 
 MAX_COMPRESSED_RECORDS = 250_000
-"""Records of a compressed batch: some twenty bytes can stand for a million of them, and walking those takes seconds.
-A producer that is told MESSAGE_TOO_LARGE splits its batch. Apache Kafka has no such bound."""
+"""Records of a compressed batch: some twenty bytes can expand to a million of them, and walking those takes seconds.
+A producer that gets MESSAGE_TOO_LARGE splits its batch. Apache Kafka has no such bound."""
 
 Records = bytes | bytearray | memoryview
 
+_new_tuple = tuple.__new__  # a NamedTuple without the call of its constructor, for the hot path
 _SPECIAL = CONTROL_FLAG | LOG_APPEND_TIME_FLAG
 _TIMESTAMPS_REFUSED = "One or more records have been rejected due to invalid timestamp"
 _RECORDS_REFUSED = "One or more records have been rejected"
 
 
-def at_a_glance(records: memoryview, size_max: int, latest_ms: int) -> BatchHeader | None:
-    """The header of a client's one batch if nothing about it could be refused or set right in a topic of ordinary
-    settings. None: `client_batch` and what follows it have to look, and to find the words."""
-    size = len(records)
-    if size < HEADER_SIZE or size > size_max:
-        return None
-    header = read_header(records)
-    base_offset, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, _, sequence, count = header
-    if (
-        base_offset
-        or length + 12 != size
-        or magic != MAGIC
-        or attributes & _SPECIAL
-        or count != delta + 1
-        or count <= 0
-        or max_timestamp > latest_ms
-        or (producer_id >= 0 and sequence < 0)
-        or (attributes & COMPRESSION_MASK and (attributes & COMPRESSION_MASK > 4 or count > MAX_COMPRESSED_RECORDS))
-        or crc32c(records[CRC_START:]) != crc
-    ):
-        return None
-    return header
+class Accepted(NamedTuple):
+    """A client's batch in the form in which it is appended: ``data`` is that batch alone and can be patched in place.
+
+    ``log_append_time_ms`` is the broker's time if the topic stamps it on the records (`message.timestamp.type`), else
+    -1.
+    """
+
+    header: BatchHeader
+    data: bytearray | memoryview
+    log_append_time_ms: int
+
+
+class BatchValidator:
+    """Validates what is appended to one log under one configuration: another configuration needs another validator."""
+
+    def __init__(self, config: LogConfig, name: str, clock_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._name = name
+        self._clock_ms = clock_ms
+        self._headers_suffice = not _may_need_walk(config)
+        self._fast_check_suffices = self._headers_suffice and not config.uses_log_append_time
+        self._batch_max = min(config.max_message_bytes, config.max_segment_bytes)
+        self._ahead_ms = config.message_timestamp_after_max_ms
+
+    def accept(self, records: Records) -> Accepted:
+        """Validate what a Produce request has for a partition, which must be exactly one batch, and convert it to the
+        topic's form: in place if ``records`` is writable. KafkaError, with `RecordsRefused` naming single records.
+
+        The fast check accepts a batch that is valid and needs no conversion under ordinary settings; `_accept_slowly`
+        decides about all others and words the errors.
+        """
+        if self._fast_check_suffices and isinstance(records, memoryview) and not records.readonly:
+            size = len(records)
+            if HEADER_SIZE <= size <= self._batch_max:
+                header = read_header(records)
+                base_offset, length, _, magic, crc, attributes, delta, _, latest, producer_id, _, sequence, count = (
+                    header
+                )
+                if not (
+                    base_offset
+                    or length + 12 != size
+                    or magic != MAGIC
+                    or attributes & _SPECIAL
+                    or count != delta + 1
+                    or count <= 0
+                    or latest > self._clock_ms() + self._ahead_ms
+                    or (producer_id >= 0 and sequence < 0)
+                    or (attributes & COMPRESSION_MASK and not _is_known_compression(attributes, count))
+                    or crc32c(records[CRC_START:]) != crc
+                ):
+                    return _new_tuple(Accepted, (header, records, -1))
+        return self._accept_slowly(records)
+
+    def _accept_slowly(self, records: Records) -> Accepted:
+        config = self._config
+        header = client_batch(records, config, self._name)
+        now_ms = self._clock_ms()
+        data = writable(records)
+        if not self._headers_suffice or _has_invalid_timestamp(header, config, now_ms):
+            header, data = self._validate_records(header, data, now_ms)
+        append_time_ms = -1
+        if config.uses_log_append_time:
+            header, append_time_ms = _stamp(data, now_ms), now_ms
+        size = header.length + 12
+        if len(data) != size:
+            data = memoryview(data)[:size]  # a truncated batch behind the whole one
+        return Accepted(header, data, append_time_ms)
+
+    def _validate_records(
+        self, header: BatchHeader, data: bytearray | memoryview, now_ms: int
+    ) -> tuple[BatchHeader, bytearray | memoryview]:
+        """Walk the records where the header does not suffice."""
+        config = self._config
+        if not _has_invalid_timestamp(header, config, now_ms) and not _needs_walk(header, config):
+            return header, data
+        walked = walk(data, config, now_ms, self._name)
+        if config.target_codec not in (None, header.compression):
+            data = _recompress(data, header, walked, config)
+            _check_size(len(data), config, self._name)
+            return parse_header(data), data
+        return _correct_timestamps(data, header, walked), data
+
+    def accept_internal(self, records: Records) -> list[BatchHeader]:
+        """The headers of the batches that a coordinator appends; a truncated last batch is left out. KafkaError."""
+        return self._check_batches(records, check_sizes=True)
+
+    def accept_replicated(self, records: Records) -> list[BatchHeader]:
+        """The headers of the batches that a leader sent; a truncated last batch is left out. KafkaError."""
+        return self._check_batches(records, check_sizes=False)
+
+    def _check_batches(self, records: Records, *, check_sizes: bool) -> list[BatchHeader]:
+        headers: list[BatchHeader] = []
+        position = 0
+        try:
+            while len(records) - position >= HEADER_SIZE:
+                header = parse_header(records, position)
+                if position + header.size > len(records):
+                    break
+                if check_sizes:
+                    _check_size(header.size, self._config, self._name)
+                if not crc_is_valid(records, position, header):
+                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch for {self._name} does not match its checksum")
+                headers.append(header)
+                position += header.size
+        except CodecError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{error} (append to {self._name})") from None
+        return headers
+
+
+def writable(records: Records) -> bytearray | memoryview:
+    """The same bytes, to be patched in place: a request's frame is writable; anything else is copied."""
+    if isinstance(records, bytearray):
+        return records
+    if isinstance(records, memoryview) and not records.readonly:
+        return records
+    return bytearray(records)
+
+
+def _is_known_compression(attributes: int, count: int) -> bool:
+    return attributes & COMPRESSION_MASK <= 4 and count <= MAX_COMPRESSED_RECORDS
 
 
 def client_batch(records: Records, config: LogConfig, name: str) -> BatchHeader:
-    """The one batch of a Produce request, checked as far as its header and checksum go. KafkaError."""
+    """The header of the one batch of a Produce request, validated with its checksum. KafkaError."""
     header = _only_batch(records, name)
     if header.base_offset != 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"The baseOffset of the record batch in the append to {name} should be 0, but it is {header.base_offset}",
         )
-    check_size(header.size, config, name)
+    _check_size(header.size, config, name)
     if not crc_is_valid(records, 0, header):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}) in {name}")
     if header.is_control:
@@ -107,7 +208,7 @@ def _only_batch(records: Records, name: str) -> BatchHeader:
     except UnsupportedMagic as error:
         raise NotOneBatch(ErrorCode.INVALID_RECORD, f"{error} (append to {name})") from None
     except CodecError as error:
-        if _is_cut_off(records):
+        if _is_truncated(records):
             raise NotOneBatch(ErrorCode.INVALID_RECORD) from None
         raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"{error} (append to {name})") from None
     rest = len(records) - header.length - 12
@@ -118,8 +219,8 @@ def _only_batch(records: Records, name: str) -> BatchHeader:
     return header
 
 
-def _is_cut_off(records: Records) -> bool:
-    """Whether these may be the first bytes of a batch. Kafka judges length and magic before it misses the rest."""
+def _is_truncated(records: Records) -> bool:
+    """Whether these may be the first bytes of a batch. Like Kafka, check length and magic before the missing rest."""
     if len(records) < 12:
         return True
     length = int.from_bytes(records[8:12], "big", signed=True)
@@ -129,7 +230,7 @@ def _is_cut_off(records: Records) -> bool:
 
 
 def _check_rest(records: Records, position: int, rest: int, name: str) -> None:
-    """Bytes behind the first batch: another batch is refused, a cut-off one is ignored (Kafka does both)."""
+    """Check the bytes behind the first batch: another batch is refused, a truncated one ignored, as in Kafka."""
     if rest < 17:
         return
     length = int.from_bytes(records[position + 8 : position + 12], "big", signed=True)
@@ -139,28 +240,8 @@ def _check_rest(records: Records, position: int, rest: int, name: str) -> None:
         raise NotOneBatch(ErrorCode.INVALID_RECORD)
 
 
-def trusted_batches(records: Records, config: LogConfig, name: str, *, check_sizes: bool) -> list[BatchHeader]:
-    """The batches that a coordinator or a leader sends; a cut-off last one is left out. KafkaError."""
-    headers: list[BatchHeader] = []
-    position = 0
-    try:
-        while len(records) - position >= HEADER_SIZE:
-            header = parse_header(records, position)
-            if position + header.size > len(records):
-                break
-            if check_sizes:
-                check_size(header.size, config, name)
-            if not crc_is_valid(records, position, header):
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch for {name} does not match its checksum")
-            headers.append(header)
-            position += header.size
-    except CodecError as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{error} (append to {name})") from None
-    return headers
-
-
-def check_size(size: int, config: LogConfig, name: str) -> None:
-    """`max.message.bytes` and the segment's size bound a batch. KafkaError."""
+def _check_size(size: int, config: LogConfig, name: str) -> None:
+    """Check a batch against `max.message.bytes` and `segment.bytes`. KafkaError."""
     if size > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -175,8 +256,8 @@ def check_size(size: int, config: LogConfig, name: str) -> None:
         )
 
 
-def looks_at_records(config: LogConfig) -> bool:
-    """Whether a topic's settings may ask for the records of a batch."""
+def _may_need_walk(config: LogConfig) -> bool:
+    """Whether a topic's settings may require a walk over the records of a batch."""
     return (
         config.validate_records
         or config.compacts
@@ -185,8 +266,8 @@ def looks_at_records(config: LogConfig) -> bool:
     )
 
 
-def needs_walk(header: BatchHeader, config: LogConfig) -> bool:
-    """Whether these settings ask for the records of this batch."""
+def _needs_walk(header: BatchHeader, config: LogConfig) -> bool:
+    """Whether these settings require a walk over the records of this batch."""
     return (
         config.validate_records
         or config.compacts
@@ -195,17 +276,17 @@ def needs_walk(header: BatchHeader, config: LogConfig) -> bool:
     )
 
 
-def has_doubtful_time(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Whether the header's timestamp type or maximum is one that a producer should not have sent: then the records
-    decide, and the header is set right after them."""
+def _has_invalid_timestamp(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether a producer should not have sent the header's timestamp type or maximum timestamp: then the records are
+    checked, and the header is corrected from them."""
     return (
         header.attributes & LOG_APPEND_TIME_FLAG != 0
         or header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
     )
 
 
-def set_right(data: bytearray | memoryview, header: BatchHeader, walked: list[Record]) -> BatchHeader:
-    """Make the header say the producers' time, and the highest timestamp that the records really have, in place."""
+def _correct_timestamps(data: bytearray | memoryview, header: BatchHeader, walked: list[Record]) -> BatchHeader:
+    """Set the header's timestamp type to CreateTime and its maximum to that of the records, in place."""
     latest = max((record.timestamp for record in walked), default=header.max_timestamp)
     if latest == header.max_timestamp and not header.attributes & LOG_APPEND_TIME_FLAG:
         return header
@@ -214,7 +295,8 @@ def set_right(data: bytearray | memoryview, header: BatchHeader, walked: list[Re
 
 
 def walk(records: Records, config: LogConfig, now_ms: int, name: str) -> list[Record]:
-    """Look at every record of a client's batch. Returns them. KafkaError, with the single records that are wrong."""
+    """Validate every record of a client's batch, and return them. KafkaError; `RecordsRefused` names the invalid
+    records."""
     try:
         walked = list(iter_records(records, max_bytes=MAX_DECOMPRESSED_BYTES))
     except InvalidRecords as error:
@@ -229,7 +311,7 @@ def walk(records: Records, config: LogConfig, now_ms: int, name: str) -> list[Re
             text = f"Compacted topic cannot accept message without key in topic partition {name}"
             raise RecordsRefused(ErrorCode.INVALID_RECORD, _RECORDS_REFUSED, [RecordError(i, text) for i in keyless])
     if config.uses_log_append_time:
-        _refuse_own_append_time(parse_header(records), walked)
+        _refuse_producers_append_time(parse_header(records), walked)
     else:
         out_of_range = list(_timestamp_errors(walked, config, now_ms))
         if out_of_range:
@@ -237,7 +319,7 @@ def walk(records: Records, config: LogConfig, now_ms: int, name: str) -> list[Re
     return walked
 
 
-def _refuse_own_append_time(header: BatchHeader, walked: list[Record]) -> None:
+def _refuse_producers_append_time(header: BatchHeader, walked: list[Record]) -> None:
     if header.attributes & LOG_APPEND_TIME_FLAG:
         text = "Invalid timestamp type in message: the producer should not set the timestamp type to LogAppendTime."
         errors = [RecordError(i, text) for i in range(len(walked))]
@@ -256,7 +338,7 @@ def _timestamp_errors(records: list[Record], config: LogConfig, now_ms: int) -> 
             )
 
 
-def recompress(records: Records, header: BatchHeader, walked: list[Record], config: LogConfig) -> bytearray:
+def _recompress(records: Records, header: BatchHeader, walked: list[Record], config: LogConfig) -> bytearray:
     """The same batch with the topic's compression: a new batch of the same producer, timestamps and records."""
     builder = RecordBatchBuilder(
         base_offset=header.base_offset,
@@ -272,7 +354,7 @@ def recompress(records: Records, header: BatchHeader, walked: list[Record], conf
     return bytearray(builder.build())
 
 
-def stamp(records: bytearray | memoryview, now_ms: int) -> BatchHeader:
-    """Give all records of a batch the broker's time, in place."""
+def _stamp(records: bytearray | memoryview, now_ms: int) -> BatchHeader:
+    """Set LogAppendTime with the broker's time for all records of a batch, in place."""
     with_log_append_time(records, 0, now_ms)
     return parse_header(records)

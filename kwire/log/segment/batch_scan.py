@@ -1,6 +1,6 @@
 """Reading a `.log` file batch by batch, in bounded chunks: for look-ups, recovery and truncation.
 
-Serving fetches does not come here: that sends file ranges. What is found wrong raises `CorruptLog` with the position.
+Fetches do not scan: they send file ranges. Damage raises `CorruptLog` with the position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEAST_CHUNK = 4096  # any header fits
 
 
 class CorruptLog(Exception):
-    """A segment's bytes at ``position`` are no whole, valid batch."""
+    """The bytes at ``position`` of a segment are not a complete, valid batch."""
 
     def __init__(self, path: str, position: int, why: str) -> None:
         super().__init__(f"{path} at position {position}: {why}")
@@ -38,7 +38,7 @@ class BatchPosition(NamedTuple):
 
 
 class ScannedBatch(NamedTuple):
-    """One batch met by `scan`: its bytes are good until the next one is asked for."""
+    """One batch found by `scan`. Its bytes are valid until the next batch is requested."""
 
     position: int
     header: BatchHeader
@@ -79,8 +79,8 @@ def scan(
 ) -> Iterator[ScannedBatch]:
     """Every batch between two positions, with its bytes.
 
-    Raises CorruptLog at the first batch that is cut off, malformed or (with ``check_crc``) does not match its checksum.
-    One chunk (of a MiB), or one batch if that is larger, is held at a time; ``max_batch`` bounds the latter in bytes.
+    CorruptLog at the first batch that is incomplete, malformed or (with ``check_crc``) does not match its checksum. One
+    chunk (of a MiB), or one batch if that is larger, is in memory at a time; ``max_batch`` limits the latter in bytes.
     """
     chunk_bytes = max(chunk_bytes, _LEAST_CHUNK)
     while position < end:
@@ -115,7 +115,7 @@ def _header_at(
     if header.last_offset_delta < 0 or position + at + header.size > end:
         raise CorruptLog(path, position + at, f"a batch of {header.size} bytes does not end inside the file")
     if max_batch is not None and header.size > max_batch:
-        raise CorruptLog(path, position + at, f"a batch of {header.size} bytes cannot be")
+        raise CorruptLog(path, position + at, f"a batch of {header.size} bytes is too large")
     return header
 
 

@@ -1,8 +1,8 @@
-"""Getting past damage in a `.log` file: where the next whole batch begins, and which stretches are bad.
+"""Reading past damage in a `.log` file: where the next valid batch begins, and which ranges are damaged.
 
-A damaged batch may have lost its length, so the next one is searched for by what a batch must look like: its magic,
-offsets that fit, and its checksum. What to do with damage is decided elsewhere: `recovery` cuts or quarantines,
-`trust` keeps it from being served.
+The length of a damaged batch may be wrong, so the next batch is searched for by what a batch must have: its magic,
+plausible offsets and a matching checksum. What happens with damage is decided elsewhere: `recovery` truncates or
+quarantines it, `verification.verifier` keeps it from being served.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEARCH_CHUNK = 1 << 20
 
 
 class Damage(NamedTuple):
-    """Bytes from ``position`` to ``end`` of a segment that are no valid batches."""
+    """The bytes from ``position`` to ``end`` of a segment, which are not valid batches."""
 
     position: int
     end: int
@@ -29,15 +29,16 @@ class Damage(NamedTuple):
 
 
 _LOOK_AHEAD = 1 << 16
-"""How far behind the first candidate a better one is looked for."""
+"""How many bytes after the first candidate are searched for a better one."""
 
 
 def next_batch(files: Files, fd: int, position: int, end: int, lowest: int, limit: int) -> int | None:
-    """Where the next valid batch begins, at or after a position, with offsets from ``lowest`` to below ``limit``; None
-    if there is none before ``end``. OSError.
+    """The position of the next valid batch at or after a position, with offsets from ``lowest`` to below ``limit``;
+    None if there is none before ``end``. OSError.
 
-    A block that was written to the wrong place holds whole batches too: of those near each other, the one with the
-    lowest offset is the right one."""
+    A disk block written to the wrong place contains valid batches, too: of candidates near each other, the one with the
+    lowest offset is taken.
+    """
     steps = next_batch_steps(files, fd, position, end, lowest, limit)
     try:
         while True:
@@ -47,11 +48,11 @@ def next_batch(files: Files, fd: int, position: int, end: int, lowest: int, limi
 
 
 Search = Generator[None, None, int | None]
-"""A search that pauses after every chunk of the file, for those whom others wait for."""
+"""A search that yields after every chunk of the file, so that the event loop is not blocked."""
 
 
 def next_batch_steps(files: Files, fd: int, position: int, end: int, lowest: int, limit: int) -> Search:
-    """`next_batch` in steps of a MiB."""
+    """`next_batch`, yielding after every MiB."""
     best = yield from _search(files, fd, position, end, lowest, limit)
     at = best
     while best is not None and at is not None:
@@ -95,7 +96,7 @@ def _is_batch(files: Files, fd: int, chunk: bytes, at: int, position: int, end: 
     return len(data) == header.size and crc_is_valid(data, 0, header)
 
 
-def judge(
+def scan_with_damage(
     files: Files,
     fd: int,
     path: str,
@@ -106,12 +107,13 @@ def judge(
     *,
     dense: bool = False,
 ) -> Iterator[ScannedBatch | Damage | None]:
-    """Every batch of a segment up to position ``end``, or the damage in its place; None from time to time while the
-    end of damage is searched for. OSError.
+    """Every batch of a segment up to position ``end``, or the damage in its place; None now and then during a search
+    for the end of damage. OSError.
 
-    Offset and leader epoch lie outside the checksum: offsets must rise, stay below ``limit``, and fit what follows;
-    an epoch other than ``epoch_of`` its offset is damage too. In a log without gaps (``dense``) the first batch behind
-    damage must join the one after it. A batch is good until the next one is asked for.
+    The checksum does not cover base offset and leader epoch. So offsets must rise, stay below ``limit`` and fit those
+    of the next batch, and a leader epoch other than ``epoch_of`` the offset is damage, too. In a log without gaps
+    (``dense``) the first batch after damage must be followed by the next offset. A batch's bytes are valid until the
+    next one is requested.
     """
     anchored = True
     position, expected = 0, base_offset
@@ -123,9 +125,9 @@ def judge(
                 if held is not None:
                     joins = anchored or not dense or held.header.next_offset == header.base_offset
                     anchored = True
-                    # Offsets that lie before what was due, or within a batch that is where it was due, are wrong.
-                    due = held.header.base_offset == expected and dense
-                    upto = limit if header.base_offset < expected or due else header.base_offset
+                    # The next batch's offset is wrong if it is below the expected one, or within a batch that has it.
+                    in_place = held.header.base_offset == expected and dense
+                    upto = limit if header.base_offset < expected or in_place else header.base_offset
                     if joins and _fits(held, upto, epoch_of):
                         expected = held.header.next_offset
                         yield held
@@ -133,7 +135,7 @@ def judge(
                         yield _misplaced(held)
                     held = None
                 if header.base_offset < expected or header.next_offset > limit:
-                    raise CorruptLog(path, batch.position, f"offset {header.base_offset}, {expected} was due")
+                    raise CorruptLog(path, batch.position, f"offset {header.base_offset} instead of {expected}")
                 held = batch._replace(data=memoryview(bytes(batch.data)))
                 position = batch.position + header.size
         except CorruptLog as error:
@@ -152,11 +154,11 @@ def judge(
 
 def _fits(batch: ScannedBatch, following: int, epoch_of: Callable[[int], int]) -> bool:
     header = batch.header
-    known = epoch_of(header.last_offset)  # -1 where the log's memory of epochs does not reach
+    known = epoch_of(header.last_offset)  # -1 before the first known epoch
     return header.next_offset <= following and (known < 0 or header.partition_leader_epoch == known)
 
 
 def _misplaced(batch: ScannedBatch) -> Damage:
     header = batch.header
-    why = f"offset {header.base_offset} or leader epoch {header.partition_leader_epoch} cannot be"
+    why = f"offset {header.base_offset} or leader epoch {header.partition_leader_epoch} is wrong"
     return Damage(batch.position, batch.position + header.size, why)

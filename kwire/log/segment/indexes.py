@@ -5,8 +5,8 @@
     .txnindex    version:int16 producer_id first_offset last_offset last_stable_offset:int64 each
 
 Offset and time index are sparse: one entry per `index.interval.bytes`. Entries live in memory while the segment is used
-and go to the file in runs: an index is only ever a shortened truth, and what a crash loses is rebuilt from the segment.
-A transaction index exists only where a transaction was aborted. Which batch gets an entry is decided in `segment`.
+and are written to the file many at a time: what a crash loses is rebuilt from the segment. A transaction index exists
+only if a transaction was aborted. `segment` decides which batch gets an entry.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _TXN_ENTRY = Struct(">hqqqq")
 
 
 class CorruptIndex(Exception):
-    """An index file that cannot be what was written; its segment has the truth."""
+    """An index file that does not fit its segment; it can be rebuilt from the segment."""
 
 
 class _EntryFile:
-    """Entries of one size in a file that only grows (or is cut): loaded when first asked for."""
+    """Entries of one size in a file that only grows or is truncated. They are loaded on first use."""
 
     __slots__ = ("_cleared", "_data", "_files", "_written", "path")
     entry: Struct
@@ -38,10 +38,11 @@ class _EntryFile:
         self.path = path
         self._data: bytearray | None = bytearray() if new else None
         self._written = 0  # bytes of _data that are in the file
-        self._cleared = False  # what is in the file is to be replaced as a whole
+        self._cleared = False  # the whole file is to be replaced
 
     @property
     def data(self) -> bytearray:
+        """The entries, packed; loads them. OSError."""
         if self._data is None:
             raw = self._files.read(self.path) if self._files.exists(self.path) else b""
             self._written = len(raw)
@@ -50,14 +51,16 @@ class _EntryFile:
 
     @property
     def loaded(self) -> bool:
+        """Whether the entries are in memory."""
         return self._data is not None
 
     @property
     def count(self) -> int:
+        """The number of entries."""
         return len(self.data) // self.entry.size
 
     def flush(self) -> bool:
-        """Write what the file lacks, and cut what it has too much. Whether there was anything to do. OSError."""
+        """Bring the file up to date (not synced). Whether it was not. OSError."""
         data = self._data
         if data is None or (self._written == len(data) and not self._cleared):
             return False
@@ -76,32 +79,32 @@ class _EntryFile:
         return True
 
     def ensure_file(self) -> None:
-        """Make the file exist even if it has no entry: Kafka has one beside every segment."""
+        """Create the file even without an entry: Kafka has one beside every segment."""
         if not self._files.exists(self.path):
             self._files.close(self._files.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def unload(self) -> None:
-        """Flush and forget the entries; they are loaded again when asked for."""
+        """Flush, and free the memory of the entries. OSError."""
         self.flush()
         self._data = None
 
     def clear(self) -> None:
-        """Drop all entries, to be built anew."""
+        """Drop all entries, to be rebuilt."""
         self._cleared = self._files.exists(self.path)
         self._written = 0
         self._data = bytearray()
 
     def replace(self, data: bytes) -> None:
-        """Put other entries in the place of all. OSError."""
+        """Replace all entries, and write the file. OSError."""
         self.clear()
         self._data = bytearray(data)
         self.flush()
 
-    def _cut(self, size: int) -> None:
+    def _shorten(self, size: int) -> None:
         data = self.data
         del data[size:]
         if self._written > size:
-            self.flush()  # at once: an index must not claim what its segment lost
+            self.flush()  # at once: the file must not have entries for batches that were removed
 
 
 class OffsetIndex(_EntryFile):
@@ -111,6 +114,7 @@ class OffsetIndex(_EntryFile):
     __slots__ = ()
 
     def append(self, relative_offset: int, position: int) -> None:
+        """Add an entry behind the last one."""
         self.data.extend(_OFFSET_ENTRY.pack(relative_offset, position))
 
     def lookup(self, relative_offset: int) -> int:
@@ -146,25 +150,26 @@ class OffsetIndex(_EntryFile):
         return relative_offset, position
 
     def truncate(self, relative_offset: int) -> None:
-        """Drop the entries at and beyond an offset."""
+        """Drop the entries at and beyond a relative offset. OSError."""
         data = self.data
         size = len(data)
         while size and _OFFSET_ENTRY.unpack_from(data, size - 8)[0] >= relative_offset:
             size -= 8
-        self._cut(size)
+        self._shorten(size)
 
     def entries(self) -> Iterator[tuple[int, int]]:
+        """All entries: relative offset, position."""
         return _OFFSET_ENTRY.iter_unpack(self.data)
 
     def check(self, segment_size: int) -> None:
-        """Raise CorruptIndex unless entries rise and lie inside the segment; looks at the two ends only, as Kafka."""
+        """Raise CorruptIndex if the last entry lies outside the segment (Kafka's sanity check)."""
         data = self.data
         if self._written % 8:
-            raise CorruptIndex(f"{self.path}: {self._written} bytes are no whole number of entries")
+            raise CorruptIndex(f"{self.path}: {self._written} bytes are not a whole number of entries")
         if data:
             relative_offset, position = _OFFSET_ENTRY.unpack_from(data, len(data) - 8)
             if relative_offset <= 0 or not 0 <= position < segment_size:
-                raise CorruptIndex(f"{self.path}: last entry ({relative_offset}, {position}) cannot be")
+                raise CorruptIndex(f"{self.path}: last entry ({relative_offset}, {position}) lies outside the segment")
 
 
 class TimeIndex(_EntryFile):
@@ -200,25 +205,26 @@ class TimeIndex(_EntryFile):
         return timestamp, relative_offset
 
     def truncate(self, relative_offset: int) -> None:
-        """Drop the entries at and beyond an offset."""
+        """Drop the entries at and beyond a relative offset. OSError."""
         data = self.data
         size = len(data)
         while size and _TIME_ENTRY.unpack_from(data, size - 12)[1] >= relative_offset:
             size -= 12
-        self._cut(size)
+        self._shorten(size)
 
     def entries(self) -> Iterator[tuple[int, int]]:
+        """All entries: timestamp, relative offset."""
         return _TIME_ENTRY.iter_unpack(self.data)
 
     def check(self) -> None:
-        """Raise CorruptIndex unless the last entry is later than the first (Kafka's sanity check)."""
+        """Raise CorruptIndex if the last entry is older than the first (Kafka's sanity check)."""
         data = self.data
         if self._written % 12:
-            raise CorruptIndex(f"{self.path}: {self._written} bytes are no whole number of entries")
+            raise CorruptIndex(f"{self.path}: {self._written} bytes are not a whole number of entries")
         if data:
             timestamp, relative_offset = _TIME_ENTRY.unpack_from(data, len(data) - 12)
             if timestamp < _TIME_ENTRY.unpack_from(data, 0)[0] or relative_offset < 0:
-                raise CorruptIndex(f"{self.path}: last entry ({timestamp}, {relative_offset}) cannot be")
+                raise CorruptIndex(f"{self.path}: last entry ({timestamp}, {relative_offset}) is out of order")
 
 
 class TransactionIndex(_EntryFile):
@@ -228,26 +234,27 @@ class TransactionIndex(_EntryFile):
     __slots__ = ()
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry. It goes to the file at once: there are few, and a reader must not miss one."""
+        """Add an entry, and write it to the file at once: there are few, and consumers must not miss one. OSError."""
         self.data.extend(_TXN_ENTRY.pack(0, *aborted))
         self.flush()
 
     def entries(self) -> Iterator[AbortedTransaction]:
+        """All entries."""
         for _version, *rest in _TXN_ENTRY.iter_unpack(self.data):
             yield AbortedTransaction(*rest)
 
     def truncate(self, offset: int) -> None:
-        """Drop the transactions that end at or beyond an (absolute) offset."""
+        """Drop the transactions that end at or beyond an absolute offset. OSError."""
         data = self.data
         size = len(data)
         while size and _TXN_ENTRY.unpack_from(data, size - _TXN_ENTRY.size)[3] >= offset:
             size -= _TXN_ENTRY.size
-        self._cut(size)
+        self._shorten(size)
 
     def check(self, base_offset: int) -> None:
-        """Raise CorruptIndex for a version that is not 0 or an entry that ends before its segment."""
+        """Raise CorruptIndex for a version other than 0 or an entry that ends before its segment."""
         if self._written % _TXN_ENTRY.size:
-            raise CorruptIndex(f"{self.path}: {self._written} bytes are no whole number of entries")
+            raise CorruptIndex(f"{self.path}: {self._written} bytes are not a whole number of entries")
         for version, _producer_id, _first, last, _stable in _TXN_ENTRY.iter_unpack(self.data):
             if version != 0 or last < base_offset:
                 raise CorruptIndex(f"{self.path}: entry of version {version} ends at {last}")

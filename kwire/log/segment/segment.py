@@ -1,7 +1,7 @@
 """One segment of a log: a `.log` file of record batches with its offset, time and transaction index.
 
-Sizes and offsets are kept in memory: appending is one `pwrite` at the tracked end, with no stat, seek or open on the
-way. Which segment is written or read, and when to roll, is asked here and decided in `partition_log`.
+Sizes and offsets are kept in memory: appending is one `pwrite` at the tracked end, without a stat, seek or open.
+`partition_log` decides which segment is written or read, and when to roll.
 """
 
 from __future__ import annotations
@@ -22,14 +22,20 @@ RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 POSITION_MAX = 0x7FFFFFFF
 
 SMALL_READ = 16 * 1024
-"""Up to this many bytes are read at once: for so little, a copy is cheaper than a `sendfile` call of its own."""
+"""Up to this many bytes are read into memory: for so few, a copy is cheaper than a `sendfile` call."""
 
 TAIL_BATCHES = 64
-"""How many of the last appended batches are known by position, for consumers that follow the end of the log."""
+"""How many of the last appended batches have their positions in memory, for consumers at the end of the log."""
 
 
 class Segment:
-    """Batches from ``base_offset`` on, ``size`` bytes of them."""
+    """The batches from ``base_offset`` on, ``size`` bytes of them.
+
+    The first ``unverified`` bytes were found at start, and must be verified before they are served. ``bad`` are the
+    damaged ranges, ascending. ``indexes_unsynced``: the index files were written to since they were synced.
+    ``needs_truncation``: a failed write may have left bytes beyond ``size``. ``state`` is a further suffix of the file
+    names, `.cleaned` while compaction writes the segment.
+    """
 
     __slots__ = (
         "_files",
@@ -46,30 +52,41 @@ class Segment:
         "file",
         "index",
         "indexes_unsynced",
-        "needs_cut",
+        "needs_truncation",
         "size",
         "time_index",
         "txn_index",
         "unverified",
     )
 
-    def __init__(self, cache: FileCache, directory: str, base_offset: int, size: int, created_ms: int, *, new: bool):
-        prefix = f"{directory}/{base_offset:020d}"
+    def __init__(
+        self,
+        cache: FileCache,
+        directory: str,
+        base_offset: int,
+        size: int,
+        created_ms: int,
+        *,
+        new: bool,
+        state: str = "",
+    ):
+        def path(suffix: str) -> str:
+            return f"{directory}/{names.file_name(base_offset, suffix)}{state}"
+
         self._files: Files = cache.files
         self.directory = directory
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
-        self.file = LogFile(cache, prefix + names.LOG_SUFFIX)
-        self.index = OffsetIndex(cache.files, prefix + names.INDEX_SUFFIX, new=new)
-        self.time_index = TimeIndex(cache.files, prefix + names.TIME_INDEX_SUFFIX, new=new)
-        self.txn_index = TransactionIndex(cache.files, prefix + names.TXN_INDEX_SUFFIX, new=new)
-        self.file.on_idle = self._forget_indexes
+        self.file = LogFile(cache, path(names.LOG_SUFFIX), self._forget_indexes)
+        self.index = OffsetIndex(cache.files, path(names.INDEX_SUFFIX), new=new)
+        self.time_index = TimeIndex(cache.files, path(names.TIME_INDEX_SUFFIX), new=new)
+        self.txn_index = TransactionIndex(cache.files, path(names.TXN_INDEX_SUFFIX), new=new)
         self.bytes_since_index_entry = 0
-        self.unverified = 0 if new else size  # bytes found at start that must be verified before they are served
-        self.indexes_unsynced = False  # written to since they were synced
-        self.bad: list[Damage] = []  # stretches that cannot be read, rising
-        self.needs_cut = False  # a failed write may have left bytes beyond `size`
+        self.unverified = 0 if new else size
+        self.indexes_unsynced = False
+        self.bad: list[Damage] = []
+        self.needs_truncation = False
         self._index_grew = not new
         self._first_timestamp: int | None = None
         self._max_timestamp: int | None = -1 if new else None
@@ -79,11 +96,11 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.file.path}, size={self.size})"
 
-    # Appending
+    # -- appending -----------------------------------------------------------------------------------------------------
 
     def append(self, data: bytes | bytearray | memoryview, headers: Sequence[BatchHeader], index_interval: int) -> None:
-        """Write batches (their headers as they are in `data`, offsets final) at the end. Raises OSError, after which
-        nothing has been appended."""
+        """Append batches with final offsets and account for them. ``headers`` are those in ``data``. After an OSError
+        nothing is appended."""
         self.write(data)
         position = self.size
         for header in headers:
@@ -93,13 +110,13 @@ class Segment:
             position += size
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Put bytes at the end of the file, all or none; `note_batch` counts them."""
+        """Write bytes at the end of the file, all or none; `note_batch` accounts for them. OSError."""
         file = self.file
         file.touched = True
         fd = file.fd if file.fd >= 0 else file.descriptor()
-        if self.needs_cut:
+        if self.needs_truncation:
             self._files.ftruncate(fd, self.size)
-            self.needs_cut = False
+            self.needs_truncation = False
         try:
             written = self._files.pwrite(fd, data, self.size)
             if written != len(data):
@@ -109,25 +126,25 @@ class Segment:
             raise
 
     def _write_rest(self, fd: int, data: memoryview, written: int) -> None:
-        while written < len(data):  # a signal or a full disk cut the write short; the next call tells which
+        while written < len(data):  # after a short write: the next call raises if the disk is full
             count = self._files.pwrite(fd, data[written:], self.size + written)
             if count <= 0:
                 raise OSError(f"{self.file.path}: nothing was written")
             written += count
 
     def _roll_back(self, fd: int) -> None:
-        """Bytes of a failed write must not be taken for batches later, neither by recovery nor by a shorter write."""
-        self.needs_cut = True
+        """Remove the bytes of a failed write, which recovery could take for batches."""
+        self.needs_truncation = True
         try:
             self._files.ftruncate(fd, self.size)
-            self.needs_cut = False
+            self.needs_truncation = False
         except OSError:
             pass  # tried again before the next write
 
     def note_batch(
         self, base_offset: int, last_offset: int, max_timestamp: int, position: int, size: int, index_interval: int
     ) -> None:
-        """Account for a batch that lies at `position` now: timestamps, index entries, size."""
+        """Account for a batch that was written at ``position``: timestamps, index entries, size."""
         known = self._max_timestamp
         if known is None:
             known = self.max_timestamp
@@ -149,17 +166,18 @@ class Segment:
         self.size = position + size
 
     def note_max_timestamp(self) -> None:
-        """Put the highest timestamp so far into the time index, if it is news."""
+        """Add the highest timestamp so far to the time index, if it is not there."""
         if self.max_timestamp >= 0:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp - self.base_offset)
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add an entry to the transaction index. OSError."""
         self.txn_index.append(aborted)
 
-    # Rolling
+    # -- rolling -------------------------------------------------------------------------------------------------------
 
     def must_roll(self, size: int, last_offset: int, max_bytes: int, max_entries: int) -> bool:
-        """Whether a batch no longer fits: by bytes, by int32 relative offset, or because an index is full."""
+        """Whether a batch does not fit: by bytes, by its relative offset (int32), or because an index is full."""
         return (
             self.size > max_bytes - size
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
@@ -167,11 +185,12 @@ class Segment:
         )
 
     def _index_is_full(self, max_entries: int) -> bool:
-        self._index_grew = False  # looked at once per entry, not per batch
+        self._index_grew = False  # checked once per entry, not per batch
         return len(self.index.data) >= max_entries * 8 or len(self.time_index.data) >= (max_entries * 8 // 12 - 1) * 12
 
     def age_ms(self, now_ms: Callable[[], int], max_timestamp: int) -> int:
-        """How long this segment has been collecting: by the records' own time where they have one."""
+        """The segment's age when a batch with this timestamp comes: by the records' timestamps if they have any, else
+        since its creation."""
         first = self._first_timestamp
         if first is None:
             first = self.first_timestamp
@@ -189,8 +208,8 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The highest timestamp of the records, -1 if none has one. Of a segment that is not being written, the last
-        time index entry tells."""
+        """The highest timestamp of the records, -1 without any. For a sealed segment, the last time index entry has
+        it."""
         if self._max_timestamp is None:
             self._load_max_timestamp()
         return self._max_timestamp if self._max_timestamp is not None else -1
@@ -207,7 +226,7 @@ class Segment:
             self._max_timestamp, self._offset_of_max_timestamp = last[0], self.base_offset + last[1]
 
     def _scan_max_timestamp(self) -> None:
-        """A segment that was cut may have a later timestamp behind its last time index entry."""
+        """Look for a later timestamp behind the last time index entry, as a truncated segment may have one."""
         start = self.index.lookup(max(self._offset_of_max_timestamp - self.base_offset, 0))
         for batch in self.good_batches(start, self.size):
             if batch.header.max_timestamp > self.max_timestamp:
@@ -215,12 +234,12 @@ class Segment:
                 self._offset_of_max_timestamp = batch.header.last_offset
 
     def largest_timestamp_ms(self) -> int:
-        """What retention by time goes by: the records' highest timestamp, or the file's time if they have none."""
+        """The time that `retention.ms` counts from: the highest timestamp, or the file's time without timestamps."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return int(self._files.stat(self.file.path).st_mtime_ns // 1_000_000)
 
-    # Reading
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, end: int, min_one: bool) -> FetchedData | None:
         """Batches from the one that holds ``offset`` (or follows it) up to position ``end``; None if this segment has
@@ -258,13 +277,13 @@ class Segment:
         return int.from_bytes(raw, "big") + 12
 
     def aborted(self) -> Iterator[AbortedTransaction]:
-        """The entries of the transaction index, by their markers."""
+        """The entries of the transaction index, in the order of the markers."""
         if not self.txn_index.loaded and not self._files.exists(self.txn_index.path):
             return iter(())
         return self.txn_index.entries()
 
     def find(self, offset: int) -> BatchPosition | None:
-        """The first batch that ends at or beyond an offset. Damage is passed over. OSError, CorruptLog."""
+        """The first batch that ends at or beyond an offset. Damage is skipped. OSError, CorruptLog."""
         position = self.index.lookup(offset - self.base_offset)
         if self.bad:
             return self._find_around(offset, position)
@@ -283,15 +302,15 @@ class Segment:
         return find_batch(self._files, self.file.descriptor(), self.file.path, offset, position, self.size)
 
     def good_batches(self, start: int, end: int) -> Iterator[ScannedBatch]:
-        """Every batch between two positions; stretches known to be damaged are passed over, checksums not looked at.
-        OSError, CorruptLog."""
+        """Every batch between two positions, without checksums checked. Known damage is skipped. OSError,
+        CorruptLog."""
         fd, path = self.file.descriptor(), self.file.path
         for damage in [*self.bad, Damage(end, end, "")]:
             yield from scan(self._files, fd, path, start, min(damage.position, end), check_crc=False)
             start = max(start, damage.end)
 
     def _refuse_damage(self, offset: int, found: BatchPosition | None) -> None:
-        """Raise CorruptLog where the batch of an offset was in a damaged stretch, instead of passing over it."""
+        """Raise CorruptLog if the batch with an offset lies in a damaged range."""
         for damage in self.bad:
             if (found is None and damage.end >= self.size) or (
                 found is not None and found.position == damage.end and found.base_offset > offset
@@ -299,15 +318,16 @@ class Segment:
                 raise CorruptLog(self.file.path, damage.position, damage.why)
 
     def is_new(self, offset: int) -> bool:
-        """Whether an offset begins a batch that this process appended lately."""
+        """Whether an offset is that of a batch which this process appended lately."""
         return self._tail.get(offset, -1) >= self.unverified
 
     def has_transaction_index(self) -> bool:
+        """Whether there is a transaction index, in memory or as a file."""
         return self.txn_index.loaded or self._files.exists(self.txn_index.path)
 
     def replace_indexes(self, offsets: bytes, times: bytes, last_offset: int, end: int) -> None:
-        """Put entries built from the batches below position ``end``, the last of which is ``last_offset``, in the
-        place of those that were there. OSError."""
+        """Replace the index entries for the batches below position ``end``, which end with ``last_offset``. Entries for
+        later batches stay. OSError."""
         relative = last_offset - self.base_offset
         newer = b"".join(self.index.entry.pack(*each) for each in self.index.entries() if end <= each[1] < self.size)
         if end < self.size:
@@ -321,18 +341,18 @@ class Segment:
         self._scan_max_timestamp()
 
     def replace_transactions(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Put other entries in the place of all in the transaction index. OSError."""
+        """Replace all entries of the transaction index. OSError."""
         self.txn_index.clear()
         for entry in entries:
             self.txn_index.append(entry)
         self.txn_index.flush()
 
-    def trust_all(self) -> None:
-        """Everything in the file was verified."""
+    def mark_verified(self) -> None:
+        """Note that the whole file was verified."""
         self.unverified = 0
 
     def position_before(self, offset: int) -> int:
-        """Where the batches end that lie wholly below an offset."""
+        """The position at which the batches wholly below an offset end. OSError, CorruptLog."""
         position = self._tail.get(offset, -1)
         if position >= 0:
             return position
@@ -340,14 +360,14 @@ class Segment:
         return self.size if found is None else found.position
 
     def offset_beyond(self, offset: int, size: int) -> int | None:
-        """An offset that what is read from ``offset`` on does not reach, ``size`` bytes being read: the index tells
-        the first one. None: it may reach the segment's end."""
+        """An offset, from the index, that a read of ``size`` bytes from ``offset`` on does not reach; None if the read
+        may reach the segment's end."""
         found = self.find(offset)
         relative = None if found is None else self.index.first_at_or_after(found.position + size)
         return None if relative is None else self.base_offset + relative
 
     def next_offset(self) -> int:
-        """The offset after the last batch, found from the last index entry on. CorruptLog, CorruptIndex."""
+        """The offset after the last batch, scanning from the last index entry on. CorruptLog, CorruptIndex."""
         last = self.index.last()
         position, next_offset = (0, self.base_offset) if last is None else (last[1], self.base_offset + last[0])
         if last is not None:
@@ -363,10 +383,11 @@ class Segment:
                 raise CorruptLog(self.file.path, found.position, "the file ends inside its last batch")
         return next_offset
 
-    # Changing and leaving
+    # -- creating, rebuilding, truncating, sealing ---------------------------------------------------------------------
 
     def create_files(self, *, leftovers: bool = True) -> None:
-        """Begin a new segment on disk. ``leftovers``: there may be files of that name, which go."""
+        """Create the files of a new segment. With ``leftovers``, existing files of that name are removed first.
+        OSError."""
         for path in self.paths() if leftovers else ():
             self._files.unlink(path)
         self.file.descriptor(create=True)
@@ -374,7 +395,7 @@ class Segment:
         self.time_index.ensure_file()
 
     def discard(self) -> None:
-        """Undo `create_files`, as far as the disk lets."""
+        """Undo `create_files` as far as possible."""
         self.file.close()
         for path in self.paths():
             try:
@@ -383,7 +404,7 @@ class Segment:
                 continue
 
     def reset_indexes(self, *, transactions: bool = False) -> None:
-        """Forget what the indexes say and count from the first batch again; the caller notes every batch."""
+        """Drop all index entries and the size: the caller calls `note_batch` for every batch from the first on."""
         self.index.clear()
         self.time_index.clear()
         if transactions and self._files.exists(self.txn_index.path):
@@ -397,12 +418,13 @@ class Segment:
 
     def truncate(self, offset: int) -> None:
         """Drop the batch that holds ``offset`` and all after it. OSError."""
-        position = self.find_cut(offset)
+        found = self.find(offset)
+        position = self.size if found is None else found.position
         self._files.ftruncate(self.file.descriptor(), position)
         self.size = position
         self.unverified = min(self.unverified, position)
         self.bad = [damage for damage in self.bad if damage.position < position]
-        self.needs_cut = False
+        self.needs_truncation = False
         self._tail.clear()
         self.index.truncate(offset - self.base_offset)
         self.time_index.truncate(offset - self.base_offset)
@@ -413,12 +435,8 @@ class Segment:
         self._load_max_timestamp()
         self._scan_max_timestamp()
 
-    def find_cut(self, offset: int) -> int:
-        found = self.find(offset)
-        return self.size if found is None else found.position
-
     def seal(self) -> None:
-        """No more appends: complete the indexes, and give their memory back."""
+        """Complete the indexes after the last append, and free their memory. OSError."""
         self.note_max_timestamp()
         self._tail.clear()
         self.flush_indexes()
@@ -426,7 +444,7 @@ class Segment:
         self.time_index.unload()
 
     def flush_indexes(self) -> bool:
-        """Bring the index files up to date (not synced). Whether they need a sync."""
+        """Bring the index files up to date. Returns whether they need a sync. OSError."""
         wrote = self.index.flush()
         wrote |= self.time_index.flush()
         self.indexes_unsynced |= wrote
@@ -440,7 +458,7 @@ class Segment:
         return [path for path in candidates if self._files.exists(path)]
 
     def _forget_indexes(self) -> None:
-        """An idle segment holds no memory: its indexes are loaded again when they are asked for."""
+        """Free the memory of an idle segment's indexes; they are loaded again on use."""
         try:
             self.flush_indexes()
             self.index.unload()

@@ -35,23 +35,24 @@ class SnapshotEntry(NamedTuple):
 
 
 class CorruptSnapshot(Exception):
-    """A snapshot file that was cut off, damaged or is of a version that is not known."""
+    """A snapshot file that is incomplete or damaged, or has an unknown version."""
 
 
 def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
+    """The bytes of a snapshot file."""
     packed = [_ENTRY.pack(*entry) for entry in entries]
     body = len(packed).to_bytes(4, "big") + b"".join(packed)
     return VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
 def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
-    """Raises CorruptSnapshot."""
+    """The entries of a snapshot file. CorruptSnapshot."""
     try:
         version, crc, count = _HEAD.unpack_from(data)
     except StructError as error:
         raise CorruptSnapshot(f"{len(data)} bytes") from error
     if version != VERSION:
-        raise CorruptSnapshot(f"version {version} is not known")
+        raise CorruptSnapshot(f"unknown version {version}")
     if crc32c(data[_CRC_END:]) != crc:
         raise CorruptSnapshot("the checksum does not match")
     if len(data) != _HEAD.size + count * _ENTRY.size:

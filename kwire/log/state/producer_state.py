@@ -1,11 +1,12 @@
-"""Who wrote what last: the table that makes producers idempotent and knows which transactions are open.
+"""The state of producers: the last batches of each, which make it idempotent, and the open transactions.
 
-One `ProducerStateManager` per log. A batch is checked before it is written (`check` changes nothing) and recorded after
-(`update`), live and at recovery with the same function. The table is kept across restarts by snapshots taken when a
-segment rolls and when the log closes, plus a replay of the batches after the newest one.
+One `ProducerStateManager` per log. A batch is checked before it is written (`check` changes nothing) and recorded
+afterwards (`update`), by the same function when appending and when recovering. Across restarts the state is kept by
+snapshots, taken when a segment is rolled and when the log is closed, and by a replay of the batches after the newest.
 
-The first batch of a transaction must have been verified with its coordinator (KIP-890): `start_verification` before
-that question, and its `Verification` with the batch. Whatever ends the transaction in between makes it worthless.
+The first batch of a transaction must have been verified with the transaction coordinator (KIP-890):
+`start_verification` before the request to the coordinator, and the guard that it returns with the batch. A marker that
+ends the transaction in between makes the guard invalid.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kwire.log.common.checkpoints import write_bytes
 from kwire.log.state.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot, encode_snapshot
 
 BATCHES_RETAINED = 5
-"""How many batches of a producer are remembered: as many as a client may have in flight."""
+"""How many batches of a producer are kept: as many as a client may have in flight."""
 
 Data = bytes | bytearray | memoryview
 
@@ -31,7 +32,7 @@ NONE = -1
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that a producer has written."""
+    """A batch of a producer. Sequences and offsets are those of its first and last record."""
 
     first_sequence: int
     last_sequence: int
@@ -41,11 +42,12 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
+        """The offset of the first record."""
         return self.last_offset - self.offset_delta
 
 
 class ProducerEntry:
-    """What is known of one producer id."""
+    """The state of one producer id. ``batches`` are its newest ones, oldest first."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
 
@@ -54,20 +56,25 @@ class ProducerEntry:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.txn_first_offset = txn_first_offset
-        self.batches: list[BatchMetadata] = []  # oldest first
+        self.batches: list[BatchMetadata] = []
 
     @property
     def last_sequence(self) -> int:
+        """The sequence number of the last record; -1 without a batch."""
         return self.batches[-1].last_sequence if self.batches else NONE
 
     @property
     def last_offset(self) -> int:
+        """The offset of the last record; -1 without a batch."""
         return self.batches[-1].last_offset if self.batches else NONE
 
 
-class Verification:
-    """What a partition remembers while the coordinator is asked whether a producer's transaction has it. The object
-    itself is the proof: a later question of the same producer shares it, the end of the transaction removes it."""
+class VerificationGuard:
+    """Kept while the transaction coordinator verifies that a partition belongs to a producer's transaction (KIP-890).
+
+    A batch is accepted if it comes with the very guard that the log keeps: another verification of the same producer
+    shares the guard, and the end of the transaction removes it.
+    """
 
     __slots__ = ("created_ms", "epoch", "lowest_sequence", "supports_epoch_bump")
 
@@ -78,12 +85,12 @@ class Verification:
         self.supports_epoch_bump = supports_epoch_bump
 
 
-NOT_ASKED: Final = Verification(0, 0, NONE, False)
-"""For who appends without having to ask: the check is left out."""
+NOT_REQUIRED: Final = VerificationGuard(0, 0, NONE, False)
+"""The guard of appends that need no verification."""
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker was just met. ``last_offset`` is the marker's."""
+    """A transaction that a marker has just ended. ``last_offset`` is that of the marker."""
 
     producer_id: int
     first_offset: int
@@ -92,7 +99,8 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStateManager:
-    """The producer table of one log. Times in milliseconds; offsets -1 mean none."""
+    """The producers of one log. Times are in milliseconds; offset -1 means none. ``map_end_offset``: the table reflects
+    the log up to there."""
 
     def __init__(self, files: Files, directory: str, topic_partition: str, expiration_ms: int) -> None:
         self._files = files
@@ -100,47 +108,48 @@ class ProducerStateManager:
         self._name = topic_partition
         self.expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
-        self.map_end_offset = 0  # the table reflects the log up to here
-        self._ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id; offsets rise
-        self._unreplicated: dict[int, int] = {}  # first offset of an ended one -> marker's offset
+        self.map_end_offset = 0
+        self._ongoing: dict[int, int] = {}  # first offset of an open transaction -> producer id, ascending
+        self._unreplicated: dict[int, int] = {}  # first offset of an ended transaction -> its marker's offset
         self._last_snapshot_offset = NONE
-        self._verifications: dict[int, Verification] = {}
+        self._guards: dict[int, VerificationGuard] = {}
 
-    # Checking
+    # -- checking ------------------------------------------------------------------------------------------------------
 
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has a transaction open here, in this epoch."""
+        """Whether the producer has an open transaction in this log, in this epoch."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.txn_first_offset != NONE and entry.epoch == epoch
 
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
-    ) -> Verification | None:
-        """Before the coordinator is asked. None: no need to, the transaction is open here.
+    ) -> VerificationGuard | None:
+        """Begin a verification, before the request to the coordinator. None: the transaction is open in this log, so
+        that none is needed.
 
-        ``supports_epoch_bump``: the producer has an epoch for every transaction, so that a partition new to it must
-        begin with sequence 0. KafkaError(INVALID_PRODUCER_EPOCH) for one that is fenced here.
+        ``supports_epoch_bump``: the producer has an epoch for every transaction, so that it must begin with sequence 0
+        in each partition. KafkaError(INVALID_PRODUCER_EPOCH) for a fenced producer.
         """
         self.check_not_fenced(producer_id, epoch)
         if self.has_ongoing_transaction(producer_id, epoch):
             return None
-        found = self._verifications.get(producer_id)
+        found = self._guards.get(producer_id)
         if found is None:
-            found = self._verifications[producer_id] = Verification(now_ms, sequence, epoch, supports_epoch_bump)
+            found = self._guards[producer_id] = VerificationGuard(now_ms, sequence, epoch, supports_epoch_bump)
         elif epoch > found.epoch:
             found.epoch, found.lowest_sequence = epoch, sequence
         elif epoch == found.epoch:
             found.lowest_sequence = min(found.lowest_sequence, sequence)
         return found
 
-    def still_verified(self, producer_id: int, epoch: int, verification: Verification | None) -> bool:
-        """Whether nothing has ended the transaction since `start_verification` gave this."""
-        if verification is None:
+    def still_verified(self, producer_id: int, epoch: int, guard: VerificationGuard | None) -> bool:
+        """Whether the transaction has not ended since `start_verification` returned this guard."""
+        if guard is None:
             return self.has_ongoing_transaction(producer_id, epoch)
-        return self._verifications.get(producer_id) is verification or self.has_ongoing_transaction(producer_id, epoch)
+        return self._guards.get(producer_id) is guard or self.has_ongoing_transaction(producer_id, epoch)
 
     def check_not_fenced(self, producer_id: int, epoch: int) -> None:
-        """Whether a producer may begin a transaction here. KafkaError(INVALID_PRODUCER_EPOCH)."""
+        """Check that a producer may begin a transaction in this log. KafkaError(INVALID_PRODUCER_EPOCH)."""
         entry = self.producers.get(producer_id)
         if entry is not None and epoch < entry.epoch:
             raise self._stale_epoch(producer_id, epoch, entry.epoch)
@@ -152,18 +161,18 @@ class ProducerStateManager:
         )
 
     def check(
-        self, header: BatchHeader, origin: Origin, verification: Verification | None = NOT_ASKED
+        self, header: BatchHeader, origin: Origin, guard: VerificationGuard | None = NOT_REQUIRED
     ) -> BatchMetadata | None:
-        """Whether a batch of an idempotent producer may be appended. Returns the earlier one if it is a duplicate.
+        """Check a batch of an idempotent producer. Returns the earlier batch if this one is a duplicate.
 
-        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. An unknown producer
-        may start with any sequence: its records may have been deleted (KIP-360).
+        KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. An unknown producer may
+        start with any sequence number, since its records may have been deleted (KIP-360).
         """
         entry = self.producers.get(header.producer_id)
         if origin is Origin.REPLICATION:
             return None
         if entry is None:
-            self._check_verified(header, origin, None, verification)
+            self._check_verified(header, origin, None, guard)
             return None
         first = header.base_sequence
         if origin is Origin.CLIENT and header.producer_epoch == entry.epoch:
@@ -171,7 +180,7 @@ class ProducerStateManager:
             for batch in entry.batches:
                 if batch.first_sequence == first and batch.last_sequence == last:
                     return batch
-        self._check_verified(header, origin, entry, verification)
+        self._check_verified(header, origin, entry, guard)
         self._check_epoch(header, entry)
         if origin is Origin.CLIENT:
             self._check_sequence(header, entry)
@@ -183,15 +192,16 @@ class ProducerStateManager:
         return None
 
     def _check_verified(
-        self, header: BatchHeader, origin: Origin, entry: ProducerEntry | None, verification: Verification | None
+        self, header: BatchHeader, origin: Origin, entry: ProducerEntry | None, guard: VerificationGuard | None
     ) -> None:
-        """Part of a transaction that the coordinator knows of, and first the batch that was first to ask."""
-        if origin is not Origin.CLIENT or not header.is_transactional or verification is NOT_ASKED:
+        """Check that the batch belongs to a transaction that the coordinator has confirmed, and that the transaction
+        begins with the batch whose verification came first (KIP-890)."""
+        if origin is not Origin.CLIENT or not header.is_transactional or guard is NOT_REQUIRED:
             return
         producer_id, first = header.producer_id, header.base_sequence
-        expected = self._verifications.get(producer_id)
+        expected = self._guards.get(producer_id)
         ongoing = self.has_ongoing_transaction(producer_id, header.producer_epoch)
-        if not ongoing and (expected is None or verification is not expected):
+        if not ongoing and (expected is None or guard is not expected):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         if expected is None or (entry is not None and header.producer_epoch < entry.epoch):
             return
@@ -226,8 +236,7 @@ class ProducerStateManager:
             )
 
     def check_marker(self, header: BatchHeader, data: Data) -> None:
-        """Whether an end of a transaction may be appended. KafkaError: INVALID_PRODUCER_EPOCH,
-        TRANSACTION_COORDINATOR_FENCED."""
+        """Check a transaction marker. KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
         entry = self.producers.get(header.producer_id)
         read = _read_marker(data)
         if entry is None or read is None:
@@ -241,8 +250,8 @@ class ProducerStateManager:
             )
 
     def check_marker_epoch(self, producer_id: int, epoch: int, version: int) -> None:
-        """Whether the end of a transaction comes in time where every transaction has its own epoch (``version`` 2): a
-        marker's is above its records'. Repeating it is harmless. KafkaError(INVALID_PRODUCER_EPOCH) (KIP-1228)."""
+        """Check the epoch of a marker if every transaction has its own epoch (``version`` 2): a marker's is above that
+        of its records. A repeated marker is accepted. KafkaError(INVALID_PRODUCER_EPOCH) (KIP-1228)."""
         entry = self.producers.get(producer_id)
         if version < 2 or entry is None or epoch > entry.epoch:
             return
@@ -253,11 +262,11 @@ class ProducerStateManager:
                 f"last seen epoch {entry.epoch}",
             )
 
-    # Recording
+    # -- recording -----------------------------------------------------------------------------------------------------
 
     def update(self, header: BatchHeader, base_offset: int, data: Data) -> CompletedTransaction | None:
-        """A batch with a producer id, its bytes ``data``, is in the log now at ``base_offset``. Returns the
-        transaction that it ends."""
+        """Record a batch with a producer id that was appended at ``base_offset``; ``data`` are its bytes. Returns the
+        transaction that it ends, if any."""
         if header.is_control:
             return self._update_control(header, base_offset, data)
         producer_id, epoch = header.producer_id, header.producer_epoch
@@ -280,7 +289,7 @@ class ProducerStateManager:
         if header.is_transactional and entry.txn_first_offset == NONE:
             entry.txn_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
-            self._verifications.pop(producer_id, None)
+            self._guards.pop(producer_id, None)
         return None
 
     def _update_control(self, header: BatchHeader, base_offset: int, data: Data) -> CompletedTransaction | None:
@@ -288,7 +297,7 @@ class ProducerStateManager:
         if read is None:
             return None
         marker, timestamp = read
-        self._verifications.pop(header.producer_id, None)
+        self._guards.pop(header.producer_id, None)
         entry = self.producers.get(header.producer_id)
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerEntry(header.producer_epoch)
@@ -302,23 +311,23 @@ class ProducerStateManager:
             return None
         return CompletedTransaction(header.producer_id, first_offset, base_offset, not marker.commit)
 
-    # Transactions
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset there would be if a transaction ended now: the next open one's start, or what
-        follows the marker."""
+        """The last stable offset once a transaction has ended: the start of the next open one, or the offset after the
+        marker."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
         return completed.last_offset + 1
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """The transaction is over; it still bounds what is stable until its marker is below the high watermark."""
+        """Record the end of a transaction. It limits the last stable offset until its marker is committed."""
         if self._ongoing.pop(completed.first_offset, None) is not None:
             self._unreplicated[completed.first_offset] = completed.last_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Ended transactions whose marker is committed no longer hold back readers."""
+        """The high watermark has moved: committed markers no longer limit the last stable offset."""
         if self._unreplicated:
             committed = [first for first, last in self._unreplicated.items() if last < high_watermark]
             for first in committed:
@@ -326,47 +335,49 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int:
-        """Where the earliest transaction begins that is open or not yet committed; -1 without any."""
+        """The start of the earliest transaction that is open, or whose marker is not committed; -1 without one."""
         first = next(iter(self._ongoing), NONE)
         if self._unreplicated:
             ended = min(self._unreplicated)
             return ended if first == NONE else min(first, ended)
         return first
 
-    # Life
+    # -- life ----------------------------------------------------------------------------------------------------------
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget producers that were silent for `producer.id.expiration.ms` and have no open transaction."""
+        """Remove the producers that wrote nothing for `producer.id.expiration.ms` and have no open transaction."""
         expired = [pid for pid, entry in self.producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
-        if self._verifications:
+        if self._guards:
             late = now_ms - self.expiration_ms
-            self._verifications = {pid: one for pid, one in self._verifications.items() if one.created_ms > late}
+            self._guards = {pid: one for pid, one in self._guards.items() if one.created_ms > late}
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.txn_first_offset == NONE and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def clear(self) -> None:
-        """Forget everything in memory (snapshots stay)."""
+        """Remove everything in memory; snapshots stay."""
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
-        self._verifications.clear()
+        self._guards.clear()
         self.map_end_offset = 0
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """Records below this are gone."""
+        """The log start offset has moved: transactions below it are removed."""
         for first in [first for first, last in self._unreplicated.items() if last < log_start_offset]:
             del self._unreplicated[first]
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
-    # Snapshots
+    # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def snapshot_path(self, offset: int) -> str:
+        """The path of the snapshot at an offset."""
         return f"{self._directory}/{names.file_name(offset, names.SNAPSHOT_SUFFIX)}"
 
     def snapshot_entries(self) -> list[SnapshotEntry]:
+        """The table as a snapshot keeps it: the last batch of each producer only."""
         entries = []
         for producer_id, entry in self.producers.items():
             last = entry.batches[-1] if entry.batches else BatchMetadata(NONE, NONE, NONE, 0, NONE)
@@ -385,7 +396,7 @@ class ProducerStateManager:
         return entries
 
     def take_snapshot(self) -> str | None:
-        """Write the table as it is at `map_end_offset`, unless that was done. Returns the path written. OSError."""
+        """Write a snapshot at `map_end_offset`, unless there is one. Returns the path written. OSError."""
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
@@ -395,7 +406,7 @@ class ProducerStateManager:
         return path
 
     def load_snapshot(self, offset: int, now_ms: int) -> None:
-        """Take the table from a snapshot, expired producers left out. CorruptSnapshot, OSError."""
+        """Replace the table by a snapshot; expired producers are left out. CorruptSnapshot, OSError."""
         entries = decode_snapshot(self._files.read(self.snapshot_path(offset)))
         self.clear()
         for saved in entries:
@@ -413,9 +424,9 @@ class ProducerStateManager:
         self._last_snapshot_offset = offset
 
     def reload(self, log_start_offset: int, log_end_offset: int, snapshots: list[int], now_ms: int) -> list[str]:
-        """Forget what lies at or beyond the end, and start from the newest good snapshot at or below it.
+        """Replace the table by the newest valid snapshot at or below the log end offset.
 
-        Snapshots beyond the end, and damaged ones, are removed; returns a line on each of the latter.
+        Snapshots beyond the end and damaged ones are removed; returns a line about each damaged one. OSError.
         """
         complaints: list[str] = []
         self.clear()
@@ -435,8 +446,8 @@ class ProducerStateManager:
 
 
 def _read_marker(data: Data) -> tuple[EndTransactionMarker, int] | None:
-    """The end of a transaction in a control batch, and its timestamp; a control record that is of another kind, or
-    that nobody here understands, ends no transaction."""
+    """The transaction marker in a control batch, and its timestamp; None for a control record of another or an unknown
+    type."""
     try:
         record = next(iter_records(data, max_bytes=MAX_CONTROL_BYTES), None)
         marker = None if record is None else parse_end_transaction_marker(record)

@@ -1,9 +1,9 @@
-"""An offline look at a whole data directory: is everything in it what a broker would have written?
+"""Verifying a whole data directory offline: does it hold what a broker would have written?
 
-Reads every file and changes none. What is wrong is a `Finding` that names file and position. The same rules that
-recovery trusts: batches valid and with their checksums, offsets rising, index entries pointing at batches that hold
-their offsets, producer snapshots and epochs that fit the log, checkpoints within the logs they speak of. What lives
-elsewhere: repairing (`recovery`), the command (`kwire.cli.verify_log`).
+It reads every file and changes none. Whatever is wrong becomes a `Finding` with file and position. The rules are those
+of recovery: batches are valid and match their checksums, offsets rise, index entries point at batches with their
+offsets, producer snapshots and leader epochs fit the log, checkpoints lie within their logs. Repairing is `recovery`'s,
+the command is `kwire.cli.verify_log`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ MAX_DECOMPRESSED_BYTES: Final = 1 << 30
 
 
 class Finding(NamedTuple):
-    """Something that is not as it should be."""
+    """One problem found."""
 
     path: str
     problem: str
 
 
 class Totals(NamedTuple):
-    """How much was looked at."""
+    """How much was verified."""
 
     partitions: int
     segments: int
@@ -57,7 +57,7 @@ Progress = Callable[[int, int, int], None]
 class DirectoryVerifier:
     """One run over one directory of `log.dirs`: call `run`, then read ``findings`` and ``totals``.
 
-    ``deep`` also unpacks every batch and walks its records. Damage never raises; OSError does.
+    With ``deep``, every batch is decompressed and its records are walked. Damage never raises; OSError does.
     """
 
     def __init__(self, directory: str, *, deep: bool = False, files: Files | None = None) -> None:
@@ -70,10 +70,11 @@ class DirectoryVerifier:
 
     @property
     def totals(self) -> Totals:
+        """How much was verified so far."""
         return Totals(len(self._ends), self._segments, self._batches, self._records, self._bytes)
 
     def run(self, progress: Progress | None = None) -> list[Finding]:
-        """Look at everything."""
+        """Verify everything; the findings."""
         self._verify_meta()
         partitions = [
             (name, parsed)
@@ -100,12 +101,12 @@ class DirectoryVerifier:
         except LogDirectoryError as error:
             self._found(f"{self.directory}/meta.properties", error)
 
-    # One partition
+    # -- one partition -------------------------------------------------------------------------------------------------
 
     def _verify_partition(self, path: str, partition: tuple[str, int]) -> None:
         try:
             if checkpoints.read_topic_id(self._files, path) is None:
-                self._found(f"{path}/partition.metadata", "missing: the topic id is not known")
+                self._found(f"{path}/partition.metadata", "missing: the topic id is unknown")
         except CorruptCheckpoint as error:
             self._found(f"{path}/partition.metadata", error)
         files = [(name, names.parse_file_name(name)) for name in self._files.listdir(path)]
@@ -119,7 +120,7 @@ class DirectoryVerifier:
             next_offset = self._verify_segment(path, base_offset, max(next_offset, base_offset), last)
         for name, parsed in files:
             if parsed and parsed[1] in names.SEGMENT_SUFFIXES and parsed[0] not in segments:
-                self._found(f"{path}/{name}", "an index without its segment")
+                self._found(f"{path}/{name}", "an index without a segment")
         self._verify_snapshots(path, [p[0] for _, p in files if p and p[1] == names.SNAPSHOT_SUFFIX], next_offset)
         self._verify_epochs(path, next_offset)
         self._ends[partition] = (segments[0], next_offset)
@@ -135,7 +136,7 @@ class DirectoryVerifier:
             for batch in scan(self._files, fd, path, 0, size, check_crc=True):
                 header = batch.header
                 if header.base_offset < expected:
-                    self._found(path, f"position {batch.position}: offset {header.base_offset}, {expected} was due")
+                    self._found(path, f"position {batch.position}: offset {header.base_offset} instead of {expected}")
                 expected = max(expected, header.next_offset)
                 positions.append(batch.position)
                 offsets.append((header.base_offset, header.last_offset))
@@ -170,12 +171,14 @@ class DirectoryVerifier:
         time_index = TimeIndex(self._files, path(names.TIME_INDEX_SUFFIX), new=False)
         for index in (offset_index, time_index):
             if not self._files.exists(index.path) and positions and not last:
-                self._found(index.path, "missing; it is built anew at the next start")
+                self._found(index.path, "missing; the next start rebuilds it")
         previous = -1
         for relative, position in self._entries(offset_index, last):
             at = bisect_right(positions, position) - 1
             if relative <= previous or at < 0 or positions[at] != position:
-                self._found(offset_index.path, f"entry ({base_offset + relative}, {position}) points at no batch")
+                self._found(
+                    offset_index.path, f"entry ({base_offset + relative}, {position}) does not point at a batch"
+                )
                 break
             first, final = offsets[at]
             if not first <= base_offset + relative <= final:
@@ -186,11 +189,11 @@ class DirectoryVerifier:
         self._verify_transactions(path(names.TXN_INDEX_SUFFIX), base_offset)
 
     def _entries(self, index: OffsetIndex | TimeIndex, last: bool) -> Iterator[tuple[int, int]]:
-        """The entries of an index; the room that a running broker reserved behind those of the last one is passed
-        over."""
+        """The entries of an index; the space that a running broker has reserved at the end of the last one is
+        skipped."""
         size = self._files.stat(index.path).st_size if self._files.exists(index.path) else 0
         if size % index.entry.size:
-            self._found(index.path, f"{size} bytes are no whole number of entries")
+            self._found(index.path, f"{size} bytes are not a whole number of entries")
         for number, entry in enumerate(index.entries()):
             if last and number and not any(entry):
                 return
@@ -241,7 +244,7 @@ class DirectoryVerifier:
         if entries and entries[-1][1] > end:
             self._found(path, f"epoch {entries[-1][0]} begins at {entries[-1][1]}, beyond the log's end {end}")
 
-    # Checkpoints of the directory
+    # -- checkpoints of the directory ----------------------------------------------------------------------------------
 
     def _verify_checkpoints(self) -> None:
         for name in OFFSET_CHECKPOINTS:

@@ -1,12 +1,12 @@
-"""Data found at start is verified once before it is served: `verify` walks one segment and notes what is bad in it.
+"""Verifying data found on disk once, before it is served: `verify` scans one segment and records the damage in it.
 
-What this process appends was verified on receipt. What a start finds in the files was not, unless recovery has read it:
-the first read that touches such a segment has it verified, up to `Segment.unverified`. A stretch that fails is never
-served; it is told once, with file and position, and the rest stays readable. The indexes are held against the batches
-at the same time and built anew if they do not fit.
+What this process appends was validated on receipt. What it finds in the files at start was not, unless recovery has
+read it: the first read of such a segment has it verified, up to `Segment.unverified`. A damaged range is never served;
+it is logged once, with file and position, and the rest stays readable. The indexes are compared with the batches at the
+same time, and rebuilt if they do not fit.
 
-`Verifier` does this for one log: at once where little is to be looked at or somebody cannot wait, otherwise in pieces
-between which the loop goes on, its bytes read on a thread. Cutting and quarantining at start is `recovery`'s.
+`Verifier` does this for one log: at once if the segment is small or the caller cannot wait, otherwise in slices between
+which the event loop continues, with the bytes read on a thread. Truncation and quarantine at start are `recovery`'s.
 """
 
 from __future__ import annotations
@@ -14,27 +14,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kwire.log.common.append_info import AbortedTransaction
 from kwire.log.common.environment import LogEnvironment, logger, loop_runs
 from kwire.log.segment.batch_scan import ScannedBatch
-from kwire.log.segment.damage import Damage, judge
+from kwire.log.segment.damage import Damage, scan_with_damage
+from kwire.log.segment.segment import Segment
+from kwire.log.state.log_view import LogView
 from kwire.log.state.producer_snapshot import CorruptSnapshot
 from kwire.log.state.producer_state import ProducerStateManager
 
-if TYPE_CHECKING:
-    from kwire.log.partition.partition_log import PartitionLog
-    from kwire.log.segment.segment import Segment
-
 SLICE_BYTES: Final = 256 * 1024
-"""After so much the loop gets a turn."""
+"""After so many bytes the event loop continues."""
 
 AT_ONCE_BYTES: Final = 256 * 1024
-"""So much is verified while the reader waits: it costs less than a thread."""
+"""Up to so many bytes are verified while the reader waits: that costs less than a thread."""
 
 LOOK_UP_BYTES: Final = 16 * 1024 * 1024
-"""So much is verified while a look-up by time waits; of a larger segment the answer is what its headers say."""
+"""Up to so many bytes are verified during a look-up by time; in a larger segment it uses the headers unverified."""
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
@@ -42,7 +40,7 @@ FOREVER: Final = 1 << 62
 
 
 class _Indexes:
-    """What the indexes of a segment should be, and whether what they are fits."""
+    """Rebuilds the indexes of a segment from its batches, and compares them with those found."""
 
     def __init__(self, segment: Segment, interval: int) -> None:
         self._base_offset = segment.base_offset
@@ -81,8 +79,8 @@ class _Indexes:
             self._last_time = self.max_timestamp
 
     def finish(self, end: int, last_offset: int, *, complete: bool) -> bool:
-        """Whether the indexes fit the batches that end at position ``end`` with ``last_offset``; if these were all of
-        the segment's, they must go up to its end, otherwise it has grown since and its indexes with it."""
+        """Whether the indexes fit the batches, which end at position ``end`` with ``last_offset``. If these are all of
+        the segment (``complete``), the indexes must end with them; otherwise segment and indexes have grown since."""
         if complete:
             self._note_time()
         if self._next_offset is not None and (complete or self._next_offset[1] < end):
@@ -92,8 +90,8 @@ class _Indexes:
         return not complete or self._last_time_found == self.max_timestamp or self.max_timestamp < 0
 
 
-def verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator[int]:
-    """Verify what a start found in a segment; yields the position reached about every `SLICE_BYTES`. OSError."""
+def verify(env: LogEnvironment, log: LogView, segment: Segment) -> Iterator[int]:
+    """Verify what was found in a segment at start; yields its position about every `SLICE_BYTES`. OSError."""
     segment.file.retain()
     try:
         yield from _verify(env, log, segment)
@@ -101,17 +99,17 @@ def verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator
         segment.file.release()
 
 
-def _verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterator[int]:
+def _verify(env: LogEnvironment, log: LogView, segment: Segment) -> Iterator[int]:
     end = min(segment.unverified, segment.size)
     limit = _limit(log, segment)
     indexes = _Indexes(segment, log.config.index_interval_bytes)
     bad: list[Damage] = []
     transactional = segment.has_transaction_index()
-    told, last_offset = 0, segment.base_offset - 1
+    yielded, last_offset = 0, segment.base_offset - 1
     dense = True
     file = segment.file
     fd = file.descriptor()
-    for found in judge(
+    for found in scan_with_damage(
         env.doors.files,
         fd,
         file.path,
@@ -122,7 +120,7 @@ def _verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterato
         dense=not log.config.compacts and end == segment.size,
     ):
         if found is None:
-            yield told
+            yield yielded
             continue
         if isinstance(found, Damage):
             bad.append(found)
@@ -133,29 +131,29 @@ def _verify(env: LogEnvironment, log: PartitionLog, segment: Segment) -> Iterato
             dense &= found.header.base_offset == last_offset + 1
             last_offset = found.header.last_offset
             position = found.position + found.header.size
-        if position - told >= SLICE_BYTES:
-            told = position
+        if position - yielded >= SLICE_BYTES:
+            yielded = position
             yield position
     if segment.unverified == 0:
-        return  # it was cut or rebuilt meanwhile
+        return  # it was truncated or rebuilt meanwhile
     whole = end == segment.size
     if whole and dense and last_offset + 1 < limit and not bad and not log.config.compacts:
         bad.append(Damage(end, end, f"offsets {last_offset + 1} to {limit - 1} are lost"))
     _note_damage(log, segment, bad)
     if not indexes.finish(end, last_offset, complete=whole) or bad:
-        logger.warning("indexes do not fit their segment and are built anew", path=segment.file.path)
+        logger.warning("indexes do not fit their segment and are rebuilt", path=segment.file.path)
         segment.replace_indexes(bytes(indexes.offset_data), bytes(indexes.time_data), last_offset, end)
-    if transactional and dense:  # of what was compacted away, the index alone knows
+    if transactional and dense:  # after compaction only the index has the transactions
         yield from _check_transactions(env, log, segment, end, last_offset)
-    segment.trust_all()
+    segment.mark_verified()
 
 
-def _limit(log: PartitionLog, segment: Segment) -> int:
+def _limit(log: LogView, segment: Segment) -> int:
     following = [each.base_offset for each in log.segments if each.base_offset > segment.base_offset]
     return following[0] if following else log.log_end_offset
 
 
-def _note_damage(log: PartitionLog, segment: Segment, bad: list[Damage]) -> None:
+def _note_damage(log: LogView, segment: Segment, bad: list[Damage]) -> None:
     known = {damage.position for damage in segment.bad}
     lost = [damage for damage in segment.bad if damage.position == damage.end]
     segment.bad = bad + [damage for damage in lost if damage.position not in {each.end for each in bad}]
@@ -172,10 +170,10 @@ def _note_damage(log: PartitionLog, segment: Segment, bad: list[Damage]) -> None
 
 
 def _check_transactions(
-    env: LogEnvironment, log: PartitionLog, segment: Segment, end: int, last_offset: int
+    env: LogEnvironment, log: LogView, segment: Segment, end: int, last_offset: int
 ) -> Iterator[int]:
-    """Hold the transaction index against the markers, with the producers as they were when the segment began. Yields
-    the position reached, as `verify`."""
+    """Compare the transaction index with the markers, starting with the producers of the segment's snapshot. Yields as
+    `verify`."""
     producers = ProducerStateManager(env.doors.files, log.directory, log.name, FOREVER)
     if env.doors.files.exists(producers.snapshot_path(segment.base_offset)):
         try:
@@ -184,19 +182,19 @@ def _check_transactions(
             return
     elif segment is not log.segments[0]:
         return
-    due: list[AbortedTransaction] = []
-    told = 0
+    expected: list[AbortedTransaction] = []
+    yielded = 0
     for batch in segment.good_batches(0, end):
-        due += _aborted_by(producers, batch)
-        if batch.position - told >= SLICE_BYTES:
-            told = batch.position
-            yield told
+        expected += _aborted_by(producers, batch)
+        if batch.position - yielded >= SLICE_BYTES:
+            yielded = batch.position
+            yield yielded
     later: list[AbortedTransaction] = []
-    if end < segment.size:  # what this process has appended behind it, whether the segment is still active or not
+    if end < segment.size:  # this process has appended to the segment since
         later = [entry for entry in segment.aborted() if last_offset < entry.last_offset < log.log_end_offset]
-    if list(segment.aborted()) != due + later:
-        logger.warning("transaction index does not fit its segment and is built anew", path=segment.txn_index.path)
-        segment.replace_transactions(due + later)
+    if list(segment.aborted()) != expected + later:
+        logger.warning("transaction index does not fit its segment and is rebuilt", path=segment.txn_index.path)
+        segment.replace_transactions(expected + later)
 
 
 def _aborted_by(producers: ProducerStateManager, batch: ScannedBatch) -> Iterator[AbortedTransaction]:
@@ -211,9 +209,9 @@ def _aborted_by(producers: ProducerStateManager, batch: ScannedBatch) -> Iterato
 
 
 class Verifier:
-    """The segments of one log that are being verified between turns of the loop."""
+    """Verifies the segments of one log."""
 
-    def __init__(self, env: LogEnvironment, log: PartitionLog) -> None:
+    def __init__(self, env: LogEnvironment, log: LogView) -> None:
         self._env = env
         self._log = log
         self._running: dict[Segment, list[Callable[[], None]]] = {}
@@ -221,17 +219,17 @@ class Verifier:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being verified in pieces."""
+        """Whether a segment is being verified in slices."""
         return bool(self._running)
 
     def require(self, segment: Segment, on_verified: Callable[[], None] | None) -> bool:
-        """Whether a segment is verified now. With ``on_verified``, that is called later if it takes its time; without,
-        it is done here and now. OSError."""
+        """Verify a segment. True if that is done. With ``on_verified``, a large segment is verified in the background:
+        then the result is False, and ``on_verified`` is called afterwards. OSError."""
         if on_verified is not None and segment.unverified > AT_ONCE_BYTES and loop_runs():
             waiting = self._running.get(segment)
             if waiting is None:
                 self._running[segment] = [on_verified]
-                self._tasks[segment] = asyncio.ensure_future(self._verify_in_pieces(segment))
+                self._tasks[segment] = asyncio.ensure_future(self._verify_in_slices(segment))
             elif on_verified not in waiting:
                 waiting.append(on_verified)
             return False
@@ -240,13 +238,13 @@ class Verifier:
         return True
 
     def require_small(self, segment: Segment) -> None:
-        """Verify a segment now unless that would hold up the loop. OSError."""
+        """Verify a segment now, unless it is so large that this would block the event loop. OSError."""
         if 0 < segment.unverified <= LOOK_UP_BYTES:
             self.require(segment, None)
 
-    async def _verify_in_pieces(self, segment: Segment) -> None:
+    async def _verify_in_slices(self, segment: Segment) -> None:
         doors = self._env.doors
-        segment.file.retain()  # the cache must not close it under a read ahead
+        segment.file.retain()  # the cache must not close it during a read ahead
         try:
             ahead = 0
             for position in verify(self._env, self._log, segment):

@@ -1,4 +1,4 @@
-"""Data directories that fail: which errors pass and which do not, and what becomes of the logs inside."""
+"""Log directories that fail: which errors are transient, and what becomes of the logs inside."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Breakable(Files):
             if path.startswith(prefix):
                 raise OSError(code, os.strerror(code), path)
 
-    def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         if flags & (os.O_WRONLY | os.O_RDWR):
             self._touch(path)
         fd = os.open(path, flags, mode)
         self._paths[fd] = path
         return fd
 
-    def pwrite(self, fd: int, data: object, offset: int) -> int:  # type: ignore[override]
+    def pwrite(self, fd: int, data: object, offset: int) -> int:
         self._touch(self._paths.get(fd, ""))
         return os.pwrite(fd, data, offset)  # type: ignore[arg-type]
 
@@ -108,7 +108,7 @@ async def test_a_failing_disk_takes_its_whole_directory_offline_and_no_other(tmp
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
-async def test_what_passes_takes_nothing_offline(tmp_path: Path, code: int) -> None:
+async def test_transient_errors_take_nothing_offline(tmp_path: Path, code: int) -> None:
     setup = Setup(tmp_path, 1)
     logs = await setup.start()
     log = logs.create("t", 0, TOPIC_ID)
@@ -128,7 +128,7 @@ async def test_what_passes_takes_nothing_offline(tmp_path: Path, code: int) -> N
     await logs.close()
 
 
-async def test_new_logs_go_to_the_least_loaded_directory_that_takes_them(tmp_path: Path) -> None:
+async def test_new_logs_go_to_the_least_loaded_directory_that_works(tmp_path: Path) -> None:
     setup = Setup(tmp_path, 3)
     logs = await setup.start()
     where = [Path(logs.create("t", partition, TOPIC_ID).directory).parent.name for partition in range(6)]
@@ -143,7 +143,7 @@ async def test_new_logs_go_to_the_least_loaded_directory_that_takes_them(tmp_pat
     await logs.close()
 
 
-async def test_a_directory_that_vanished_is_noticed_without_anybody_writing(tmp_path: Path) -> None:
+async def test_a_removed_directory_is_noticed_without_a_write(tmp_path: Path) -> None:
     setup = Setup(tmp_path)
     logs = await setup.start()
     append(logs.create("t", 0, TOPIC_ID), 1)
@@ -157,7 +157,7 @@ async def test_a_directory_that_vanished_is_noticed_without_anybody_writing(tmp_
     await logs.close()
 
 
-async def test_a_missing_file_is_its_logs_trouble_only(tmp_path: Path) -> None:
+async def test_a_missing_file_fails_its_log_only(tmp_path: Path) -> None:
     setup = Setup(tmp_path, 1)
     logs = await setup.start()
     log, other = logs.create("t", 0, TOPIC_ID), logs.create("t", 1, TOPIC_ID)
@@ -173,7 +173,7 @@ async def test_a_missing_file_is_its_logs_trouble_only(tmp_path: Path) -> None:
     await logs.close()
 
 
-async def test_a_log_that_is_not_new_is_not_made_anew_while_a_directory_is_missing(tmp_path: Path) -> None:
+async def test_a_log_that_is_not_new_is_not_created_while_a_directory_is_offline(tmp_path: Path) -> None:
     setup = Setup(tmp_path)
     logs = await setup.start()
     for partition in range(2):
@@ -195,7 +195,7 @@ async def test_a_log_that_is_not_new_is_not_made_anew_while_a_directory_is_missi
     await again.logs.close()
 
 
-async def test_a_log_that_could_not_be_opened_is_opened_when_that_passes(tmp_path: Path) -> None:
+async def test_a_log_that_could_not_be_opened_is_opened_when_the_error_has_passed(tmp_path: Path) -> None:
     setup = Setup(tmp_path, 1)
     logs = await setup.start()
     for partition in range(2):
@@ -219,7 +219,7 @@ async def test_a_log_that_could_not_be_opened_is_opened_when_that_passes(tmp_pat
     await logs.close()
 
 
-async def test_of_two_logs_of_a_name_the_topics_own_stays(tmp_path: Path) -> None:
+async def test_of_two_logs_of_a_name_the_one_with_the_topic_id_stays(tmp_path: Path) -> None:
     setup = Setup(tmp_path)
     logs = await setup.start()
     append(logs.create("t", 0, TOPIC_ID), 9)
@@ -243,7 +243,7 @@ async def test_of_two_logs_of_a_name_the_topics_own_stays(tmp_path: Path) -> Non
         await logs.close()
 
 
-async def test_no_directory_at_all(tmp_path: Path) -> None:
+async def test_without_a_usable_directory_no_log_is_created(tmp_path: Path) -> None:
     setup = Setup(tmp_path, 1)
     logs = await setup.start()
     setup.break_(0, errno.EIO)

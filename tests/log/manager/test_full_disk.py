@@ -1,4 +1,4 @@
-"""A file system that fills up: the writer is told, reads go on, and writes go on when there is room again."""
+"""A file system that fills up: writes fail, reads continue, and writes continue when there is space again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
         libc.umount2(os.fsencode(path), 2)
 
 
-def test_writes_fail_while_the_disk_is_full_and_go_on_when_there_is_room(tiny: Path) -> None:
+def test_writes_fail_while_the_disk_is_full_and_continue_when_there_is_space(tiny: Path) -> None:
     ballast = tiny / "ballast"
     ballast.write_bytes(bytes(200_000))
     log = open_log(tiny, CONFIG)
@@ -61,14 +61,14 @@ class Stubborn(Files):
 
     refuse = 0
 
-    def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         if self.refuse and flags & os.O_CREAT:
             raise OSError(self.refuse, os.strerror(self.refuse), path)
         return os.open(path, flags, mode)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
-def test_a_segment_that_cannot_be_begun_leaves_the_old_one_as_it_was(tmp_path: Path, code: int) -> None:
+def test_a_segment_that_cannot_be_created_leaves_the_old_one_unchanged(tmp_path: Path, code: int) -> None:
     files = Stubborn()
     log = open_log(tmp_path, LogConfig(internal_segment_bytes=1000), doors=doors_at(ManualClock(), files=files))
     while log.active.size < 800:
@@ -86,7 +86,7 @@ def test_a_segment_that_cannot_be_begun_leaves_the_old_one_as_it_was(tmp_path: P
     assert open_log(tmp_path, LogConfig(internal_segment_bytes=1000), recovery_point=end + 1).log_end_offset == end + 1
 
 
-def test_a_failed_disk_is_no_passing_trouble(tmp_path: Path) -> None:
+def test_a_failed_disk_is_not_a_transient_error(tmp_path: Path) -> None:
     files = Stubborn()
     log = open_log(tmp_path, LogConfig(internal_segment_bytes=1000), doors=doors_at(ManualClock(), files=files))
     while log.active.size < 800:
@@ -99,7 +99,7 @@ def test_a_failed_disk_is_no_passing_trouble(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
-def test_a_log_that_cannot_begin_anew_stays_as_it_was(tmp_path: Path, code: int) -> None:
+def test_a_log_that_cannot_be_truncated_fully_stays_as_it_was(tmp_path: Path, code: int) -> None:
     files = Stubborn()
     log = open_log(tmp_path, LogConfig(internal_segment_bytes=1000), doors=doors_at(ManualClock(), files=files))
     while len(log.segments) < 3:
@@ -107,24 +107,24 @@ def test_a_log_that_cannot_begin_anew_stays_as_it_was(tmp_path: Path, code: int)
     end, batches = log.log_end_offset, read_all(log)
     files.refuse = code
     with pytest.raises(StorageError) as failed:
-        log.start_anew_at(end + 100)
+        log.truncate_fully_and_start_at(end + 100)
     assert failed.value.transient
     assert (log.log_end_offset, log.log_start_offset) == (end, 0)
     assert read_all(log) == batches
     files.refuse = 0
     assert append(log, 1, size=100) == end
-    log.start_anew_at(end + 100)
+    log.truncate_fully_and_start_at(end + 100)
     assert (log.log_end_offset, log.log_start_offset, log.size) == (end + 100, end + 100, 0)
     assert append(log, 1, size=100) == end + 100
     log.release()
 
 
-def test_a_log_begins_anew_where_its_last_segment_does(tmp_path: Path) -> None:
+def test_a_log_can_be_truncated_fully_to_the_base_offset_of_its_last_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(internal_segment_bytes=1000))
     while len(log.segments) < 3:
         append(log, 1, size=400)
     base = log.active.base_offset
-    log.start_anew_at(base)
+    log.truncate_fully_and_start_at(base)
     assert (log.log_end_offset, log.log_start_offset, log.size, len(log.segments)) == (base, base, 0, 1)
     assert append(log, 1, size=100) == base
     assert [first for first, _ in read_all(log)] == [base]

@@ -31,7 +31,8 @@ CONFIG = LogConfig(internal_segment_bytes=1000, file_delete_delay_ms=0, retentio
 def manager(
     *paths: Path, config: LogConfig = CONFIG, settings: ManagerSettings | None = None, **how: object
 ) -> LogManager:
-    return LogManager(Doors(), [str(path) for path in paths], lambda _topic: config, settings, **how)  # type: ignore[arg-type]
+    directories = [str(path) for path in paths]
+    return LogManager(Doors(), directories, lambda _topic: config, settings or ManagerSettings(), **how)  # type: ignore[arg-type]
 
 
 async def started(*paths: Path, **how: object) -> LogManager:
@@ -42,7 +43,7 @@ async def started(*paths: Path, **how: object) -> LogManager:
     return logs
 
 
-async def test_a_directory_without_the_marker_was_not_left_in_order_even_if_it_is_empty(tmp_path: Path) -> None:
+async def test_a_directory_without_the_marker_was_not_shut_down_cleanly_even_if_it_is_empty(tmp_path: Path) -> None:
     logs = await started(tmp_path)
     assert not logs.stopped_clean, "it may have lost everything"
     await logs.close()
@@ -121,7 +122,7 @@ async def test_more_segments_than_may_be_open_are_synced_at_a_stop(tmp_path: Pat
     await logs.close()
 
 
-async def test_a_directory_is_one_processs_and_one_clusters(tmp_path: Path) -> None:
+async def test_a_directory_belongs_to_one_process_and_one_cluster(tmp_path: Path) -> None:
     first, second = manager(tmp_path), manager(tmp_path)
     first.lock("cluster", 1)
     with pytest.raises(LogDirectoryError, match="Another process uses the data directory"):
@@ -139,7 +140,7 @@ async def test_a_directory_is_one_processs_and_one_clusters(tmp_path: Path) -> N
     assert meta.directory_id == first.directories[0].directory_id == second.directories[0].directory_id
 
 
-async def test_a_deleted_topic_leaves_under_another_name_and_then_the_disk(tmp_path: Path) -> None:
+async def test_a_deleted_topic_is_renamed_first_and_removed_later(tmp_path: Path) -> None:
     logs = await started(tmp_path, config=LogConfig(file_delete_delay_ms=50))
     append(logs.create("t", 0, TOPIC_ID), 3)
     await logs.delete("t", 0)
@@ -157,7 +158,7 @@ async def test_a_deleted_topic_leaves_under_another_name_and_then_the_disk(tmp_p
     await logs.close()
 
 
-async def test_directories_on_their_way_out_go_at_the_next_start(tmp_path: Path) -> None:
+async def test_directories_of_deleted_topics_are_removed_at_the_next_start(tmp_path: Path) -> None:
     logs = await started(tmp_path, config=LogConfig(file_delete_delay_ms=60_000))
     logs.create("t", 0, TOPIC_ID)
     await logs.delete("t", 0)
@@ -201,7 +202,7 @@ async def test_sealed_segments_are_synced_and_the_recovery_point_follows(tmp_pat
     assert log.recovery_point == 60
 
 
-async def test_an_append_that_must_be_flushed_says_when_it_is(tmp_path: Path) -> None:
+async def test_an_append_that_must_be_flushed_has_a_future_for_that(tmp_path: Path) -> None:
     logs = await started(tmp_path, config=LogConfig(flush_messages=3))
     log = logs.create("t", 0, TOPIC_ID)
     assert log.append_as_leader(batch(2), leader_epoch=0).flushed is None
@@ -217,7 +218,7 @@ async def test_an_append_that_must_be_flushed_says_when_it_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("origin", [Origin.CLIENT, Origin.COORDINATOR])
-async def test_what_coordinators_append_waits_for_the_disk_like_what_clients_do(tmp_path: Path, origin: Origin) -> None:
+async def test_appends_of_coordinators_wait_for_the_disk_like_those_of_clients(tmp_path: Path, origin: Origin) -> None:
     logs = await started(tmp_path, config=LogConfig(flush_messages=1))
     log = logs.create("t", 0, TOPIC_ID)
     info = log.append_as_leader(batch(2), leader_epoch=0, origin=origin)
@@ -227,7 +228,7 @@ async def test_what_coordinators_append_waits_for_the_disk_like_what_clients_do(
     await logs.close()
 
 
-async def test_flush_ms_syncs_without_being_asked(tmp_path: Path) -> None:
+async def test_flush_ms_syncs_by_itself(tmp_path: Path) -> None:
     logs = await started(
         tmp_path, config=LogConfig(flush_ms=1), settings=ManagerSettings(flush_scheduler_interval_ms=10)
     )
@@ -241,13 +242,14 @@ async def test_a_failing_sync_takes_the_directory_offline(tmp_path: Path) -> Non
     failures: list[str] = []
 
     class BadDisk(Files):
-        def fsync(self, fd: int) -> None:  # type: ignore[override]
-            raise OSError(28, "No space left on device")  # too late to be passing trouble
+        def fsync(self, fd: int) -> None:
+            raise OSError(28, "No space left on device")  # not transient, since it is a sync that fails
 
     logs = LogManager(
         Doors(files=BadDisk()),
         [str(tmp_path)],
         lambda _topic: LogConfig(flush_messages=1),
+        ManagerSettings(),
         on_directory_failure=lambda directory, _error: failures.append(directory.path),
     )
     log = logs.create("t", 0, TOPIC_ID)
@@ -275,7 +277,7 @@ async def test_retention_runs_on_its_own(tmp_path: Path) -> None:
     await logs.close()
 
 
-async def test_nothing_is_left_open_or_ticking(tmp_path: Path) -> None:
+async def test_no_file_or_timer_is_left_after_close(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     logs = await started(tmp_path)
     append(logs.create("t", 0, TOPIC_ID), 3)
@@ -284,7 +286,7 @@ async def test_nothing_is_left_open_or_ticking(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-async def test_a_stray_partition_is_put_aside_and_not_loaded_again(tmp_path: Path) -> None:
+async def test_a_stray_partition_is_set_aside_and_not_loaded_again(tmp_path: Path) -> None:
     logs = await started(tmp_path)
     append(logs.create("t", 0, TOPIC_ID), 3)
     logs.set_aside_as_stray("t", 0)
@@ -304,14 +306,14 @@ def test_deletion_names_fit_a_file_name() -> None:
     assert not names.is_leaving_directory("my-delete-0")
 
 
-def test_directory_names_tell_topic_and_partition() -> None:
+def test_directory_names_have_topic_and_partition() -> None:
     assert names.parse_directory_name("a-b-17") == ("a-b", 17)
     assert names.parse_directory_name("a.b_c-0") == ("a.b_c", 0)
     for name in ("a", "-1", "a-", "a-b", "a-+1", f"t-0.{'0' * 32}-delete"):
         assert names.parse_directory_name(name) is None
 
 
-def test_checkpoints_round_trip_and_damage_is_told(tmp_path: Path) -> None:
+def test_checkpoints_round_trip_and_damage_is_reported(tmp_path: Path) -> None:
     path = str(tmp_path / "replication-offset-checkpoint")
     assert read_offsets(Files(), path) == {}
     write_offsets(Files(), path, {("b", 1): 5, ("a", 0): 2**40})
@@ -346,10 +348,10 @@ async def test_what_can_be_adopted_is_listed(tmp_path: Path) -> None:
         inspect_data_directory(Files(), str(tmp_path)).topics()
 
 
-def test_a_folder_that_is_no_data_directory_is_not_adopted(tmp_path: Path) -> None:
-    with pytest.raises(LogDirectoryError, match="no Kafka data directory"):
+def test_a_folder_that_is_not_a_data_directory_is_not_adopted(tmp_path: Path) -> None:
+    with pytest.raises(LogDirectoryError, match="not a Kafka data directory"):
         inspect_data_directory(Files(), str(tmp_path))
-    with pytest.raises(LogDirectoryError, match="is no directory"):
+    with pytest.raises(LogDirectoryError, match="is not a directory"):
         inspect_data_directory(Files(), str(tmp_path / "missing"))
 
 
@@ -366,7 +368,7 @@ def test_settings_come_from_property_names() -> None:
     assert LogConfig.from_values({"kwire.validate.records": True}).validate_records
 
 
-async def test_before_a_name_is_given_again_checkpoints_forget_on_stable_storage_who_had_it(
+async def test_checkpoints_on_stable_storage_lose_a_deleted_log_before_its_name_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = await started(tmp_path)
@@ -388,10 +390,10 @@ async def test_before_a_name_is_given_again_checkpoints_forget_on_stable_storage
     await logs.close()
 
 
-async def test_after_a_stop_in_order_nothing_is_told_of_logs_that_are_well(
+async def test_after_a_clean_shutdown_intact_logs_cause_no_log_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that never had a leader epoch, and one that has grown before what the start found in it is verified."""
+    """One log never had a leader epoch; the other has grown before the data found at start was verified."""
     logs = await started(tmp_path)
     logs.create("empty", 0, TOPIC_ID)
     grown = logs.create("grown", 0, TOPIC_ID)

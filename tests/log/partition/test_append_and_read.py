@@ -25,7 +25,7 @@ def test_offsets_and_leader_epoch_are_patched_into_the_batch(tmp_path: Path) -> 
     assert [(h.base_offset, h.partition_leader_epoch, h.count) for h in got] == [(0, 4, 3), (3, 5, 2)]
 
 
-def test_a_batch_in_bytes_that_cannot_be_patched_is_left_alone(tmp_path: Path) -> None:
+def test_a_batch_in_read_only_bytes_is_copied(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, 3)
     mine = bytes(batch(2))
@@ -43,7 +43,7 @@ def test_an_offset_inside_a_batch_returns_the_whole_batch(tmp_path: Path) -> Non
     assert headers(log.read(27, 1 << 20, upto=50))[0].base_offset == 20
 
 
-def test_reads_stop_at_the_bound_given(tmp_path: Path) -> None:
+def test_reads_stop_at_the_given_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(internal_segment_bytes=600))
     for _ in range(20):
         append(log, 2)
@@ -64,7 +64,7 @@ def test_offsets_outside_the_log_are_out_of_range(tmp_path: Path) -> None:
     assert headers(log.read(2, 100, upto=4))[0].base_offset == 0
 
 
-def test_a_first_batch_larger_than_asked_for_comes_whole_only_if_one_must_come(tmp_path: Path) -> None:
+def test_a_first_batch_larger_than_the_limit_is_returned_only_with_min_one(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, 1, size=5000)
     append(log, 1, size=10)
@@ -84,7 +84,7 @@ def test_small_reads_are_bytes_and_large_ones_are_file_ranges(tmp_path: Path) ->
     assert [header.base_offset for header in headers(large)] == [0, 1]
 
 
-def test_segments_roll_by_size_and_reading_goes_across_them(tmp_path: Path) -> None:
+def test_segments_roll_by_size_and_reads_continue_across_them(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(internal_segment_bytes=1000))
     for _ in range(50):
         append(log, 3, size=20)
@@ -136,7 +136,7 @@ def test_a_follower_keeps_offsets_and_epochs_and_refuses_what_does_not_follow(tm
     for epoch in (1, 1, 3):
         append(leader, 5, epoch=epoch)
     sent = content(leader.read(0, 1 << 20, upto=15))
-    info = follower.append_as_follower(sent + sent[:40])  # the end of a fetch is cut off
+    info = follower.append_as_follower(sent + sent[:40])  # the last batch of a fetch may be incomplete
     assert (info.first_offset, info.last_offset, follower.log_end_offset) == (0, 14, 15)
     assert follower.epochs.entries == leader.epochs.entries
     assert content(follower.read(0, 1 << 20, upto=15)) == sent

@@ -16,7 +16,7 @@ CONFIG = LogConfig(internal_segment_bytes=700, index_interval_bytes=150, message
 
 
 class LogMachine(RuleBasedStateMachine):
-    """The model: (first offset, last offset, highest timestamp) of every batch, and where the log starts and ends."""
+    """The model: (first offset, last offset, highest timestamp) of every batch, and the bounds of the log."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -81,7 +81,7 @@ def test_epochs_end_where_the_next_one_begins(tmp_path: Path) -> None:
     assert (tmp_path / "t-0/leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n7 10\n"
 
 
-def test_epoch_files_that_do_not_rise_are_damaged(tmp_path: Path) -> None:
+def test_epoch_files_that_are_not_ascending_are_corrupt(tmp_path: Path) -> None:
     for text in ("0\n2\n1 5\n1 6\n", "0\n2\n1 5\n2 4\n", "1\n0\n", "0\n1\n", "0\n1\nx y\n"):
         (tmp_path / "leader-epoch-checkpoint").write_text(text)
         with pytest.raises(CorruptCheckpoint):
@@ -104,7 +104,7 @@ def test_old_segments_are_deleted_by_the_records_time(tmp_path: Path) -> None:
     assert append(log, timestamp=clock.now_ms) == 20
 
 
-def test_the_log_is_cut_to_its_size(tmp_path: Path) -> None:
+def test_old_segments_are_deleted_by_size(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(internal_segment_bytes=500, retention_ms=-1, retention_bytes=1500))
     for _ in range(40):
         append(log, 1, size=50)
@@ -133,7 +133,7 @@ def test_a_compacted_topic_keeps_old_segments(tmp_path: Path) -> None:
     assert log.delete_old_segments() == 0
 
 
-def test_deleted_records_stay_deleted_and_their_segments_go(tmp_path: Path) -> None:
+def test_deleted_records_stay_deleted_and_their_segments_are_removed(tmp_path: Path) -> None:
     log = open_log(tmp_path, KEEP)
     for _ in range(20):
         append(log, 2, size=50)
@@ -162,7 +162,7 @@ def test_truncation_in_the_middle_of_a_segment_keeps_what_lies_before(tmp_path: 
     assert append(log, 1) == 13
 
 
-def test_truncation_below_the_log_starts_it_anew(tmp_path: Path) -> None:
+def test_truncation_below_the_log_start_empties_the_log(tmp_path: Path) -> None:
     log = open_log(tmp_path, KEEP)
     for _ in range(20):
         append(log, 2, size=50)

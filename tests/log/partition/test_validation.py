@@ -1,8 +1,9 @@
-"""Which batches of clients are refused, with which code: the table was taken from Apache Kafka 4.3.1's answers."""
+"""Which batches of clients are refused, with which code: the table has the responses of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ HEADER_CASES = {
 
 @pytest.mark.parametrize("walk", [False, True])
 @pytest.mark.parametrize("case", HEADER_CASES)
-def test_batches_are_judged_as_kafka_judges_them(tmp_path: Path, case: str, walk: bool) -> None:
+def test_batches_are_validated_as_in_kafka(tmp_path: Path, case: str, walk: bool) -> None:
     log = open_log(tmp_path, LogConfig(validate_records=walk))
     data, expected = HEADER_CASES[case]
     assert fails(lambda: log.append_as_leader(bytearray(data), leader_epoch=0)) == expected
@@ -94,13 +95,13 @@ def test_single_records_with_wrong_timestamps_are_named(tmp_path: Path, compress
 
 
 @pytest.mark.parametrize("max_timestamp", [NOW_MS + 2 * DAY, 5])
-def test_a_false_maximum_in_the_header_is_set_right(tmp_path: Path, max_timestamp: int) -> None:
+def test_a_wrong_maximum_timestamp_in_the_header_is_corrected(tmp_path: Path, max_timestamp: int) -> None:
     log = open_log(tmp_path, LogConfig(validate_records=True))
     log.append_as_leader(patched(batch(3), ">q", 35, max_timestamp), leader_epoch=0)
     assert headers(log.read(0, 1000, upto=3))[0].max_timestamp == NOW_MS + 2
 
 
-def test_a_client_cannot_claim_the_brokers_time(tmp_path: Path) -> None:
+def test_a_client_cannot_set_log_append_time(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(patched(batch(3), ">h", 21, 8), leader_epoch=0)
     assert headers(log.read(0, 1000, upto=3))[0].timestamp_type == 0
@@ -134,7 +135,7 @@ def test_log_append_time_is_stamped_on_all_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", [0, 1, 4])
 def test_batches_get_the_topics_compression(tmp_path: Path, target: str, source: int) -> None:
     log = open_log(tmp_path, LogConfig.from_values({"compression.type": target}))
-    how = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 0}
+    how: dict[str, Any] = {"producer_id": 5, "producer_epoch": 1, "base_sequence": 0}
     original = batch(4, compression=source, **how)
     sent = list(iter_records(original, max_bytes=1000))
     log.append_as_leader(original, leader_epoch=2)

@@ -1,4 +1,4 @@
-"""What a few hostile bytes may make the broker do: bounds and refusals of `kwire.log.partition.validator`."""
+"""A few hostile bytes must not cause much work: limits and errors of `kwire.log.partition.validator`."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def refusal(records: bytes) -> ErrorCode:
     return caught.value.code
 
 
-def test_a_compressed_batch_of_millions_of_records_is_too_large_before_it_is_unpacked() -> None:
+def test_a_compressed_batch_of_millions_of_records_is_too_large_before_it_is_decompressed() -> None:
     batch = repeated(1_000_000, ZSTD)
     assert len(batch) < 1000
     assert refusal(batch) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_records_whose_offsets_do_not_follow_each_other_are_invalid_when_they_are_looked_at() -> None:
+def test_records_with_gaps_in_their_offsets_are_invalid_when_they_are_walked() -> None:
     assert refusal(repeated(3, 0)) is ErrorCode.INVALID_RECORD
 
 
@@ -52,11 +52,11 @@ def test_records_whose_offsets_do_not_follow_each_other_are_invalid_when_they_ar
         (b"", ErrorCode.INVALID_RECORD),
         (b"\x00" * 11, ErrorCode.INVALID_RECORD),
         (b"\x00" * 200, ErrorCode.CORRUPT_MESSAGE),
-        (b"\x4a" * 200, ErrorCode.CORRUPT_MESSAGE),  # a huge length, but the magic is judged first
+        (b"\x4a" * 200, ErrorCode.CORRUPT_MESSAGE),  # a huge length, but the magic is checked first
         (struct.pack(">qiib", 0, 17, 0, 0) + b"\x00" * 40, ErrorCode.INVALID_RECORD),
         (build_batch([Record(value=b"v")])[:-1], ErrorCode.INVALID_RECORD),
         (build_batch([Record(value=b"v")])[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_what_is_no_batch_gets_kafkas_code(records: bytes, code: ErrorCode) -> None:
+def test_bytes_that_are_not_a_batch_get_kafkas_error_code(records: bytes, code: ErrorCode) -> None:
     assert refusal(records) is code

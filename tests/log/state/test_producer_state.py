@@ -32,7 +32,7 @@ def end_transaction(log: PartitionLog, kind: int, *, pid: int = 7, epoch: int = 
     log.append_as_leader(marker, leader_epoch=0, origin=Origin.COORDINATOR)
 
 
-def test_the_last_five_batches_are_answered_as_duplicates_with_their_first_offset(tmp_path: Path) -> None:
+def test_the_last_five_batches_are_duplicates_with_their_first_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for i in range(7):
         produce(log, 2 * i, 2)
@@ -111,7 +111,7 @@ def test_a_damaged_snapshot_gives_way_to_an_older_one_and_a_replay(tmp_path: Pat
     assert {pid: entry.last_sequence for pid, entry in again.producer_state.producers.items()} == expected
 
 
-def test_truncation_takes_producers_back(tmp_path: Path) -> None:
+def test_truncation_moves_producers_back(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(internal_segment_bytes=400))
     for i in range(20):
         produce(log, i)
@@ -132,7 +132,7 @@ def test_silent_producers_expire_unless_a_transaction_is_open(tmp_path: Path) ->
     assert set(log.producer_state.producers) == {2}
 
 
-def test_an_open_transaction_holds_the_last_stable_offset(tmp_path: Path) -> None:
+def test_an_open_transaction_limits_the_last_stable_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     produce(log, 0, pid=1)
     produce(log, 0, pid=7, is_transactional=True)
@@ -194,7 +194,7 @@ def test_snapshots_have_kafkas_bytes() -> None:
     assert decode_snapshot(data) == [entry]
 
 
-def test_damaged_snapshots_are_told_apart() -> None:
+def test_damaged_snapshots_are_recognised() -> None:
     data = encode_snapshot([SnapshotEntry(1, 2, 3, 4, 5, 6, 7, 8)] * 2)
     for damaged in (data[:-1], data[:5], b"", b"\0\2" + data[2:], data + b"\0", data[:20] + b"\x55" + data[21:]):
         with pytest.raises(CorruptSnapshot):

@@ -1,4 +1,4 @@
-"""Verifying a data directory: a sound one has no findings, and damage of every kind is found where it is."""
+"""Verifying a data directory: an intact one has no findings, and every kind of damage is found where it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ NOW_MS = 1_790_000_000_000
 
 @pytest.fixture
 async def directory(tmp_path: Path) -> Path:
-    """What a broker wrote: a topic with several batches of an idempotent producer, offsets of a group's topic."""
+    """A data directory that a broker wrote: a topic with several batches of an idempotent producer."""
+    from kwire.base.futures import resolved
     from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
     from kwire.handlers.context import RequestContext
     from kwire.handlers.topics import create_topics
@@ -28,7 +29,7 @@ async def directory(tmp_path: Path) -> Path:
         request = CreateTopicsRequest(
             topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)], timeout_ms=5000
         )
-        await create_topics.API.handle(request, RequestContext(broker.services, api_version=7))
+        await resolved(create_topics.API.handle(request, RequestContext(broker.services, api_version=7)))
         partition = broker.replicas.partition("t", 0)
         for number in range(40):
             records = [Record(timestamp=NOW_MS + number, key=b"k", value=b"v" * 400)]
@@ -47,7 +48,7 @@ def segment(path: Path, suffix: str = ".log") -> Path:
     return path / "t-0" / f"{0:020d}{suffix}"
 
 
-def test_what_a_broker_wrote_is_sound(directory: Path) -> None:
+def test_a_directory_that_a_broker_wrote_has_no_findings(directory: Path) -> None:
     verifier = DirectoryVerifier(str(directory), deep=True)
     assert verifier.run() == []
     assert verifier.totals.records == 41
@@ -108,7 +109,9 @@ def test_a_missing_metadata_file_is_found(directory: Path) -> None:
     assert [finding.path for finding in findings(directory)] == [str(directory / "t-0" / "partition.metadata")]
 
 
-def test_the_command_tells_findings_and_status(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_findings_and_exits_with_a_status(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["verify-log", str(directory), "--json", "--quiet"]) == 0
     totals = json.loads(capsys.readouterr().out)
     assert (totals["findings"], totals["records"]) == (0, 41)
@@ -118,7 +121,7 @@ def test_the_command_tells_findings_and_status(directory: Path, capsys: pytest.C
     assert main(["verify-log", str(directory / "nowhere"), "--quiet"]) == 1
 
 
-def test_a_directory_in_use_is_left_alone(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_in_use_is_not_verified(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from kwire.base.doors import Files
 
     fd = Files().lock(str(directory / ".lock"))
@@ -146,7 +149,7 @@ def test_dump_log_prints_batches_records_and_entries(directory: Path, capsys: py
     assert "topic=t partition=0 offset=41" in capsys.readouterr().out
 
 
-def test_dump_log_names_damage_and_goes_on_with_the_next_file(
+def test_dump_log_names_damage_and_continues_with_the_next_file(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = bytearray(segment(directory).read_bytes())

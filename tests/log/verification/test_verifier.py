@@ -1,8 +1,10 @@
-"""What a start finds in the files is verified when it is first read, while the log goes on."""
+"""Data found on disk at start is verified when it is first read, while the log takes appends."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 from kwire.codec.records import ABORT, build_control_batch
 from kwire.log.common.append_info import Origin
@@ -22,7 +24,9 @@ def aborted(log: PartitionLog, producer_id: int) -> int:
     return first
 
 
-def test_aborts_between_a_start_and_a_roll_are_known_after_the_first_reading(tmp_path: Path, capfd) -> None:
+def test_aborts_between_a_start_and_a_roll_are_known_after_the_first_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     log = open_log(tmp_path, LogConfig())
     found = [aborted(log, 1)]
     append(log)
@@ -34,7 +38,7 @@ def test_aborts_between_a_start_and_a_roll_are_known_after_the_first_reading(tmp
     found.append(aborted(log, 3))
     assert len(read_all(log)) == 7
     assert [each.first_offset for each in log.aborted_transactions(0, log.log_end_offset)] == found
-    assert "anew" not in capfd.readouterr().err
+    assert "rebuilt" not in capfd.readouterr().err
     log.close()
     log = open_log(tmp_path, LogConfig(), clean=True, recovery_point=log.log_end_offset)
     assert len(read_all(log)) == 7
