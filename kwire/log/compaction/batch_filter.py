@@ -1,13 +1,14 @@
 """What compaction leaves of one batch: nothing, the batch as it is, a bare header, or a rebuilt batch.
 
-The rules are Kafka's. A record goes if a later one has its key, if it is a tombstone whose time is over, or if its
-transaction was aborted. A batch that loses all records stays as a header if it is the last of a producer that is still
-known (its sequence and epoch live there), or the last of the cleaned range. Tombstones and markers get a delete horizon
-in their batch when they are first met (KIP-534) and go once that has passed. Offsets never change.
+The rules are Kafka's. A record is removed if a later one has its key, if it is a tombstone whose delete horizon has
+passed, or if its transaction was aborted. A batch without records left stays as a bare header if it is the last one of
+a known producer (it has the producer's sequence number and epoch), or the last one of the cleaned range. A batch with
+tombstones or a marker gets a delete horizon when it is first cleaned (KIP-534). Offsets never change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kwire.codec.compression import compress
@@ -23,6 +24,8 @@ from kwire.codec.records.header import (
     seal,
 )
 from kwire.codec.records.reader import read_body
+from kwire.log.common.append_info import AbortedTransaction
+from kwire.log.compaction.messages import LastOfProducer
 from kwire.log.compaction.offset_map import OffsetMap, is_dense
 from kwire.log.compaction.records import FoundRecord, pick, walk, with_timestamp_delta
 from kwire.log.compaction.transactions import CleanedTransactions
@@ -31,18 +34,26 @@ from kwire.log.partition.validator import MAX_DECOMPRESSED_BYTES
 
 @dataclass(frozen=True, slots=True)
 class FilterRules:
-    """What holds for one segment group. ``last_of_producers``: producer id -> (epoch, last data offset or -1)."""
+    """The rules for one segment group. ``last_of_producers`` is by producer id."""
 
     now_ms: int
     delete_retention_ms: int
     upper_bound: int
-    last_of_producers: dict[int, tuple[int, int]]
+    last_of_producers: dict[int, LastOfProducer]
 
 
 class BatchFilter:
-    """Applies the rules to batch after batch, in offset order."""
+    """Applies the rules to the batches of a segment group, in offset order. ``on_kept`` is called with each aborted
+    transaction whose marker stays."""
 
-    def __init__(self, offsets: OffsetMap, transactions: CleanedTransactions, rules: FilterRules) -> None:
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        rules: FilterRules,
+        on_kept: Callable[[AbortedTransaction], None],
+    ) -> None:
+        self._on_kept = on_kept
         self._offsets = offsets
         self._transactions = transactions
         self._rules = rules
@@ -50,11 +61,11 @@ class BatchFilter:
         self.records_kept = 0
 
     def clean(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
-        """The bytes that stay of a batch: ``data`` itself if nothing changes, None if nothing stays. CodecError,
-        IndexError for a body that does not add up."""
+        """The bytes that stay of a batch: ``data`` itself if nothing changes, None if nothing stays. CodecError and
+        IndexError for a malformed body."""
         self.records_read += header.count
         if header.is_control:
-            can_go = self._transactions.marker_can_go(header, data)
+            can_go = self._transactions.marker_can_go(header, data, self._on_kept)
             kept = self._clean_marker(header, data, can_go)
         elif self._transactions.batch_is_aborted(header) or header.count == 0:
             kept = None
@@ -65,7 +76,7 @@ class BatchFilter:
         return kept
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Whether a batch tells something that its records do not: a producer's last sequence, or an end of offsets."""
+        """Whether a batch is needed without records: for a producer's last sequence number, or as the range's end."""
         if header.next_offset == self._rules.upper_bound:
             return True
         last = self._rules.last_of_producers.get(header.producer_id) if header.has_producer_id else None
@@ -93,7 +104,7 @@ class BatchFilter:
     def _clean_data(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
         offsets = self._offsets
         if header.base_offset > offsets.latest_offset:
-            # Behind the map nothing is known to be superseded; Kafka looks for tombstones all the same.
+            # Beyond the map no record is superseded; like Kafka, look for tombstones all the same.
             return self._filtered(header, data)
         if not offsets.covers(header):
             return self._filtered(header, data)
@@ -111,7 +122,7 @@ class BatchFilter:
         return self._filtered(header, data) if kept is None else self._left(header, data, body, kept)
 
     def _filtered(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
-        """The way through all records."""
+        """Filter record by record."""
         body = read_body(data, header, max_bytes=MAX_DECOMPRESSED_BYTES)
         drops_tombstones = self._horizon_passed(header)
         offsets, base_offset, latest = self._offsets, header.base_offset, self._offsets.latest_offset
@@ -129,7 +140,7 @@ class BatchFilter:
     def _left(
         self, header: BatchHeader, data: memoryview, body: bytes, kept: list[FoundRecord]
     ) -> bytes | memoryview | None:
-        """What a batch becomes if these records stay."""
+        """The batch with these records left."""
         self.records_kept += len(kept)
         if not kept:
             return None
@@ -139,8 +150,8 @@ class BatchFilter:
         return data if len(kept) == header.count else self._rebuilt(header, body, kept, horizon)
 
     def _rebuilt(self, header: BatchHeader, body: bytes, kept: list[FoundRecord], horizon: int | None) -> bytes:
-        """A batch of the records that stay, under the same header but for what they decide. Its base timestamp is the
-        horizon, or the first record's."""
+        """A batch of the records that stay, with the header fields that depend on them changed. The base timestamp is
+        the delete horizon, or that of the first record."""
         appended = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
         times = [header.base_timestamp + record.timestamp_delta if appended is None else appended for record in kept]
         base = times[0] if horizon is None else horizon

@@ -1,4 +1,4 @@
-"""`cleaner-offset-checkpoint` of every log directory: up to where each compacted log is clean. One line a log."""
+"""`cleaner-offset-checkpoint` of every log directory: the offset up to which each compacted log is clean."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kwire.base.doors import Doors
+from kwire.base.topic_partition import TopicPartition
 from kwire.log.common import checkpoints
-from kwire.log.common.checkpoints import CLEANER_FILE, CorruptCheckpoint, TopicPartition, read_offsets
+from kwire.log.common.checkpoints import CLEANER_FILE, CorruptCheckpoint, read_offsets
 from kwire.log.common.environment import logger
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class CleanerCheckpoints:
-    """Kept in memory, written as a whole and synced, off the loop, one write at a time for each directory."""
+    """The checkpoints of all directories, in memory. Each file is written as a whole and synced, off the loop, with one
+    write at a time."""
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
@@ -25,7 +27,7 @@ class CleanerCheckpoints:
         self._stale: dict[str, None] = {}  # changed since their write began
 
     def load(self, directories: Iterable[LogDirectory]) -> None:
-        """Read the files; one that does not read means that everything is dirty."""
+        """Read the files; without a readable one, all logs of its directory are dirty."""
         for directory in directories:
             try:
                 found = read_offsets(self._doors.files, f"{directory.path}/{CLEANER_FILE}")
@@ -35,10 +37,11 @@ class CleanerCheckpoints:
             self._offsets[directory.path] = found
 
     def get(self, directory: LogDirectory, key: TopicPartition) -> int | None:
+        """The offset up to which a log is clean, if it is known."""
         return self._offsets.get(directory.path, {}).get(key)
 
     def set(self, directory: LogDirectory, key: TopicPartition, offset: int | None) -> None:
-        """Remember an offset, or that there is none any more, and write that soon."""
+        """Set or remove the offset of a log, and write the file soon."""
         known = self._offsets.setdefault(directory.path, {})
         if known.get(key) == offset:
             return
@@ -57,12 +60,12 @@ class CleanerCheckpoints:
                 text = checkpoints.offsets_text(self._offsets[path])
                 file = f"{path}/{CLEANER_FILE}"
                 await self._doors.executor.run(checkpoints.write_text, self._doors.files, file, text, sync=True)
-        except OSError as error:  # the next change brings another try; cleaning again does no harm
+        except OSError as error:  # the next change tries again; cleaning twice does no harm
             logger.warning("checkpoint not written", path=path, error=str(error))
         finally:
             del self._writing[path]
 
     async def settled(self) -> None:
-        """Wait for what is being written."""
+        """Return when no write is under way."""
         while self._writing:
             await asyncio.wait(list(self._writing.values()))

@@ -1,10 +1,10 @@
-"""The log cleaner: keeps the last record of every key in logs with `cleanup.policy=compact`, and frees the rest.
+"""The log cleaner: keeps the last record of every key in logs with `cleanup.policy=compact`, and removes the others.
 
-`LogCleaner` takes the dirtiest log that is due, has its records worked through by a helper process, and swaps the
-cleaned segments in, group after group, so that there is at most one group's extra disk in use beside the files that
-wait for `file.delete.delay.ms`. `log.cleaner.threads` such cleanings run at a time. Which log: `cleaner_pick`; the work
-on records: `cleaner_job`; the swap: `cleaner_swap`. Readers and writers are never held up, and nothing is locked: a log
-that changes underneath is noticed before a swap, and its cleaning begins anew another time.
+`LogCleaner` chooses the dirtiest log that is due, has a helper process clean its records, and replaces segments by the
+cleaned ones, group after group: so at most one group needs disk space twice, beside the files that wait for
+`file.delete.delay.ms`. `log.cleaner.threads` cleanings run at a time. The choice is in `compaction.selection`, the work
+on records in `compaction.job`, the replacement in `compaction.segment_swap`. Nothing is locked, so that readers and
+writers never wait: if a log changes meanwhile, its cleaning is aborted before a swap and repeated later.
 """
 
 from __future__ import annotations
@@ -13,16 +13,29 @@ import asyncio
 import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kwire.base.doors import Doors
 from kwire.base.processes import HelperDied
-from kwire.log.common.checkpoints import TopicPartition
+from kwire.base.topic_partition import TopicPartition
 from kwire.log.common.environment import LogEnvironment, logger
 from kwire.log.common.log_config import INT64_MAX
 from kwire.log.compaction.checkpoint import CleanerCheckpoints
 from kwire.log.compaction.helper import CleanerHelper
-from kwire.log.compaction.segment_swap import CleaningAborted, SegmentSwap, keep_what_supersedes
+from kwire.log.compaction.messages import (
+    BuildMap,
+    CleanGroup,
+    CleaningResponse,
+    ForgetMap,
+    GroupCleaned,
+    IoFailed,
+    LastOfProducer,
+    LogCorrupt,
+    MapBuilt,
+    SegmentRange,
+    SegmentSize,
+)
+from kwire.log.compaction.segment_swap import CleaningAborted, SegmentSwap, sync_superseding_records
 from kwire.log.compaction.selection import DirtyLog, examine, group_segments
 
 if TYPE_CHECKING:
@@ -31,13 +44,13 @@ if TYPE_CHECKING:
     from kwire.log.segment.segment import Segment
 
 TRANSIENT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-"""Trouble that may pass: the cleaning is tried again, and the directory is not given up for it."""
+"""Errors that may pass: the cleaning is tried again, and the log directory stays online."""
 
 FAILURES_MAX = 3
-"""A log whose cleaning kills the helper so many times in a row is not cleaned any more."""
+"""A log is not cleaned any more if the helper died so many times in a row during its cleaning."""
 
 IDLE_S = 10.0
-"""How long a helper process is kept with nothing to do."""
+"""How long an idle helper process is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +67,7 @@ class CleanerSettings:
 
     @property
     def io_bytes(self) -> int:
-        """How much a thread reads or writes at a time: its share of the buffers, one half for each."""
+        """How many bytes a thread reads or writes at a time: its share of the buffers, half of it for each."""
         return self.io_buffer_size // max(self.threads, 1) // 2
 
 
@@ -63,7 +76,7 @@ class CleanerStats:
     """What one cleaning has done."""
 
     seconds: float = 0.0
-    read_bytes: int = 0  # by the second pass, over what was to be cleaned
+    read_bytes: int = 0  # by the second pass
     written_bytes: int = 0
     map_read_bytes: int = 0
     records_read: int = 0
@@ -74,7 +87,7 @@ class CleanerStats:
 
 @dataclass(slots=True)
 class CleanerFigures:
-    """What the metrics tell (`kafka.log:type=LogCleaner` and `LogCleanerManager`)."""
+    """The values of the metrics (`kafka.log:type=LogCleaner` and `LogCleanerManager`)."""
 
     max_dirty_ratio: float = 0.0
     max_compaction_delay_ms: int = 0
@@ -85,41 +98,45 @@ class CleanerFigures:
 
 
 def key_of(log: PartitionLog) -> TopicPartition:
+    """The topic and partition of a log."""
     return log.topic, log.partition
 
 
 class LogCleaner:
-    """Cleans the logs that ``logs`` yields, each with the directory that it lies in. Everything on one loop."""
+    """Cleans the logs that ``logs`` yields, each with its log directory. To be used from one event loop.
+
+    ``uncleanable`` are the logs that cannot be cleaned, with the cause.
+    """
 
     def __init__(
         self,
         env: LogEnvironment,
         logs: Callable[[], Iterable[tuple[PartitionLog, LogDirectory]]],
-        settings: CleanerSettings | None = None,
+        settings: CleanerSettings,
     ) -> None:
         self._env = env
         self._doors: Doors = env.doors
         self._logs = logs
-        self.settings = settings or CleanerSettings()
+        self.settings = settings
         self.checkpoints = CleanerCheckpoints(env.doors)
         self.figures = CleanerFigures(last_run_ms=env.doors.clock.time_ms())
-        self.uncleanable: dict[TopicPartition, str] = {}  # with the cause
+        self.uncleanable: dict[TopicPartition, str] = {}
         self._failures: dict[TopicPartition, int] = {}
         self._under_way: dict[TopicPartition, Cleaning] = {}
         self._threads: list[CleanerThread] = []
         self._retired: list[CleanerThread] = []
         self._started = False
 
-    # Life
+    # -- starting and stopping -----------------------------------------------------------------------------------------
 
     def start(self, directories: Iterable[LogDirectory]) -> None:
-        """Read the checkpoints and begin, on the running loop."""
+        """Read the checkpoints, and begin to clean on the running loop."""
         self.checkpoints.load(directories)
         self._started = True
         self._resize()
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Settings changed while running; `enable` takes effect at the next start, as in Kafka."""
+        """Take new settings; `enable` takes effect at the next start, as in Kafka."""
         self.settings = settings
         if self._started:
             self._resize()
@@ -133,7 +150,7 @@ class LogCleaner:
             self._retired.append(thread)
 
     async def close(self) -> None:
-        """Stop; a cleaning under way leaves its log as it was."""
+        """Stop; a cleaning under way leaves its log unchanged."""
         self._started = False
         threads, self._threads, self._retired = self._threads + self._retired, [], []
         for thread in threads:
@@ -141,7 +158,7 @@ class LogCleaner:
         await self.checkpoints.settled()
 
     def forget(self, log: PartitionLog, directory: LogDirectory) -> None:
-        """A log is on its way out: abort what is under way, and drop what is known of it."""
+        """A log is being removed: abort its cleaning, and drop its checkpoint."""
         key = key_of(log)
         cleaning = self._under_way.get(key)
         if cleaning is not None:
@@ -152,12 +169,12 @@ class LogCleaner:
             self.checkpoints.set(directory, key, None)
 
     def moved(self, log: PartitionLog, before: LogDirectory, after: LogDirectory) -> None:
-        """A log went to another directory as it was: what is clean of it is clean there."""
+        """A log was moved to another directory: its checkpoint is moved, too."""
         offset = self.checkpoints.get(before, key_of(log)) if self._started else None
         if offset is not None:
             self.checkpoints.set(after, key_of(log), offset)
 
-    # Figures for the metrics
+    # -- values for the metrics ----------------------------------------------------------------------------------------
 
     @property
     def recopy_ratio(self) -> float:
@@ -166,20 +183,23 @@ class LogCleaner:
         return sum(stats.written_bytes for stats in last) / max(sum(stats.read_bytes for stats in last), 1)
 
     def worst(self, figure: str) -> float:
-        """The highest value of a figure of `CleanerStats` among the last cleanings of all threads."""
+        """The highest value of a field of `CleanerStats` among the last cleanings of all threads."""
         return max((getattr(stats, figure) for stats in self.figures.last.values()), default=0.0)
 
     @property
     def dead_threads(self) -> int:
+        """How many threads have ended, which none should."""
         return sum(thread.dead for thread in self._threads)
 
     def since_last_run_ms(self) -> int:
+        """The time since a thread last looked for a log to clean."""
         return self._doors.clock.time_ms() - self.figures.last_run_ms
 
     def _uncleanable_in(self, path: str) -> list[tuple[PartitionLog, LogDirectory]]:
         return [each for each in self._logs() if each[1].path == path and key_of(each[0]) in self.uncleanable]
 
     def uncleanable_count(self, directory: str) -> int:
+        """How many logs of a directory cannot be cleaned."""
         return len(self._uncleanable_in(directory))
 
     def uncleanable_bytes(self, directory: str) -> int:
@@ -188,7 +208,7 @@ class LogCleaner:
         found = self._uncleanable_in(directory)
         return sum(examine(log, self.checkpoints.get(at, key_of(log)), now_ms).dirty_bytes for log, at in found)
 
-    # Choosing
+    # -- choosing ------------------------------------------------------------------------------------------------------
 
     def choose(self) -> tuple[DirtyLog, LogDirectory] | None:
         """The dirtiest log that is due and not being cleaned; None if there is none."""
@@ -204,22 +224,22 @@ class LogCleaner:
         for log, directory in self._logs():
             key = key_of(log)
             if not log.config.compacts or len(log.segments) < 2 or log.closed:
-                continue  # first what rules out most logs at the least cost
+                continue  # the cheapest check, which rules out most logs, comes first
             if key in self._under_way or key in self.uncleanable:
                 continue
             try:
                 found.append((self._examine(log, directory, key, now_ms), directory))
             except OSError as error:
-                self.give_up(log, f"its segments cannot be looked at: {error}")
+                self.give_up(log, f"its segments cannot be read: {error}")
         return found
 
     def _examine(self, log: PartitionLog, directory: LogDirectory, key: TopicPartition, now_ms: int) -> DirtyLog:
         checkpoint = self.checkpoints.get(directory, key)
-        if log.cut_to != INT64_MAX:  # what was clean may be other records now
-            if checkpoint is not None and log.cut_to < checkpoint:
-                checkpoint = log.cut_to
+        if log.truncated_to != INT64_MAX:  # records were replaced since the last cleaning
+            if checkpoint is not None and log.truncated_to < checkpoint:
+                checkpoint = log.truncated_to
                 self.checkpoints.set(directory, key, checkpoint)
-            log.cut_to = INT64_MAX
+            log.truncated_to = INT64_MAX
         dirty = examine(log, checkpoint, now_ms)
         if dirty.start_was_invalid:
             self.checkpoints.set(directory, key, dirty.start)
@@ -230,10 +250,10 @@ class LogCleaner:
         self.uncleanable[key_of(log)] = cause
         logger.warning("log cannot be cleaned and is left as it is", partition=log.name, cause=cause)
 
-    # Cleaning
+    # -- cleaning ------------------------------------------------------------------------------------------------------
 
     async def clean_one(self, thread: int, helper: CleanerHelper) -> bool:
-        """Clean the dirtiest log that is due. Whether there was one and its cleaning went to its end."""
+        """Clean the dirtiest log that is due. Whether there was one and its cleaning was completed."""
         chosen = self.choose()
         if chosen is None:
             return False
@@ -247,7 +267,7 @@ class LogCleaner:
             self.figures.aborted += 1
             logger.info("cleaning aborted", partition=dirty.log.name, why=str(why))
             return False
-        except Exception as error:  # one log's trouble must not end the cleaning of the others
+        except Exception as error:  # an error with one log must not end the cleaning of the others
             self._failed(dirty.log, cleaning, key, error)
             return False
         finally:
@@ -291,7 +311,7 @@ class LogCleaner:
 
 
 class CorruptRecords(Exception):
-    """A segment holds something that cannot be compacted; the text names file and position."""
+    """A segment cannot be compacted because it is damaged; the message names file and position."""
 
 
 class Cleaning:
@@ -307,18 +327,19 @@ class Cleaning:
         self.aborted = False
 
     def abort(self) -> None:
-        """The log goes away: stop at once."""
+        """The log is being removed: stop at once."""
         self.aborted = True
         self._helper.kill()
 
     async def run(self) -> int:
-        """The offset up to which the log is clean afterwards. CleaningAborted, CorruptRecords, HelperDied, OSError."""
+        """Clean the log; the offset up to which it is clean then. CleaningAborted, CorruptRecords, HelperDied,
+        OSError."""
         try:
             latest = await self._build_map()
             if latest < self._dirty.start:
-                return max(self._dirty.start, self._dirty.end)  # nothing but what was clean already
+                return max(self._dirty.start, self._dirty.end)  # nothing is dirty
             log = self._log
-            await keep_what_supersedes(self._env, log, self._end_of_reasons())
+            await sync_superseding_records(self._env, log, self._end_of_superseding_records())
             segments = [segment for segment in log.segments if segment.base_offset <= latest]
             config = log.config
             for group in group_segments(
@@ -330,65 +351,65 @@ class Cleaning:
             if self._helper.running and not self.aborted:
                 await self._forget_map()
 
-    def _end_of_reasons(self) -> int:
-        """Up to where the log says what may go: the records looked at, and the ends of their transactions, which may
-        lie in the active segment."""
+    def _end_of_superseding_records(self) -> int:
+        """Up to where the cleaning reads: the dirty records, and the markers of their transactions, which may lie in
+        the active segment."""
         log = self._log
         transactions = any(entry.coordinator_epoch >= 0 for entry in log.producer_state.producers.values())
         return log.log_end_offset if transactions else self._dirty.end
 
     async def _forget_map(self) -> None:
         try:
-            await self._helper.call({"op": "forget"})
+            await self._helper.call(ForgetMap())
         except (HelperDied, OSError):
             pass
 
-    async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def _call(self, request: BuildMap | CleanGroup) -> CleaningResponse:
+        """Have the helper carry out a request; its failures become exceptions."""
         if self.aborted:
-            raise CleaningAborted(f"{self._log.name} goes away")
+            raise CleaningAborted(f"{self._log.name} is being closed or deleted")
         rate = self._settings.io_max_bytes_per_second / max(self._settings.threads, 1)
-        answer = await self._helper.call(
-            {"bytes_per_second": rate if rate < 1e18 else 0.0, "io_bytes": self._settings.io_bytes, **request}
-        )
+        response = await self._helper.call(request, rate if rate < 1e18 else 0.0)
         if self.aborted:
-            raise CleaningAborted(f"{self._log.name} goes away")
-        if answer.get("error") == "corrupt":
-            raise CorruptRecords(answer["message"])
-        if answer.get("error") == "os":
-            if answer["errno"] == errno.ENOENT and (self._log.closed or not self._still_has(request)):
-                raise CleaningAborted(f"{self._log.name} is gone, or a part of it")
-            raise OSError(answer["errno"], answer["message"])
-        return answer
+            raise CleaningAborted(f"{self._log.name} is being closed or deleted")
+        if isinstance(response, LogCorrupt):
+            raise CorruptRecords(response.message)
+        if isinstance(response, IoFailed):
+            if response.errno == errno.ENOENT and (self._log.closed or not self._still_has(request)):
+                raise CleaningAborted(f"segments of {self._log.name} were deleted")
+            raise OSError(response.errno, response.message)
+        return response
 
-    def _still_has(self, request: dict[str, Any]) -> bool:
-        """Whether retention has left all segments in place that were to be read."""
+    def _still_has(self, request: BuildMap | CleanGroup) -> bool:
+        """Whether the log still has all segments of a request: retention may have deleted some."""
         present = {segment.base_offset for segment in self._log.segments}
-        return present.issuperset(each[0] for each in request.get("segments", ()))
+        return present.issuperset(segment.base_offset for segment in request.segments)
 
     async def _build_map(self) -> int:
         log, dirty, settings = self._log, self._dirty, self._settings
         chosen = [segment for segment in log.segments if segment.base_offset < dirty.end]
         bases = [segment.base_offset for segment in chosen[1:]] + [dirty.end]
         sealed = [
-            (segment.base_offset, segment.size, following)
+            SegmentRange(segment.base_offset, segment.size, following)
             for segment, following in zip(chosen, bases, strict=True)
             if following > dirty.start
         ]
-        answer = await self._ask(
-            {
-                "op": "map",
-                "directory": log.directory,
-                "segments": sealed,
-                "start": dirty.start,
-                "aborted": log.aborted_transactions(dirty.start, dirty.end),
-                "buffer_bytes": settings.dedupe_buffer_size // max(settings.threads, 1),
-                "load_factor": settings.io_buffer_load_factor,
-            }
+        response = await self._call(
+            BuildMap(
+                directory=log.directory,
+                segments=sealed,
+                start=dirty.start,
+                aborted=log.aborted_transactions(dirty.start, dirty.end),
+                buffer_bytes=settings.dedupe_buffer_size // max(settings.threads, 1),
+                load_factor=settings.io_buffer_load_factor,
+                io_bytes=settings.io_bytes,
+            )
         )
+        assert isinstance(response, MapBuilt)
         stats = self.stats
-        stats.map_read_bytes, stats.keyless = answer["read_bytes"], answer["keyless"]
-        stats.utilization = answer["utilization"]
-        return int(answer["latest_offset"])
+        stats.map_read_bytes, stats.keyless = response.read_bytes, response.keyless
+        stats.utilization = response.utilization
+        return response.latest_offset
 
     def _index_bytes(self, segment: Segment) -> int:
         files = self._env.doors.files
@@ -399,38 +420,39 @@ class Cleaning:
         log = self._log
         swap = SegmentSwap(self._env, log, group)
         swap.check()
-        at = log.segments.index(group[-1]) + 1  # there is one behind it: the active segment is never cleaned
+        at = log.segments.index(group[-1]) + 1  # it exists, since the active segment is never cleaned
         producers = log.producer_state.producers
-        request = {
-            "op": "clean",
-            "directory": log.directory,
-            "segments": [(segment.base_offset, segment.size) for segment in group],
-            "aborted": log.aborted_transactions(group[0].base_offset, log.segments[at].base_offset),
-            "producers": [(pid, entry.epoch, entry.last_offset) for pid, entry in producers.items()],
-            "now_ms": self._env.doors.clock.time_ms(),
-            "delete_retention_ms": log.config.delete_retention_ms,
-            "upper_bound": self._dirty.end,
-            "index_interval": log.config.index_interval_bytes,
-        }
+        request = CleanGroup(
+            directory=log.directory,
+            segments=[SegmentSize(segment.base_offset, segment.size) for segment in group],
+            aborted=log.aborted_transactions(group[0].base_offset, log.segments[at].base_offset),
+            producers={pid: LastOfProducer(entry.epoch, entry.last_offset) for pid, entry in producers.items()},
+            now_ms=self._env.doors.clock.time_ms(),
+            delete_retention_ms=log.config.delete_retention_ms,
+            upper_bound=self._dirty.end,
+            index_interval=log.config.index_interval_bytes,
+            io_bytes=self._settings.io_bytes,
+        )
         try:
-            answer = await self._ask(request)
+            response = await self._call(request)
         except BaseException:
             swap.undo()
             raise
+        assert isinstance(response, GroupCleaned)
         stats = self.stats
-        stats.read_bytes += answer["read_bytes"]
-        stats.written_bytes += answer["written_bytes"]
-        stats.records_read += answer["records_read"]
-        stats.records_kept += answer["records_kept"]
-        if answer["largest_batch"] > log.config.max_message_bytes:
+        stats.read_bytes += response.read_bytes
+        stats.written_bytes += response.size
+        stats.records_read += response.records_read
+        stats.records_kept += response.records_kept
+        if response.largest_batch > log.config.max_message_bytes:
             logger.warning(
-                "a cleaned batch is larger than max.message.bytes", partition=log.name, size=answer["largest_batch"]
+                "a cleaned batch is larger than max.message.bytes", partition=log.name, size=response.largest_batch
             )
-        await swap.run(answer["size"])
+        await swap.run(response.size)
 
 
 class CleanerThread:
-    """One of `log.cleaner.threads`: a task that cleans log after log, and sleeps when none is due."""
+    """One of `log.cleaner.threads`: a task that cleans log after log, and sleeps while none is due."""
 
     def __init__(self, cleaner: LogCleaner, env: LogEnvironment, number: int) -> None:
         self._cleaner = cleaner
@@ -451,13 +473,15 @@ class CleanerThread:
 
     @property
     def dead(self) -> bool:
-        """Whether it ended by itself, which it never should."""
+        """Whether the task has ended by itself, which is a defect."""
         return self._task.done()
 
     def cancel(self) -> None:
+        """End the task; `close` waits for that."""
         self._task.cancel()
 
     async def close(self) -> None:
+        """End the task and the helper process."""
         self._task.cancel()
         await asyncio.wait([self._task])
         await self._helper.stop()

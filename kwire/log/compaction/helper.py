@@ -1,68 +1,68 @@
-"""Who works on records for the cleaner: a helper process, or this one where there are no others (the simulation)."""
+"""Where the cleaner's records are processed: in a helper process, or inline where there are none (the simulation)."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kwire.base.doors import Doors
 from kwire.base.processes import HelperDied, HelperProcess
+from kwire.log.compaction.messages import CleaningRequest, CleaningResponse
 
 if TYPE_CHECKING:
     from kwire.log.compaction.job import CleaningJob
-
-Message = dict[str, Any]
 
 MODULE = "kwire.log.compaction.worker"
 
 
 class CleanerHelper:
-    """Answers the requests of `cleaner_job`. The process is started by the first one and ends with `stop`."""
+    """Carries out the requests of `compaction.messages`. The first request starts the process, `stop` ends it."""
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
-        self._process: HelperProcess | None = None
+        self._process: HelperProcess[CleaningRequest, CleaningResponse] | None = None
         self._inline: CleaningJob | None = None
         self._killed = False
 
     @property
     def running(self) -> bool:
+        """Whether there is a process (or an inline job) that may hold an offset map."""
         return self._process is not None or self._inline is not None
 
-    async def call(self, request: Message) -> Message:
-        """HelperDied, also where `kill` cut the work off; OSError if there is no process to be had."""
+    async def call(self, request: CleaningRequest, bytes_per_second: float = 0.0) -> CleaningResponse:
+        """Carry out a request at a limited rate (0: no limit). HelperDied, also after `kill`; OSError if the process
+        cannot be started."""
         self._killed = False
         if self._doors.processes is None:
-            return await self._call_inline(request)
+            return await self._call_inline(request, bytes_per_second)
         if self._process is None:
             self._process = self._doors.processes.start(MODULE)
         try:
-            return await self._process.call(request)
-        except BaseException:  # an answer may still be on its way: nothing more can be asked
+            return await self._process.call(request, bytes_per_second)
+        except BaseException:  # a late response would be taken for that of the next request
             await self.stop()
             raise
 
-    async def _call_inline(self, request: Message) -> Message:
+    async def _call_inline(self, request: CleaningRequest, bytes_per_second: float) -> CleaningResponse:
         if self._inline is None:
             from kwire.log.compaction.job import CleaningJob
 
             self._inline = CleaningJob(self._doors.files)
         steps = self._inline.run(request)
-        rate = float(request.get("bytes_per_second") or 0.0)
         try:
             while True:
                 done = next(steps)
-                await asyncio.sleep(done / rate if rate > 0 else 0)
+                await asyncio.sleep(done / bytes_per_second if bytes_per_second > 0 else 0)
                 if self._killed:
-                    raise HelperDied("it was told to stop")
+                    raise HelperDied("it was killed")
         except StopIteration as end:
-            answer: Message = end.value
-            return answer
+            response: CleaningResponse = end.value
+            return response
         finally:
             steps.close()
 
     def kill(self) -> None:
-        """Stop at once what is under way."""
+        """Stop the work under way at once."""
         self._killed = True
         if self._process is not None:
             self._process.kill()

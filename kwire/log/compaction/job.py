@@ -1,19 +1,15 @@
-"""One log's cleaning, the part that looks at records: first the offset map, then segment group after segment group.
+"""The part of a log's cleaning that reads records: first the offset map, then segment group after segment group.
 
-Runs in a helper process (`cleaner_worker`), or inline where there are none; either way it reads segments and writes
-`.cleaned` files, and never touches the log itself. Requests and answers are plain values that JSON can carry:
+Runs in a helper process (`compaction.worker`), or inline where there are none. Either way it reads segments and writes
+`.cleaned` files (without a sync), and never touches the log itself. The requests are in `compaction.messages`.
 
-    map    -> how far the map reaches, how full it is
-    clean  -> a group's `.cleaned` files have been written (not synced)
-
-Work is done in steps (`run` yields the bytes read and written), so that it can be throttled and interleaved.
+The work is done in steps (`run` yields the bytes read and written), so that it can be throttled and interleaved.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
-from typing import Any
 
 from kwire.base.doors import Files
 from kwire.codec.errors import CodecError
@@ -23,21 +19,29 @@ from kwire.log.common import names
 from kwire.log.common.append_info import AbortedTransaction
 from kwire.log.common.file_cache import FileCache
 from kwire.log.compaction.batch_filter import BatchFilter, FilterRules
+from kwire.log.compaction.messages import (
+    BuildMap,
+    CleanGroup,
+    CleaningRequest,
+    CleaningResponse,
+    GroupCleaned,
+    IoFailed,
+    LogCorrupt,
+    MapBuilt,
+    MapForgotten,
+)
 from kwire.log.compaction.offset_map import OffsetMap
-from kwire.log.compaction.transactions import CleanedTransactions
+from kwire.log.compaction.transactions import CleanedTransactions, ignore_kept
 from kwire.log.partition.validator import MAX_DECOMPRESSED_BYTES
 from kwire.log.segment.batch_scan import CorruptLog, ScannedBatch, scan
 from kwire.log.segment.segment import Segment
-
-Message = dict[str, Any]
-Steps = Generator[int, None, Message]
 
 STEP_BYTES = 1 << 20
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 
 
 class CleaningJob:
-    """Does what requests ask for, one log after the other. Keeps the map between the requests of a log."""
+    """Carries out requests, for one log after the other. Keeps the offset map between the requests for a log."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -46,34 +50,34 @@ class CleaningJob:
         self._transactions = CleanedTransactions()
         self._io_bytes = STEP_BYTES
 
-    def run(self, request: Message) -> Steps:
-        """The answer to a request. One with ``error`` says ``corrupt`` (the log's content) or ``os`` (``errno``)."""
+    def run(self, request: CleaningRequest) -> Generator[int, None, CleaningResponse]:
+        """Carry out a request; yields the bytes read and written since the last step."""
         try:
-            if request["op"] == "map":
+            if isinstance(request, BuildMap):
                 return (yield from self._build_map(request))
-            if request["op"] == "clean":
+            if isinstance(request, CleanGroup):
                 return (yield from self._clean(request))
-            self._offsets = OffsetMap(1, 1.0)  # "forget"
-            return {}
+            self._offsets = OffsetMap(1, 1.0)
+            return MapForgotten()
         except (CorruptLog, CodecError, IndexError) as error:
-            return {"error": "corrupt", "message": str(error) or type(error).__name__}
+            return LogCorrupt(str(error) or type(error).__name__)
         except OSError as error:
-            return {"error": "os", "errno": error.errno, "message": str(error)}
+            return IoFailed(error.errno, str(error))
 
-    # The map
+    # -- the map -------------------------------------------------------------------------------------------------------
 
-    def _build_map(self, request: Message) -> Steps:
-        offsets = self._offsets = OffsetMap(request["buffer_bytes"], request["load_factor"])
-        offsets.first_offset = request["start"]
+    def _build_map(self, request: BuildMap) -> Generator[int, None, MapBuilt]:
+        offsets = self._offsets = OffsetMap(request.buffer_bytes, request.load_factor)
+        offsets.first_offset = request.start
         self._transactions = CleanedTransactions()  # of the second pass
         transactions = CleanedTransactions()
-        transactions.add(AbortedTransaction(*each) for each in request["aborted"])
+        transactions.add(request.aborted)
         read_bytes, full = 0, False
-        self._io_bytes = request.get("io_bytes", STEP_BYTES)
-        for base_offset, size, next_base in request["segments"]:
+        self._io_bytes = request.io_bytes
+        for segment in request.segments:
             if full:
                 break
-            steps = self._map_segment(request["directory"], base_offset, size, transactions)
+            steps = self._map_segment(request.directory, segment.base_offset, segment.size, transactions)
             try:
                 while True:
                     step = next(steps)
@@ -82,14 +86,13 @@ class CleaningJob:
             except StopIteration as end:
                 full = not end.value
             if not full:
-                offsets.note_end(next_base - 1)  # an empty end of a segment has nothing that could say so
-        return {
-            "latest_offset": offsets.latest_offset,
-            "entries": len(offsets),
-            "utilization": len(offsets) / offsets.capacity,
-            "keyless": offsets.keyless,
-            "read_bytes": read_bytes,
-        }
+                offsets.note_end(segment.next_base_offset - 1)  # the segment may end without batches
+        return MapBuilt(
+            latest_offset=offsets.latest_offset,
+            utilization=len(offsets) / offsets.capacity,
+            keyless=offsets.keyless,
+            read_bytes=read_bytes,
+        )
 
     def _map_segment(
         self, directory: str, base_offset: int, size: int, transactions: CleanedTransactions
@@ -103,7 +106,7 @@ class CleaningJob:
                 yield pending
                 pending = 0
             if header.is_control:
-                transactions.marker_can_go(header, batch.data)
+                transactions.marker_can_go(header, batch.data, ignore_kept)
             elif not transactions.batch_is_aborted(header) and header.last_offset >= offsets.first_offset:
                 body = read_body(batch.data, header, max_bytes=MAX_DECOMPRESSED_BYTES)
                 if not offsets.add_batch(header, body):
@@ -115,7 +118,7 @@ class CleaningJob:
         return True
 
     def _batches(self, directory: str, base_offset: int, size: int) -> Iterator[ScannedBatch]:
-        """The batches of a segment, each with its checksum verified: damage must not be sealed anew."""
+        """The batches of a segment, with their checksums verified: damage must not get a new, valid checksum."""
         path = f"{directory}/{names.file_name(base_offset, names.LOG_SUFFIX)}"
         fd = self._files.open(path, _READ_ONLY)
         try:
@@ -123,27 +126,21 @@ class CleaningJob:
         finally:
             self._files.close(fd)
 
-    # A group
+    # -- a group -------------------------------------------------------------------------------------------------------
 
-    def _clean(self, request: Message) -> Steps:
-        rules = FilterRules(
-            request["now_ms"],
-            request["delete_retention_ms"],
-            request["upper_bound"],
-            {producer_id: (epoch, offset) for producer_id, epoch, offset in request["producers"]},
-        )
-        self._io_bytes = request.get("io_bytes", STEP_BYTES)
+    def _clean(self, request: CleanGroup) -> Generator[int, None, GroupCleaned]:
+        rules = FilterRules(request.now_ms, request.delete_retention_ms, request.upper_bound, request.producers)
+        self._io_bytes = request.io_bytes
         transactions = self._transactions
-        transactions.add(AbortedTransaction(*each) for each in request["aborted"])
+        transactions.add(request.aborted)
         cleaned = CleanedSegment(
-            self._cache, request["directory"], request["segments"][0][0], request["index_interval"], self._io_bytes
+            self._cache, request.directory, request.segments[0].base_offset, request.index_interval, self._io_bytes
         )
-        transactions.on_kept = cleaned.note_aborted
-        kept = BatchFilter(self._offsets, transactions, rules)
+        kept = BatchFilter(self._offsets, transactions, rules, cleaned.note_aborted)
         read_bytes = pending = 0
         try:
-            for base_offset, size in request["segments"]:
-                for batch in self._batches(request["directory"], base_offset, size):
+            for base_offset, size in request.segments:
+                for batch in self._batches(request.directory, base_offset, size):
                     data = kept.clean(batch.header, batch.data)
                     written = 0 if data is None else cleaned.add(data)
                     read_bytes += batch.header.size
@@ -154,20 +151,18 @@ class CleaningJob:
             cleaned.finish()
             yield pending
         finally:
-            transactions.on_kept = None
             cleaned.close()
-        return {
-            "size": cleaned.size,
-            "read_bytes": read_bytes,
-            "written_bytes": cleaned.size,
-            "records_read": kept.records_read,
-            "records_kept": kept.records_kept,
-            "largest_batch": cleaned.largest_batch,
-        }
+        return GroupCleaned(
+            size=cleaned.size,
+            read_bytes=read_bytes,
+            records_read=kept.records_read,
+            records_kept=kept.records_kept,
+            largest_batch=cleaned.largest_batch,
+        )
 
 
 class CleanedSegment:
-    """A segment under construction: the same files as any other, with `.cleaned` behind their names. OSError."""
+    """A segment under construction: the files of a segment with `.cleaned` appended to their names. OSError."""
 
     def __init__(
         self, cache: FileCache, directory: str, base_offset: int, index_interval: int, write_bytes: int = STEP_BYTES
@@ -175,10 +170,8 @@ class CleanedSegment:
         self._files = cache.files
         self._index_interval = index_interval
         self._write_bytes = write_bytes
-        segment = self._segment = Segment(cache, directory, base_offset, 0, 0, new=True)
-        for part in (segment.file, segment.index, segment.time_index, segment.txn_index):
-            part.path += names.CLEANED_SUFFIX
-        segment.create_files()
+        self._segment = Segment(cache, directory, base_offset, 0, 0, new=True, state=names.CLEANED_SUFFIX)
+        self._segment.create_files()
         self._headers: list[BatchHeader] = []
         self._parts: list[bytes] = []
         self._pending = 0
@@ -186,10 +179,11 @@ class CleanedSegment:
 
     @property
     def size(self) -> int:
+        """Bytes written to the `.log` file so far."""
         return self._segment.size
 
     def add(self, data: bytes | memoryview) -> int:
-        """Put a batch behind the last one. Returns its size."""
+        """Append a batch. Returns its size."""
         header = parse_header(data)
         self._headers.append(header)
         self._parts.append(bytes(data))  # the buffer behind a view is reused
@@ -200,6 +194,7 @@ class CleanedSegment:
         return header.size
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add an entry to the transaction index."""
         self._segment.note_aborted(aborted)
 
     def _write(self) -> None:
@@ -208,9 +203,10 @@ class CleanedSegment:
         self._headers, self._parts, self._pending = [], [], 0
 
     def finish(self) -> None:
-        """Write what is left, and the indexes."""
+        """Write the rest, and the indexes."""
         self._write()
         self._segment.seal()
 
     def close(self) -> None:
+        """Close the `.log` file."""
         self._segment.file.close()

@@ -1,9 +1,9 @@
-"""Records as the cleaner sees them: where each lies in a batch's body, its key, and whether it is a tombstone.
+"""What the cleaner needs of records: where each lies in a batch's body, its key, and whether it is a tombstone.
 
-Written as loops over bytes, because they run for every record of a log: decoding into objects would take five times as
-long. A record is, after its length: attributes, timestamp delta, offset delta, key, value, headers (KIP-98), all sizes
-and deltas zigzag varints, where -1 (byte 1) stands for null. Batches whose checksum is right come here; one that does
-not add up all the same raises `InvalidRecords`.
+These are loops over bytes, because they run for every record of a log: decoding into objects would take five times as
+long. A record is, after its length: attributes, timestamp delta, offset delta, key, value, headers (KIP-98). All sizes
+and deltas are zigzag varints; -1 (byte 1) is null. The checksum of the batch has been verified; a body that is
+malformed all the same raises `InvalidRecords`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NULL = 1
 """The byte of the zigzag varint -1: no key, no value."""
 
 KEY_BYTES_MAX = 32
-"""A longer key is represented by a digest of one byte more than this, which no short key can equal."""
+"""A longer key is replaced by a hash of one byte more than this, which no short key can equal."""
 
 
 class FoundRecord(NamedTuple):
@@ -30,25 +30,25 @@ class FoundRecord(NamedTuple):
     end: int
     offset_delta: int
     timestamp_delta: int
-    key: bytes | None  # as `map_key` represents it
+    key: bytes | None  # in the form of `map_key`
     is_tombstone: bool
 
 
 _KEY_ENDS = [1 + (size >> 1) if size <= 2 * KEY_BYTES_MAX and not size & 1 else 0 for size in range(256)]
-"""First byte of a key's size -> from there to the end of a short key; 0 where there is no key or a long one."""
+"""First byte of a key's size -> distance from there to the end of a short key; 0 without a key or for a long one."""
 
 _DELTA_WIDTHS = ((64, 1), (8192, 2), (1 << 20, 3), (1 << 27, 4))
-"""Offset deltas below the first number take so many bytes."""
+"""(limit, bytes): an offset delta below the limit takes so many bytes."""
 
 
 def map_key(key: bytes) -> bytes:
-    """What stands for a key in the map: itself, or its digest if it is long."""
+    """The form of a key in the map: the key itself, or its hash if it is long."""
     return key if len(key) <= KEY_BYTES_MAX else blake2b(key, digest_size=KEY_BYTES_MAX + 1).digest()
 
 
 def index_keys(entries: dict[bytes, int], body: bytes, count: int, base_offset: int) -> int:
-    """Enter every record that has a key into ``entries``: key -> twice its offset, plus 1 for a tombstone. Returns how
-    many records have none. For records in the order of their offsets, with gaps or without."""
+    """Add every record with a key to ``entries``: key -> twice its offset, plus 1 for a tombstone. Returns how many
+    records have no key. Offsets must be ascending and may have gaps."""
     keyless = 0
     for record in walk(body, count):
         if record.key is None:
@@ -59,8 +59,8 @@ def index_keys(entries: dict[bytes, int], body: bytes, count: int, base_offset: 
 
 
 def index_dense_keys(entries: dict[bytes, int], body: bytes, count: int, base_offset: int) -> int:
-    """The same for a batch without gaps, the n-th record having offset delta n, which producers write: the deltas need
-    not be read. If the last one is not what it should be, the batch goes the slow way."""
+    """`index_keys` for a batch without gaps, as producers write them: the n-th record has offset delta n, so that the
+    deltas need not be read. If the last delta is another one, `index_keys` does the work."""
     end = position = keyless = lowest = 0
     delta_bytes = 1
     for limit, delta_bytes in _DELTA_WIDTHS:
@@ -103,7 +103,7 @@ def index_dense_keys(entries: dict[bytes, int], body: bytes, count: int, base_of
 
 def pick(body: bytes, count: int, deltas: Iterable[int]) -> list[FoundRecord] | None:
     """The records with these offset deltas (ascending) of a batch without gaps, skipping the others by their lengths;
-    None if the batch is not so."""
+    None if the batch has gaps."""
     found = []
     index = position = 0
     for delta in deltas:
@@ -128,7 +128,7 @@ def pick(body: bytes, count: int, deltas: Iterable[int]) -> list[FoundRecord] | 
 
 
 def walk(body: bytes, count: int) -> Iterator[FoundRecord]:
-    """Every record of a body. IndexError or InvalidRecords if it does not hold them."""
+    """Every record of a body. IndexError or InvalidRecords if the body is malformed."""
     position = 0
     for _ in range(count):
         record = _found_at(body, position)

@@ -1,20 +1,20 @@
-"""Putting a cleaned segment in the place of those it was made from, so that a crash at any step leaves a whole log.
+"""Replacing segments by the cleaned one made from them, so that a crash at any step leaves a complete log.
 
-Before all, `keep_what_supersedes`: everything that the cleaning has looked at is synced, since what supersedes a record
-must not be lost where the record is gone; and the recovery point on stable storage is moved beyond it: so every gap in
-the offsets behind a recovery point is a hole that a power loss has torn, also in a compacted log.
+Before the first swap, `sync_superseding_records` syncs everything that the cleaning has read: a record must not be lost
+after the cleaner has removed the older one with its key. The recovery point on stable storage is moved beyond it, so
+that every gap in the offsets above a recovery point is a hole left by a power loss, in a compacted log, too.
 
-The steps, and what the next start's recovery does after a crash in each:
+The steps, and what recovery does after a crash in each:
 
-1. the `.cleaned` files are synced, and their names   undo: `.cleaned` goes
-2. they become `.swap`, the `.log` last                undo: as long as one is `.cleaned`, nothing had begun
-3. the new names are synced                            complete: `.log.swap` takes the place of what it replaces
-4. the old files become `.deleted`, oldest first, and the `.swap` files get their final names    complete
-5. the names are synced; old files go after `file.delete.delay.ms`, and when the last reader is done with them
+1. the `.cleaned` files and their names are synced      undo: remove `.cleaned` files
+2. they are renamed to `.swap`, the `.log` last         undo, as long as one file is `.cleaned`
+3. the new names are synced                             complete: `.log.swap` replaces the segments it was made from
+4. the old files are renamed to `.deleted`, oldest first, and the `.swap` files to their final names    complete
+5. the names are synced; old files are removed after `file.delete.delay.ms`, when their last reader is done
 
-Step 4 happens in one go on the loop: a reader sees the old segments or the new one, never a mixture. Oldest first, so
-that what a crash leaves of the old segments is their newest: of no key an older record than the log had. Syncs run on
-threads.
+Step 4 happens in one turn of the event loop: a reader sees the old segments or the new one, never both. The oldest are
+renamed first, so that a crash leaves the newest of the old segments: no older record of any key than the log had. Syncs
+run on threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from kwire.base.errors import KafkaError
 from kwire.log.common import names
 from kwire.log.common.log_config import INT64_MAX
-from kwire.log.partition.flusher import sync_files
+from kwire.log.common.sync_files import sync_files
 from kwire.log.segment.segment import Segment
 
 if TYPE_CHECKING:
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from kwire.log.partition.partition_log import PartitionLog
 
 SUFFIXES = (names.TXN_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.INDEX_SUFFIX, names.LOG_SUFFIX)
-"""A segment's files in the order in which they are renamed; the `.log` decides, so it comes last."""
+"""A segment's files in the order in which they are renamed: recovery goes by the `.log`, so it is the last."""
 
 
 class CleaningAborted(Exception):
-    """The log has changed under the cleaner: truncated, deleted, or no longer to be compacted. Nothing is wrong."""
+    """The log was truncated, deleted or is no longer compacted while it was being cleaned. This is not an error."""
 
 
-async def keep_what_supersedes(env: LogEnvironment, log: PartitionLog, end_offset: int) -> None:
-    """To be done before the first swap of a cleaning that has looked at what is below an offset. CleaningAborted,
-    OSError."""
+async def sync_superseding_records(env: LogEnvironment, log: PartitionLog, end_offset: int) -> None:
+    """Sync the log up to an offset and move the recovery point there, before the first swap of a cleaning.
+    CleaningAborted, OSError."""
     try:
         await log.flusher.flush_to(end_offset)
-    except KafkaError as error:  # the directory has been reported; the cleaning is tried again
+    except KafkaError as error:  # the failure has been reported; the cleaning is tried again
         raise CleaningAborted(str(error)) from error
-    await env.keep_recovery_point(log, end_offset)
+    await env.checkpoint_recovery_point((log.topic, log.partition), end_offset)
 
 
 class SegmentSwap:
-    """One group's swap. ``old`` are neighbours in the log's segment list, oldest first."""
+    """The swap of one group. ``old`` are neighbouring segments of the log, oldest first."""
 
     def __init__(self, env: LogEnvironment, log: PartitionLog, old: list[Segment]) -> None:
         self._env = env
@@ -62,10 +62,12 @@ class SegmentSwap:
         self._base_offset = old[0].base_offset
 
     def check(self) -> None:
-        """Raise CleaningAborted unless the log still has the segments that were cleaned, as they were."""
+        """Raise CleaningAborted if the log no longer has the segments that were cleaned, unchanged."""
         log, old = self._log, self._old
-        if log.cut_to != INT64_MAX:
-            raise CleaningAborted(f"{log.name} was truncated to {log.cut_to}")  # what superseded a record may be gone
+        if log.truncated_to != INT64_MAX:
+            raise CleaningAborted(
+                f"{log.name} was truncated to {log.truncated_to}"
+            )  # the newer record of a key may be gone
         if log.closed or log.directory != self._directory:
             raise CleaningAborted(f"{log.name} was closed")
         if not log.config.compacts:
@@ -78,11 +80,13 @@ class SegmentSwap:
             or old[-1] is log.active
             or [segment.size for segment in old] != self._sizes
         ):
-            raise CleaningAborted(f"segments of {log.name} from offset {self._base_offset} on have gone or changed")
+            raise CleaningAborted(
+                f"segments of {log.name} from offset {self._base_offset} on were removed or have changed"
+            )
 
     async def run(self, size: int) -> Segment:
-        """Steps 1 to 5 for `.cleaned` files of ``size`` bytes; the new segment. CleaningAborted and OSError, after
-        which the log is as it was, unless step 4 failed."""
+        """Make steps 1 to 5 for a `.cleaned` segment of ``size`` bytes; the new segment. CleaningAborted and OSError,
+        after which the log is unchanged, unless step 4 failed."""
         try:
             self.check()
             await self._sync(names.CLEANED_SUFFIX)
@@ -111,8 +115,8 @@ class SegmentSwap:
                 self._files.replace(path, self._path(suffix, new_state))
 
     def undo(self) -> None:
-        """Remove what was prepared. A `.cleaned` file remains until the last `.swap` is gone, so that a crash in the
-        middle cannot make recovery take up the rest."""
+        """Remove the prepared files. A `.cleaned` file stays until the last `.swap` is removed, so that recovery does
+        not complete the swap after a crash in the middle."""
         try:
             log_swap = self._path(names.LOG_SUFFIX, names.SWAP_SUFFIX)
             if self._files.exists(log_swap):
@@ -123,14 +127,16 @@ class SegmentSwap:
                     if self._files.exists(path):
                         self._files.unlink(path)
         except FileNotFoundError:
-            pass  # the directory has been renamed: what is left goes with it
+            pass  # the directory has been renamed and will be removed
 
     def _swap(self, size: int) -> Segment:
-        """Step 4. An OSError in the middle is completed by the next start: the directory has failed."""
+        """Make step 4. After an OSError in the middle the directory has failed, and the next start completes it."""
         env, old = self._env, self._old
         modified_ns = self._files.stat(old[-1].file.path).st_mtime_ns
         swap = self._path(names.LOG_SUFFIX, names.SWAP_SUFFIX)
-        self._files.utime(swap, ns=(modified_ns, modified_ns))  # retention goes by it where records have no time
+        self._files.utime(
+            swap, ns=(modified_ns, modified_ns)
+        )  # for retention by time, if the records have no timestamps
         delay_ms = self._log.config.file_delete_delay_ms
         for segment in old:
             env.remover.remove_files(segment.paths(), delay_ms)

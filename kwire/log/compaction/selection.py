@@ -1,8 +1,8 @@
-"""Which log is to be cleaned, how far, and in which groups of segments: decisions only, nothing is read or changed.
+"""Which log to clean, up to which offset, and in which groups of segments: decisions only, nothing is changed here.
 
-Everything follows Kafka's LogCleanerManager: the dirty part of a log goes from the cleaner's checkpoint to the first
-segment that must not be touched, and a log is worth cleaning when the dirty share of its bytes exceeds
-`min.cleanable.dirty.ratio`, or when something in it is older than `max.compaction.lag.ms`.
+The rules are those of Kafka's LogCleanerManager. The dirty part of a log goes from the cleaner's checkpoint to the
+first segment that must not be cleaned. A log is due when the dirty share of its bytes exceeds
+`min.cleanable.dirty.ratio`, or when a dirty record is older than `max.compaction.lag.ms`.
 """
 
 from __future__ import annotations
@@ -20,28 +20,30 @@ if TYPE_CHECKING:
 
 
 class DirtyLog(NamedTuple):
-    """A log that has a dirty part: offsets from ``start`` to ``end`` (the base of a segment) can be cleaned."""
+    """A log with a dirty part: offsets from ``start`` to ``end`` (the base offset of a segment) can be cleaned."""
 
     log: PartitionLog
     start: int
     end: int
     clean_bytes: int
     dirty_bytes: int
-    delay_ms: int  # by how much the oldest dirty record is older than max.compaction.lag.ms
+    delay_ms: int  # how much the oldest dirty record exceeds max.compaction.lag.ms
     start_was_invalid: bool  # the checkpoint pointed outside the log
 
     @property
     def ratio(self) -> float:
+        """The dirty share of the bytes, 0 to 1."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
+        """Whether the log should be cleaned now."""
         return self.ratio > self.log.config.min_cleanable_dirty_ratio or (self.delay_ms > 0 and self.dirty_bytes > 0)
 
 
 def examine(log: PartitionLog, checkpoint: int | None, now_ms: int) -> DirtyLog:
-    """What there is to clean in a log. OSError (timestamps are looked up where a lag is set)."""
+    """Find the dirty part of a log. OSError (with a lag configured, timestamps are read)."""
     start = log.log_start_offset if checkpoint is None else checkpoint
     invalid = not log.log_start_offset <= start <= log.log_end_offset
     if invalid:
@@ -64,7 +66,7 @@ def examine(log: PartitionLog, checkpoint: int | None, now_ms: int) -> DirtyLog:
 
 
 def _from(segments: list[Segment], offset: int) -> list[Segment]:
-    """The segments from the one on that holds an offset."""
+    """The segments from the one with an offset on."""
     at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     return segments[max(at, 0) :]
 
@@ -90,8 +92,8 @@ def _delay_ms(log: PartitionLog, dirty: list[Segment], now_ms: int) -> int:
 def group_segments(
     segments: list[Segment], end: int, max_bytes: int, max_index_bytes: int, index_bytes: Callable[[Segment], int]
 ) -> list[list[Segment]]:
-    """Neighbours that fit one segment together: by bytes, by index size (``index_bytes`` gives the larger index of a
-    segment) and by the int32 that relative offsets have. Empty segments join whatever their offsets."""
+    """Groups of neighbouring segments that fit into one: by bytes, by index size (``index_bytes`` is the size of a
+    segment's larger index) and by relative offsets (int32). Empty segments always fit."""
     groups: list[list[Segment]] = []
     size = indexes = 0
     for i, segment in enumerate(segments):

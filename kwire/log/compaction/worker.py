@@ -1,5 +1,4 @@
-"""The helper process of the log cleaner: ``python -m kwire.log.compaction.worker``, started by `cleaner_helper`
-only."""
+"""The helper process of the log cleaner: ``python -m kwire.log.compaction.worker``, started by `compaction.helper`."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from kwire.log.compaction.job import CleaningJob
 
 
 def main() -> None:
+    """Serve the cleaner's requests until it closes the pipe."""
     serve(CleaningJob(Files()).run)
 
 

@@ -1,37 +1,38 @@
-"""Opening one log's directory: `LogRecovery` brings it from whatever a stop left behind to a consistent log.
+"""Opening one log's directory: `LogRecovery` makes it a consistent log, whatever the last shutdown left there.
 
 The passes, in order, each relying on the ones before:
 
-1. leftovers     files that were being deleted, cleaned or written when the process ended
-2. swaps         cleaned segments whose replacement was under way are put in place
-3. segments      the `.log` files with their sizes; an index without its segment goes
-4. epochs        the leader epoch file, rebuilt from the batches if it does not read
-5. indexes       a segment without its indexes gets them built anew (clean) or waits for pass 6; with them, what the
-                 leader epoch file says of batches that pass 6 does not see is held against them
-6. tail          after an unclean stop: from the recovery point on, every batch is checked with its CRC, indexes are
-                 rebuilt, and the first bad batch or hole ends the log there; a bad batch below the recovery point was
-                 good on disk once: it is kept and cannot be read, and what follows it stays
-7. bounds        log end offset, log start offset
-8. producers     the newest snapshot that fits, plus a replay of what came after it
+1. leftovers     remove files that were being deleted, cleaned or written when the process ended
+2. swaps         complete the replacement of cleaned segments that was under way
+3. segments      find the `.log` files and their sizes; remove an index without its segment
+4. epochs        read the leader epoch file, or rebuild it from the batches
+5. indexes       rebuild missing indexes of segments that pass 6 leaves out; after an unclean shutdown, compare the
+                 leader epoch file with the batches of those segments
+6. tail          after an unclean shutdown: from the recovery point on, check every batch and rebuild the indexes; the
+                 log ends at the first damaged batch or hole. A damaged batch below the recovery point was valid on disk
+                 once: it is kept, though it cannot be read, and so is what follows it
+7. bounds        find the log end offset and the log start offset
+8. producers     load the newest valid snapshot, and replay the batches after it
 
-After a clean stop nothing is scanned: the cost does not grow with the data. Reading is batch by batch with bounded
-memory. What is repaired is told in `complaints`, which the caller logs.
+After a clean shutdown nothing is scanned, so that the time does not grow with the data. Batches are read one after the
+other in bounded memory. The caller logs the `complaints`, which say what was repaired.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from kwire.log.common import names
 from kwire.log.common.append_info import AbortedTransaction
 from kwire.log.common.checkpoints import CorruptCheckpoint
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import INT64_MAX, LogConfig
-from kwire.log.partition.flusher import sync_files
-from kwire.log.recovery.epoch_verification import EpochDoubts
-from kwire.log.recovery.header_validator import HeaderJudge
+from kwire.log.common.sync_files import sync_files
+from kwire.log.recovery.epoch_verification import EpochVerification
+from kwire.log.recovery.header_validator import HeaderValidator
 from kwire.log.segment.batch_scan import CorruptLog, ScannedBatch, scan
-from kwire.log.segment.damage import Damage, judge, next_batch
+from kwire.log.segment.damage import Damage, next_batch, scan_with_damage
 from kwire.log.segment.indexes import CorruptIndex
 from kwire.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
 from kwire.log.state.leader_epoch_cache import LeaderEpochCache
@@ -42,11 +43,27 @@ Progress = Callable[[int], None]
 
 
 def no_progress(_bytes: int) -> None:
-    """Nobody watches."""
+    """For callers that do not report progress."""
+
+
+@dataclass(slots=True)
+class RecoveredLog:
+    """A consistent log, as it was found or repaired on disk. ``rebuilt`` are sealed segments whose new indexes are not
+    synced yet; ``complaints`` says in one line each what was repaired."""
+
+    directory: str
+    segments: list[Segment]
+    epochs: LeaderEpochCache
+    producers: ProducerStateManager
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    rebuilt: list[Segment]
+    complaints: list[str]
 
 
 class LogRecovery:
-    """One run of all passes over one directory. After `run`: segments, epochs, producers and bounds."""
+    """One run over one directory: `run` makes all passes, `begin` makes the first segment of a new directory."""
 
     def __init__(
         self,
@@ -63,33 +80,33 @@ class LogRecovery:
     ) -> None:
         self._env = env
         self._files = env.doors.files
-        self._directory = self.directory = directory
+        self._directory = directory
         self._config = config
         self._clean = clean
         self._progress = progress
-        self.recovery_point = recovery_point
-        # Two checkpoints tell up to where a cleaning may have left gaps.
+        self._recovery_point = recovery_point
+        # Below these two checkpoints a cleaning may have left gaps.
         self._gaps_to = max(recovery_point, cleaned_to)
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = 0
-        self.segments: list[Segment] = []
-        self.epochs = LeaderEpochCache(self._files, directory)
-        self.producers = ProducerStateManager(self._files, directory, name, env.producer_expiration_ms)
-        self.complaints: list[str] = []
-        self.rebuilt: list[Segment] = []  # sealed segments whose new indexes are not synced
-        self._next_offset = -1  # after the last batch that pass 6 has looked at
-        self._has_gaps = False  # met beyond the recovery point
-        self._behind_damage = False  # where the next batch begins is not known
-        self._noted = self.epochs  # the leader epochs as their file has them
+        self._log_start_offset = log_start_offset
+        self._log_end_offset = 0
+        self._segments: list[Segment] = []
+        self._epochs = LeaderEpochCache(self._files, directory)
+        self._producers = ProducerStateManager(self._files, directory, name, env.producer_expiration_ms)
+        self._complaints: list[str] = []
+        self._rebuilt: list[Segment] = []  # sealed segments whose new indexes are not synced
+        self._next_offset = -1  # after the last batch that pass 6 has read
+        self._has_gaps = False  # found beyond the recovery point
+        self._behind_damage = False  # the offset of the next batch is not known
+        self._epochs_from_file = self._epochs
 
-    def begin(self) -> LogRecovery:
-        """Instead of `run`, in a directory that has just been made: one empty segment, and nothing to bring back."""
-        self.segments.append(self._new_segment(self.log_start_offset, leftovers=False))
-        self.log_end_offset = self.recovery_point = self.producers.map_end_offset = self.log_start_offset
-        return self
+    def begin(self) -> RecoveredLog:
+        """Instead of `run`, in a directory that was just created: one empty segment."""
+        self._segments.append(self._new_segment(self._log_start_offset, leftovers=False))
+        self._log_end_offset = self._recovery_point = self._producers.map_end_offset = self._log_start_offset
+        return self._recovered()
 
-    def run(self) -> LogRecovery:
-        """All passes. OSError when the disk fails; damage in files is repaired, not raised."""
+    def run(self) -> RecoveredLog:
+        """Make all passes. OSError when the disk fails; damage in files is repaired, not raised."""
         self._pass_1_leftovers()
         self._pass_2_swaps()
         self._pass_3_segments()
@@ -98,12 +115,25 @@ class LogRecovery:
         self._pass_6_tail()
         self._pass_7_bounds()
         self._pass_8_producers()
-        # An epoch that has begun and has no record yet goes at every start; the next one is about to be written.
-        begun = self._noted.entries[:-1] == self.epochs.entries
-        self.epochs.settle(later=self._clean and begun)
-        return self
+        # Every start removes the last epoch if it has no record yet; the file need not be written just for that.
+        begun = self._epochs_from_file.entries[:-1] == self._epochs.entries
+        self._epochs.settle(later=self._clean and begun)
+        return self._recovered()
 
-    # 1
+    def _recovered(self) -> RecoveredLog:
+        return RecoveredLog(
+            self._directory,
+            self._segments,
+            self._epochs,
+            self._producers,
+            self._log_start_offset,
+            self._log_end_offset,
+            self._recovery_point,
+            self._rebuilt,
+            self._complaints,
+        )
+
+    # -- pass 1 --------------------------------------------------------------------------------------------------------
 
     def _pass_1_leftovers(self) -> None:
         cleaned = []
@@ -114,7 +144,7 @@ class LogRecovery:
                 self._remove(name)
         if not cleaned:
             return
-        # A swap begins only when all of its segments are `.swap`: with one still `.cleaned`, it had not begun.
+        # A swap begins when all of its files are `.swap`; with one still `.cleaned` it had not begun.
         for name in self._files.listdir(self._directory):
             if name.endswith(names.SWAP_SUFFIX) and name[:20].isdigit() and int(name[:20]) >= min(cleaned):
                 self._remove(name)
@@ -122,7 +152,7 @@ class LogRecovery:
     def _remove(self, name: str) -> None:
         self._files.unlink(f"{self._directory}/{name}")
 
-    # 2
+    # -- pass 2 --------------------------------------------------------------------------------------------------------
 
     def _pass_2_swaps(self) -> None:
         listed = self._files.listdir(self._directory)
@@ -153,7 +183,7 @@ class LogRecovery:
             self._files.close(fd)
         return last_offset
 
-    # 3
+    # -- pass 3 --------------------------------------------------------------------------------------------------------
 
     def _pass_3_segments(self) -> None:
         listed = [(name, names.parse_file_name(name)) for name in self._files.listdir(self._directory)]
@@ -165,16 +195,16 @@ class LogRecovery:
             if suffix == names.LOG_SUFFIX:
                 self._add_segment(name, base_offset)
             elif suffix != names.SNAPSHOT_SUFFIX and base_offset not in bases:
-                self.complaints.append(f"{self._directory}/{name}: an index without its segment is removed")
+                self._complaints.append(f"{self._directory}/{name}: index without a segment; removed")
                 self._remove(name)
-        if not self.segments:
-            self.segments.append(self._new_segment(self.log_start_offset))
+        if not self._segments:
+            self._segments.append(self._new_segment(self._log_start_offset))
 
     def _add_segment(self, name: str, base_offset: int) -> None:
         stat = self._files.stat(f"{self._directory}/{name}")
         created_ms = stat.st_mtime_ns // 1_000_000
         segment = Segment(self._env.cache, self._directory, base_offset, stat.st_size, created_ms, new=False)
-        self.segments.append(segment)
+        self._segments.append(segment)
 
     def _new_segment(self, base_offset: int, *, leftovers: bool = True) -> Segment:
         now_ms = self._env.doors.clock.time_ms()
@@ -182,18 +212,18 @@ class LogRecovery:
         segment.create_files(leftovers=leftovers)
         return segment
 
-    # 4
+    # -- pass 4 --------------------------------------------------------------------------------------------------------
 
     def _pass_4_epochs(self) -> None:
         try:
-            self.epochs = LeaderEpochCache.load(self._files, self._directory)
+            self._epochs = LeaderEpochCache.load(self._files, self._directory)
         except CorruptCheckpoint as error:
-            self.complaints.append(f"{error}; the epochs are read from the batches")
-            self.epochs.dirty = True
-        self._noted = LeaderEpochCache(self._files, self._directory, list(self.epochs.entries))
-        self.epochs.hold()
-        if not self.epochs.entries:
-            self._read_epochs([segment for segment in self.segments if not self._is_dirty(segment)])
+            self._complaints.append(f"{error}; the epochs are read from the batches")
+            self._epochs.dirty = True
+        self._epochs_from_file = LeaderEpochCache(self._files, self._directory, list(self._epochs.entries))
+        self._epochs.hold()
+        if not self._epochs.entries:
+            self._read_epochs([segment for segment in self._segments if not self._is_dirty(segment)])
 
     def _read_epochs(self, segments: list[Segment], *, upto: int = INT64_MAX) -> None:
         """Take epochs from the batches of segments, below an offset."""
@@ -201,47 +231,47 @@ class LogRecovery:
             for batch in self._scan(segment):
                 if batch.header.base_offset >= upto:
                     return
-                self.epochs.assign(batch.header.partition_leader_epoch, batch.header.base_offset)
+                self._epochs.assign(batch.header.partition_leader_epoch, batch.header.base_offset)
 
-    # 5
+    # -- pass 5 --------------------------------------------------------------------------------------------------------
 
     def _pass_5_indexes(self) -> None:
-        for segment in self.segments:
+        for segment in self._segments:
             if segment.size and (not self._is_dirty(segment)) and not self._has_indexes(segment):
-                self.complaints.append(f"{segment.file.path}: its indexes are built anew")
+                self._complaints.append(f"{segment.file.path}: indexes are missing and rebuilt")
                 self._rebuild_indexes(segment)
             elif self._may_lack_index_entries(segment):
                 self._rebuild_indexes(segment, sync=False)
-                self.rebuilt.append(segment)
-        self._doubt_epochs()
+                self._rebuilt.append(segment)
+        self._verify_epochs()
 
-    def _doubt_epochs(self) -> None:
-        sealed = [segment for segment in self.segments if not self._is_dirty(segment)]
-        if self._clean or not sealed or not self._noted.entries:
+    def _verify_epochs(self) -> None:
+        sealed = [segment for segment in self._segments if not self._is_dirty(segment)]
+        if self._clean or not sealed or not self._epochs_from_file.entries:
             return
-        upto = self.segments[len(sealed)].base_offset
-        doubts = EpochDoubts(self._files, self._directory, self._noted, sealed, upto)
-        entries = doubts.settled()
-        self.complaints += doubts.complaints
-        if entries != self._noted.entries:
-            self._noted = LeaderEpochCache(self._files, self._directory, list(entries))
-            self.epochs = LeaderEpochCache(self._files, self._directory, list(entries))
-            self.epochs.dirty = True
-            self.epochs.hold()
+        upto = self._segments[len(sealed)].base_offset
+        verification = EpochVerification(self._files, self._directory, self._epochs_from_file, sealed, upto)
+        entries = verification.verified_entries()
+        self._complaints += verification.complaints
+        if entries != self._epochs_from_file.entries:
+            self._epochs_from_file = LeaderEpochCache(self._files, self._directory, list(entries))
+            self._epochs = LeaderEpochCache(self._files, self._directory, list(entries))
+            self._epochs.dirty = True
+            self._epochs.hold()
 
     def _has_indexes(self, segment: Segment) -> bool:
-        """Existence only: contents are checked when they are first loaded."""
+        """Whether the files exist; their contents are checked when they are loaded."""
         return self._files.exists(segment.index.path) and self._files.exists(segment.time_index.path)
 
     def _may_lack_index_entries(self, segment: Segment) -> bool:
-        """Where batches are synced one by one, a segment that ends right at the recovery point was synced before it
-        was completed: its indexes may not have been."""
+        """Whether the indexes of a segment may be incomplete: with `flush.messages` or `flush.ms`, a segment that ends
+        at the recovery point may have been synced before it was sealed."""
         flushes = self._config.flush_messages != INT64_MAX or self._config.flush_ms != INT64_MAX
-        return flushes and not self._clean and self._following(segment) == self.recovery_point
+        return flushes and not self._clean and self._next_base_offset(segment) == self._recovery_point
 
-    def _following(self, segment: Segment) -> int | None:
-        at = self.segments.index(segment) + 1
-        return self.segments[at].base_offset if at < len(self.segments) else None
+    def _next_base_offset(self, segment: Segment) -> int | None:
+        at = self._segments.index(segment) + 1
+        return self._segments[at].base_offset if at < len(self._segments) else None
 
     def _rebuild_indexes(self, segment: Segment, *, sync: bool = True) -> None:
         end = segment.size
@@ -250,56 +280,56 @@ class LogRecovery:
             for batch in self._checked(segment, start=0, end=end, check_crc=False):
                 self._note(segment, batch)
         except CorruptLog as error:
-            self.complaints.append(f"{error}; what follows in this segment has no index entries")
+            self._complaints.append(f"{error}; the rest of this segment has no index entries")
         segment.size = end
         segment.seal()
         if sync:
             sync_files(self._files, [], [segment.index.path, segment.time_index.path, self._directory])
 
     def _is_dirty(self, segment: Segment) -> bool:
-        """Whether an unclean stop may have hit a segment: the one of the recovery point and all after it."""
-        following = self._following(segment)
-        return not self._clean and (following is None or following > self.recovery_point)
+        """Whether an unclean shutdown may have damaged a segment: the one with the recovery point or a later one."""
+        following = self._next_base_offset(segment)
+        return not self._clean and (following is None or following > self._recovery_point)
 
-    # 6
+    # -- pass 6 --------------------------------------------------------------------------------------------------------
 
     def _pass_6_tail(self) -> None:
         if self._clean:
             return
-        dirty = [segment for segment in self.segments if self._is_dirty(segment)]
+        dirty = [segment for segment in self._segments if self._is_dirty(segment)]
         self._load_producers(dirty[0].base_offset)
         for segment in dirty:
             if self._is_behind_a_hole(segment):
                 self._drop_from(segment)
                 break
             if segment is not dirty[0]:
-                self.producers.map_end_offset = segment.base_offset
-                self.producers.take_snapshot()
+                self._producers.map_end_offset = segment.base_offset
+                self._producers.take_snapshot()
             if not self._recover_segment(segment):
                 self._drop_after(segment)
                 break
 
     def _is_behind_a_hole(self, segment: Segment) -> bool:
-        """Whether what should come before a segment was lost with the power, or a segment was dropped once and is back.
+        """Whether a power loss took what should come before a segment, or brought back a segment that was removed.
 
-        Beyond the recovery point no log has gaps, since a compaction moves it before it swaps (`cleaner_swap`); but
-        for a copy of a compacted log, and one that Apache Kafka has compacted: their batches tell. Where the recovery
-        point is not to be read, the cleaner's own checkpoint holds."""
+        Beyond the recovery point a log has no gaps, since the cleaner moves the recovery point before it swaps
+        (`compaction.segment_swap`). Exceptions are a copy of a compacted log, and one that Apache Kafka has compacted:
+        their batches show the gaps. If the recovery point cannot be read, the cleaner's checkpoint is used."""
         due = self._next_offset
         if due < 0 or segment.base_offset == due or due < self._gaps_to:
             return False
         if segment.base_offset > due and self._has_gaps:
             return False
-        self.complaints.append(f"{segment.file.path}: offset {due} was due; the log ends there")
+        self._complaints.append(f"{segment.file.path}: the offsets from {due} on are missing; the log ends there")
         return True
 
     def _recover_segment(self, segment: Segment) -> bool:
-        """Check every batch, rebuild indexes, epochs and producers. False if the log ends in this segment because
-        its rest was bad and is cut off."""
+        """Check every batch and rebuild indexes, epochs and producers. False if the log ends in this segment, because
+        its rest was damaged and is truncated. OSError."""
         end = segment.size
         segment.reset_indexes(transactions=True)
         self._next_offset = segment.base_offset
-        headers = self._header_judge(segment, end)
+        headers = self._header_validator(segment, end)
         position = 0
         intact = True
         while position < end and intact:
@@ -307,68 +337,73 @@ class LogRecovery:
                 self._replay_from(segment, position, end, headers)
                 break
             except CorruptLog as error:
-                intact = self._next_offset < self.recovery_point
+                intact = self._next_offset < self._recovery_point
                 if intact:
                     position = self._quarantine(segment, error, end)
                 else:
                     lost = end - segment.size
-                    self.complaints.append(f"{error}; the log ends here now, {lost} bytes are cut off")
+                    self._complaints.append(f"{error}; the log is truncated here, {lost} bytes are removed")
                     self._files.ftruncate(segment.file.descriptor(), segment.size)
-                    # What is cut must not be back after the next power loss, beside what is written here now.
+                    # The removed bytes must not be back after a power loss, behind what is appended here now.
                     self._files.fsync(segment.file.descriptor())
         self._complete(segment, intact)
-        self.complaints += headers.complaints
+        self._complaints += headers.complaints
         return intact
 
-    def _header_judge(self, segment: Segment, end: int) -> HeaderJudge:
+    def _header_validator(self, segment: Segment, end: int) -> HeaderValidator:
         base_offset = segment.base_offset
-        limit = min((each.base_offset for each in self.segments if each.base_offset > base_offset), default=INT64_MAX)
-        before = self.epochs.epoch_for_offset(base_offset - 1)
-        return HeaderJudge(self._files, segment.file, base_offset, end, limit, before, self._noted)
+        limit = min((each.base_offset for each in self._segments if each.base_offset > base_offset), default=INT64_MAX)
+        before = self._epochs.epoch_for_offset(base_offset - 1)
+        return HeaderValidator(self._files, segment.file, base_offset, end, limit, before, self._epochs_from_file)
 
-    def _replay_from(self, segment: Segment, position: int, end: int, headers: HeaderJudge) -> None:
+    def _replay_from(self, segment: Segment, position: int, end: int, headers: HeaderValidator) -> None:
         for batch in self._checked(segment, start=position, end=end, check_crc=True):
-            header = headers.judge(batch, self._next_offset, gaps=self._has_gaps or self._behind_damage)
+            header = headers.validate(batch, self._next_offset, gaps=self._has_gaps or self._behind_damage)
             batch = batch._replace(header=header)
             if self._next_offset >= self._gaps_to and not self._behind_damage:
                 self._has_gaps |= header.base_offset > self._next_offset or header.count <= header.last_offset_delta
             self._behind_damage = False
-            begun = self._noted.begun_within(header.partition_leader_epoch, self._next_offset, header.base_offset)
+            begun = self._epochs_from_file.begun_within(
+                header.partition_leader_epoch, self._next_offset, header.base_offset
+            )
             self._next_offset = header.next_offset
             self._note(segment, batch)
             self._replay(segment, batch, begun)
 
     def _quarantine(self, segment: Segment, error: CorruptLog, end: int) -> int:
-        """Pass over damage below the recovery point: where the next good batch begins, or the end."""
+        """Mark damage below the recovery point as unreadable. Returns where the next valid batch begins, or the end.
+        OSError."""
         fd = segment.file.descriptor()
         following = next_batch(self._files, fd, error.position + 1, end, self._next_offset, INT64_MAX)
         if following is None:
             self._next_offset = max(self._next_offset, self._end_below(segment))
             following = end
-        self.complaints.append(f"{error}; {following - error.position} bytes cannot be read any more")
+        self._complaints.append(f"{error}; {following - error.position} bytes are unreadable")
         segment.bad.append(Damage(error.position, following, str(error)))
         segment.size = following
         self._behind_damage = True
         return following
 
     def _end_below(self, segment: Segment) -> int:
-        """Where a segment ends whose last batches do not read: at the next one, or at the recovery point."""
-        at = self.segments.index(segment)
-        return self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.recovery_point
+        """The end offset of a segment whose last batches are damaged: the next segment's, or the recovery point."""
+        at = self._segments.index(segment)
+        return self._segments[at + 1].base_offset if at + 1 < len(self._segments) else self._recovery_point
 
     def _complete(self, segment: Segment, intact: bool) -> None:
         segment.note_max_timestamp()
         segment.flush_indexes()
-        segment.trust_all()
-        self.producers.map_end_offset = self._next_offset
-        if segment is not self.segments[-1] and intact:
+        segment.mark_verified()
+        self._producers.map_end_offset = self._next_offset
+        if segment is not self._segments[-1] and intact:
             segment.seal()
-            self.rebuilt.append(segment)
+            self._rebuilt.append(segment)
 
     def _note(self, segment: Segment, batch: ScannedBatch) -> None:
         header = batch.header
         if not 0 <= header.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX:
-            raise CorruptLog(segment.file.path, batch.position, f"offset {header.last_offset} cannot be")
+            raise CorruptLog(
+                segment.file.path, batch.position, f"offset {header.last_offset} does not belong to this segment"
+            )
         segment.note_batch(
             header.base_offset,
             header.last_offset,
@@ -379,168 +414,172 @@ class LogRecovery:
         )
 
     def _replay(self, segment: Segment, batch: ScannedBatch, begun: int) -> None:
-        """Bring epochs, producers and transaction index to what they were after this batch, whose epoch had begun at an
-        offset, perhaps with batches that were compacted away."""
+        """Apply a batch to epochs, producers and the transaction index. ``begun`` is the start offset of its epoch,
+        whose first batches may have been compacted away."""
         header = batch.header
-        self.epochs.assign(header.partition_leader_epoch, begun)
+        self._epochs.assign(header.partition_leader_epoch, begun)
         if header.producer_id < 0:
             return
-        completed = self.producers.update(header, header.base_offset, batch.data)
+        completed = self._producers.update(header, header.base_offset, batch.data)
         if completed is None:
             return
         if completed.aborted:
-            stable = self.producers.stable_offset_after(completed)
+            stable = self._producers.stable_offset_after(completed)
             segment.note_aborted(
                 AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
             )
-        self.producers.complete(completed)
+        self._producers.complete(completed)
 
     def _drop_after(self, segment: Segment) -> None:
-        self._drop(self.segments.index(segment) + 1)
+        self._drop(self._segments.index(segment) + 1)
 
     def _drop_from(self, segment: Segment) -> None:
-        """The log ends before this segment; the one before it is written again."""
-        at = self.segments.index(segment)
+        """End the log before this segment; the one before becomes the active one."""
+        at = self._segments.index(segment)
         if at == 0:
-            self.segments.insert(0, self._new_segment(self._next_offset))
+            self._segments.insert(0, self._new_segment(self._next_offset))
             at = 1
         self._drop(at)
 
     def _drop(self, at: int) -> None:
-        for later in self.segments[at:]:
-            self.complaints.append(f"{later.file.path}: removed, since the log ends before it")
+        for later in self._segments[at:]:
+            self._complaints.append(f"{later.file.path}: removed, since the log ends before it")
             later.file.close()
             self._env.remover.remove_files(later.paths(), self._config.file_delete_delay_ms)
-        if self.segments[at:]:
+        if self._segments[at:]:
             self._files.sync_dir(self._directory)
-        del self.segments[at:]
+        del self._segments[at:]
 
-    # 7
+    # -- pass 7 --------------------------------------------------------------------------------------------------------
 
     def _pass_7_bounds(self) -> None:
-        self._doubt_log_start()
-        if self.log_start_offset > self._end_of(self.segments[-1]):
-            self.complaints.append(f"{self._directory}: ends before its log start offset; it starts anew there")
-            self._start_anew()
-        active = self.segments[-1]
-        self.log_end_offset = self._end_of(active)
-        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        if self._clean:
-            self.recovery_point = self.log_end_offset
-        if self._next_offset >= 0:
-            self.log_end_offset = max(self.log_end_offset, self._next_offset)
-        self._mark_lost_end(active)
-        self.epochs.truncate_from_end(self.log_end_offset)
-        self._fill_epochs()
-        self.epochs.truncate_from_start(self.log_start_offset)
-
-    def _doubt_log_start(self) -> None:
-        """After a crash, the log start that hides the fewer records holds: the leader epochs begin where it was."""
-        first = self._noted.entries[0].start_offset if self._noted.entries else INT64_MAX
-        start = max(first, self.segments[0].base_offset)
-        if not self._clean and start < self.log_start_offset and start <= self._end_of(self.segments[-1]):
-            self.complaints.append(
-                f"{self._directory}: log start offset {self.log_start_offset}, the leader epochs begin at {start}; "
-                "deleted records may be back"
+        self._verify_log_start()
+        if self._log_start_offset > self._end_of(self._segments[-1]):
+            self._complaints.append(
+                f"{self._directory}: ends before its log start offset; the log is empty and starts there"
             )
-            self.log_start_offset = start
+            self._start_anew()
+        active = self._segments[-1]
+        self._log_end_offset = self._end_of(active)
+        self._log_start_offset = max(self._log_start_offset, self._segments[0].base_offset)
+        self._recovery_point = min(self._recovery_point, self._log_end_offset)
+        if self._clean:
+            self._recovery_point = self._log_end_offset
+        if self._next_offset >= 0:
+            self._log_end_offset = max(self._log_end_offset, self._next_offset)
+        self._mark_lost_end(active)
+        self._epochs.truncate_from_end(self._log_end_offset)
+        self._fill_epochs()
+        self._epochs.truncate_from_start(self._log_start_offset)
+
+    def _verify_log_start(self) -> None:
+        """After an unclean shutdown, take the lower log start offset: the first leader epoch begins at one, too."""
+        first = self._epochs_from_file.entries[0].start_offset if self._epochs_from_file.entries else INT64_MAX
+        start = max(first, self._segments[0].base_offset)
+        if not self._clean and start < self._log_start_offset and start <= self._end_of(self._segments[-1]):
+            self._complaints.append(
+                f"{self._directory}: log start offset {self._log_start_offset}, the leader epochs begin at {start}; "
+                "deleted records may reappear"
+            )
+            self._log_start_offset = start
 
     def _mark_lost_end(self, active: Segment) -> None:
-        """Offsets that were given out and of which no byte is left fail when they are read, like any other damage."""
+        """Mark offsets that were assigned and of which no byte is left as damage, so that reading them fails."""
         try:
             end = active.next_offset()
         except (CorruptIndex, CorruptLog):
             return
-        if end < self.log_end_offset and not (active.bad and active.bad[-1].end >= active.size):
-            active.bad.append(Damage(active.size, active.size, f"offsets {end} to {self.log_end_offset - 1} are lost"))
+        if end < self._log_end_offset and not (active.bad and active.bad[-1].end >= active.size):
+            active.bad.append(Damage(active.size, active.size, f"offsets {end} to {self._log_end_offset - 1} are lost"))
 
     def _fill_epochs(self) -> None:
-        """Records that were deleted before the stop may be back, since the log start offset is written now and then:
-        the epochs of them are read from the batches."""
-        known = self.epochs.entries
-        upto = known[0].start_offset if known else self.log_end_offset
-        if self.segments[0].base_offset < upto and self.log_start_offset < upto:
-            self.epochs.clear()
-            self._read_epochs(self.segments, upto=upto)
+        """Read the epochs of records that reappear from their batches: the log start offset is checkpointed at
+        intervals, so that records deleted before the shutdown may be back."""
+        known = self._epochs.entries
+        upto = known[0].start_offset if known else self._log_end_offset
+        if self._segments[0].base_offset < upto and self._log_start_offset < upto:
+            self._epochs.clear()
+            self._read_epochs(self._segments, upto=upto)
             for entry in known:
-                self.epochs.assign(entry.epoch, entry.start_offset)
+                self._epochs.assign(entry.epoch, entry.start_offset)
 
     def _start_anew(self) -> None:
-        for segment in self.segments:
+        for segment in self._segments:
             segment.file.close()
             self._env.remover.remove_files(segment.paths(), 0)
-        self.segments = [self._new_segment(self.log_start_offset)]
-        self.epochs.clear()
-        self.producers.clear()
+        self._segments = [self._new_segment(self._log_start_offset)]
+        self._epochs.clear()
+        self._producers.clear()
 
     def _end_of(self, segment: Segment) -> int:
-        """The offset after the last batch: the last index entry tells where to look."""
+        """The offset after the last batch, found from the last index entry on."""
         try:
             segment.index.check(segment.size)
             segment.time_index.check()
             end = segment.next_offset()
         except (CorruptIndex, CorruptLog) as error:
-            self.complaints.append(f"{error}; the indexes are built anew")
+            self._complaints.append(f"{error}; the indexes are rebuilt")
             self._rebuild_indexes(segment)
             try:
                 end = segment.next_offset()
             except CorruptLog as error:
-                return self._end_despite(segment, error)
-        if self._clean and segment is self.segments[-1] and 0 < self.recovery_point != end:
-            return self._end_in_doubt(segment, end)
+                return self._end_despite_damage(segment, error)
+        if self._clean and segment is self._segments[-1] and 0 < self._recovery_point != end:
+            return self._unexpected_end(segment, end)
         return end
 
-    def _end_in_doubt(self, segment: Segment, end: int) -> int:
-        """An orderly stop has noted another end than the last batch tells: what its checksums say decides."""
-        good, end_noted = segment.base_offset, self.recovery_point
+    def _unexpected_end(self, segment: Segment, end: int) -> int:
+        """The end of a log if the clean shutdown has checkpointed another one: batches with valid checksums decide."""
+        good, checkpointed_end = segment.base_offset, self._recovery_point
         fd, path = segment.file.descriptor(), segment.file.path
-        for found in judge(self._files, fd, path, segment.size, good, INT64_MAX, lambda _offset: -1):
+        for found in scan_with_damage(self._files, fd, path, segment.size, good, INT64_MAX, lambda _offset: -1):
             if isinstance(found, Damage):
-                self.complaints.append(f"{found.why}; {found.end - found.position} bytes cannot be read any more")
-            elif found is not None and (found.header.base_offset == good or found.header.next_offset <= end_noted):
-                good = found.header.next_offset  # not that of a batch whose offsets neither follow nor end as noted
-        if max(good, self.recovery_point) != end:
-            self.complaints.append(f"{path}: ends at {max(good, self.recovery_point)}, not at {end}")
-        return max(good, self.recovery_point)
+                self._complaints.append(f"{found.why}; {found.end - found.position} bytes are unreadable")
+            elif found is not None and (
+                found.header.base_offset == good or found.header.next_offset <= checkpointed_end
+            ):
+                good = found.header.next_offset  # not of a batch whose offsets neither follow nor end as checkpointed
+        if max(good, self._recovery_point) != end:
+            self._complaints.append(f"{path}: ends at {max(good, self._recovery_point)}, not at {end}")
+        return max(good, self._recovery_point)
 
-    def _end_despite(self, segment: Segment, error: CorruptLog) -> int:
-        """Somebody damaged the end of a log that was closed in order: look at the whole segment, as after a crash.
+    def _end_despite_damage(self, segment: Segment, error: CorruptLog) -> int:
+        """Recover the last segment as after an unclean shutdown, though the log was closed: its end is damaged.
 
-        What was safe on disk once (below the recovery point) keeps its offsets, so that no other record ever gets
-        them; only the bytes cannot be read any more.
+        Records below the recovery point keep their offsets, so that no other record ever gets them; only their bytes
+        are unreadable.
         """
-        self.complaints.append(f"{error}, though the log was closed in order")
+        self._complaints.append(f"{error}, though the log was closed cleanly")
         offset = segment.base_offset
-        replay_producers(self._env, self._directory, self.segments, self.producers, offset, keep_later=True)
+        replay_producers(self._env, self._directory, self._segments, self._producers, offset, keep_later=True)
         self._recover_segment(segment)
         return self._next_offset
 
-    # 8
+    # -- pass 8 --------------------------------------------------------------------------------------------------------
 
     def _pass_8_producers(self) -> None:
         if self._clean:
-            self._load_producers(self.log_end_offset)
-        self.producers.map_end_offset = self.log_end_offset
-        self.producers.on_log_start_offset(self.log_start_offset)
+            self._load_producers(self._log_end_offset)
+        self._producers.map_end_offset = self._log_end_offset
+        self._producers.on_log_start_offset(self._log_start_offset)
         self._remove_stray_snapshots()
 
     def _load_producers(self, offset: int) -> None:
-        self.complaints += replay_producers(self._env, self._directory, self.segments, self.producers, offset)
+        self._complaints += replay_producers(self._env, self._directory, self._segments, self._producers, offset)
 
     def _remove_stray_snapshots(self) -> None:
-        """Keep the snapshots of segments, and the newest."""
-        bases = {segment.base_offset for segment in self.segments}
+        """Remove all snapshots but those of segments and the newest."""
+        bases = {segment.base_offset for segment in self._segments}
         for offset in snapshot_offsets(self._env, self._directory)[:-1]:
             if offset not in bases:
-                self._files.unlink(self.producers.snapshot_path(offset))
+                self._files.unlink(self._producers.snapshot_path(offset))
 
     def _scan(self, segment: Segment, *, start: int = 0) -> Iterator[ScannedBatch]:
-        """The batches of a segment, unchecked; damage ends the walk with a complaint."""
+        """The batches of a segment, without checksums checked; damage ends the scan with a complaint."""
         try:
             yield from self._checked(segment, start=start, end=segment.size, check_crc=False)
         except CorruptLog as error:
-            self.complaints.append(f"{error}; what follows in this segment could not be looked at")
+            self._complaints.append(f"{error}; the rest of this segment is not read")
 
     def _checked(self, segment: Segment, *, start: int, end: int, check_crc: bool) -> Iterator[ScannedBatch]:
         file = segment.file
@@ -568,8 +607,8 @@ def replay_producers(
     *,
     keep_later: bool = False,
 ) -> list[str]:
-    """Bring a producer table to what it was at an offset: the newest good snapshot at or below it, then the batches
-    from there. Returns complaints about damaged snapshots and batches. OSError."""
+    """Rebuild the producer state as of an offset: from the newest valid snapshot at or below it, and the batches after
+    that. Returns complaints about damaged snapshots and batches. OSError."""
     files = env.doors.files
     snapshots = [each for each in snapshot_offsets(env, directory) if each <= offset or not keep_later]
     complaints = producers.reload(segments[0].base_offset, offset, snapshots, env.doors.clock.time_ms())
@@ -589,6 +628,6 @@ def replay_producers(
                     if completed is not None:
                         producers.complete(completed)
         except CorruptLog as error:
-            complaints.append(f"{error}; producers of what follows in this segment are not known")
+            complaints.append(f"{error}; the producers of the rest of this segment are unknown")
     producers.map_end_offset = offset
     return complaints

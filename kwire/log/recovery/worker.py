@@ -1,72 +1,68 @@
-"""The helper process of a start after a crash: ``python -m kwire.log.recovery.worker``, started by `recovery_helpers`.
+"""The helper process of recovery: ``python -m kwire.log.recovery.worker``, started by `recovery.helpers`.
 
-Recovers whole partitions on disk, as the broker would itself, and says what it found; the broker then opens them as
-logs that were closed in order.
+It recovers whole partitions on disk, as the broker would, and reports what it found; the broker then opens them as logs
+that were closed cleanly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
 
 from kwire.base.doors import Doors
 from kwire.base.processes import serve
 from kwire.log.common.environment import LogEnvironment
-from kwire.log.common.log_config import LogConfig
+from kwire.log.recovery.messages import PartitionsRecovered, RecoverPartitions, RecoveryReport, UncleanPartition
 from kwire.log.recovery.recovery import LogRecovery
 
-Message = dict[str, Any]
 
-
-def recover(request: Message) -> Generator[int, None, Message]:
-    """Recover the partitions of a request, one after the other. What cannot be is left to the broker."""
-    answers: list[Message | None] = []
-    for each in request["partitions"]:
+def recover(request: RecoverPartitions) -> Generator[int, None, PartitionsRecovered]:
+    """Recover the partitions of a request. One that an OSError stops is left to the broker, which meets the error
+    again and handles it. Yields the bytes of each partition when it is done."""
+    reports: list[RecoveryReport | None] = []
+    for partition in request.partitions:
         try:
-            answers.append(recover_one(each))
-        except OSError:  # the broker meets it again, and knows what to do with a disk that fails
-            answers.append(None)
-        yield each["bytes"]
-    return {"partitions": answers}
+            reports.append(recover_one(partition, request.producer_expiration_ms))
+        except OSError:
+            reports.append(None)
+        yield partition.bytes
+    return PartitionsRecovered(reports)
 
 
-def recover_one(request: Message) -> Message:
-    """One partition: all passes, and everything that they found out on disk. OSError."""
-    env = LogEnvironment.create(Doors(processes=None))
-    env.producer_expiration_ms = request["producer_expiration_ms"]
-    config: dict[str, Any] = dict(request["config"])
-    config["cleanup_policy"] = tuple(config["cleanup_policy"])
+def recover_one(partition: UncleanPartition, producer_expiration_ms: int) -> RecoveryReport:
+    """Make all passes over one partition, and write everything found to disk. OSError."""
+    env = LogEnvironment.create(Doors(processes=None), producer_expiration_ms=producer_expiration_ms)
     try:
-        opened = LogRecovery(
+        log = LogRecovery(
             env,
-            request["directory"],
-            request["name"],
-            LogConfig(**config),
+            partition.directory,
+            partition.name,
+            partition.config,
             clean=False,
-            recovery_point=request["recovery_point"],
-            log_start_offset=request["log_start_offset"],
-            cleaned_to=request["cleaned_to"],
+            recovery_point=partition.recovery_point,
+            log_start_offset=partition.log_start_offset,
+            cleaned_to=partition.cleaned_to,
         ).run()
-        for segment in opened.segments:
+        for segment in log.segments:
             if segment.index.loaded or segment.time_index.loaded:
                 segment.note_max_timestamp()
                 segment.flush_indexes()
-        opened.producers.map_end_offset = opened.log_end_offset
-        opened.producers.take_snapshot()
+        log.producers.map_end_offset = log.log_end_offset
+        log.producers.take_snapshot()
     finally:
         env.cache.close_all()
-    return {
-        "complaints": opened.complaints,
-        "recovery_point": opened.recovery_point,
-        "log_start_offset": opened.log_start_offset,
-        "log_end_offset": opened.log_end_offset,
-        "verified": [segment.base_offset for segment in opened.segments if segment.size and not segment.unverified],
-        "bad": {str(segment.base_offset): [list(damage) for damage in segment.bad] for segment in opened.segments},
-        "rebuilt": [segment.base_offset for segment in opened.rebuilt],
-    }
+    return RecoveryReport(
+        complaints=log.complaints,
+        recovery_point=log.recovery_point,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        verified=[segment.base_offset for segment in log.segments if segment.size and not segment.unverified],
+        bad={segment.base_offset: segment.bad for segment in log.segments},
+        rebuilt=[segment.base_offset for segment in log.rebuilt],
+    )
 
 
 def main() -> None:
+    """Serve the broker's requests until it closes the pipe."""
     serve(recover, niceness=0)
 
 

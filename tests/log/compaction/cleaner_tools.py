@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kwire.base.doors import Clock, Doors, Executor, Files
@@ -14,6 +13,7 @@ from kwire.codec.records.reader import RecordHeader
 from kwire.log.common.append_info import Origin
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
+from kwire.log.common.log_dirs import LogDirectory
 from kwire.log.compaction.cleaner import CleanerSettings, LogCleaner
 from kwire.log.compaction.helper import CleanerHelper
 from kwire.log.partition.partition_log import PartitionLog
@@ -39,7 +39,7 @@ class Kept(NamedTuple):
 
 
 class AtOnce(Executor):
-    """Calls happen here and now."""
+    """An executor that makes calls at once, without threads."""
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -59,16 +59,15 @@ class Workshop:
         doors = Doors(
             clock=Clock(time_ms=self.clock.time_ms), files=files or Files(), executor=AtOnce(), processes=None
         )
-        self.directory: Any = SimpleNamespace(path=str(path), online=True)
-        self.env = LogEnvironment.create(doors)
-        self.env.producer_expiration_ms = 1 << 60
+        self.directory = LogDirectory(doors, str(path))
+        self.env = LogEnvironment.create(doors, producer_expiration_ms=1 << 60)
         self.log: PartitionLog = open_log(path, config, env=self.env, **how)
         self.cleaner = LogCleaner(self.env, lambda: [(self.log, self.directory)], settings)
         self.cleaner.checkpoints.load([self.directory])
         self.helper = CleanerHelper(doors)
 
     def produce(self, *records: tuple[bytes | None, bytes | None], roll: bool = False, **how: Any) -> int:
-        """Append one batch of (key, value), commit it, and close its segment if told. Returns its first offset."""
+        """Append and commit one batch of (key, value); with ``roll``, begin a new segment. Returns its first offset."""
         timestamp = how.pop("timestamp", self.clock.now_ms)
         headers = how.pop("headers", None)
         made = [Record(timestamp=timestamp + i, key=k, value=v, headers=headers) for i, (k, v) in enumerate(records)]
@@ -89,7 +88,7 @@ class Workshop:
         return self.append(marker, roll=roll, origin=Origin.COORDINATOR)
 
     async def clean(self) -> bool:
-        """One round. Whether something was cleaned."""
+        """Clean one log. Whether something was cleaned."""
         return await self.cleaner.clean_one(0, self.helper)
 
     async def settle(self, rounds_max: int = 100) -> None:
@@ -107,7 +106,7 @@ class Workshop:
 
 
 def read_batches(log: PartitionLog, max_bytes: int = 1 << 20) -> list[tuple[Any, bytes]]:
-    """Every batch (header, bytes) from the log's start, by reads as a consumer does them."""
+    """Every batch (header, bytes) from the log start offset, read as a consumer would."""
     found: list[tuple[Any, bytes]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -142,5 +141,5 @@ def final_values(records: list[Kept]) -> dict[bytes | None, bytes | None]:
 
 
 def names_in(log: PartitionLog, *endings: str) -> list[str]:
-    """The files of a log's directory whose names end so."""
+    """The files of a log's directory with these endings."""
     return [name for name in log.files.listdir(log.directory) if name.endswith(endings)]

@@ -1,4 +1,4 @@
-"""Compaction: what goes, what stays, and when."""
+"""Compaction: what is removed, what stays, and when."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_the_active_segment_is_never_cleaned(tmp_path: Path) -> None:
 
 
 async def test_nothing_beyond_the_last_stable_offset_is_cleaned(tmp_path: Path) -> None:
-    """Catches the mutant that cleans past it: the open transaction's record would supersede a, and is aborted then."""
+    """Catches the mutant that cleans beyond it: a record of the open transaction would supersede a, then abort."""
     shop = Workshop(tmp_path)
     shop.produce((b"a", b"old"), roll=True)
     shop.produce((b"a", b"never"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True, roll=True)
@@ -74,7 +74,7 @@ async def test_nothing_beyond_the_high_watermark_is_cleaned(tmp_path: Path) -> N
     assert shop.offsets() == [1, 2, 3]
 
 
-async def test_a_tombstone_stays_for_delete_retention_ms_after_the_cleaning_that_met_it(tmp_path: Path) -> None:
+async def test_a_tombstone_stays_for_delete_retention_ms_after_its_first_cleaning(tmp_path: Path) -> None:
     clock = ManualClock()
     shop = Workshop(tmp_path, clock=clock)
     shop.produce((b"a", b"1"), (b"b", b"1"), roll=True)
@@ -94,7 +94,7 @@ async def test_a_tombstone_stays_for_delete_retention_ms_after_the_cleaning_that
     assert shop.offsets() == [1, 3, 4]
 
 
-async def test_a_markers_transaction_goes_first_then_the_marker_after_its_horizon(tmp_path: Path) -> None:
+async def test_a_transaction_is_removed_first_then_its_marker_after_the_delete_horizon(tmp_path: Path) -> None:
     clock = ManualClock()
     shop = Workshop(tmp_path, clock=clock)
     how: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
@@ -122,7 +122,7 @@ async def test_a_markers_transaction_goes_first_then_the_marker_after_its_horizo
     assert controls() == []
 
 
-async def test_aborted_data_supersedes_nothing_and_goes(tmp_path: Path) -> None:
+async def test_aborted_data_supersedes_nothing_and_is_removed(tmp_path: Path) -> None:
     shop = Workshop(tmp_path)
     shop.produce((b"a", b"good"), roll=True)
     shop.produce((b"a", b"bad"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -167,7 +167,7 @@ async def test_the_last_batch_of_the_cleaned_range_stays_as_a_header(tmp_path: P
     ]
 
 
-async def test_a_cleaned_log_reads_on_over_its_gaps_from_every_offset(tmp_path: Path) -> None:
+async def test_a_cleaned_log_can_be_read_across_its_gaps_from_every_offset(tmp_path: Path) -> None:
     shop = Workshop(tmp_path)
     for i in range(60):
         shop.produce((b"%d" % (i % 4), bytes(30)))
@@ -205,7 +205,7 @@ async def test_log_append_time_stays(tmp_path: Path) -> None:
     assert [(each.offset, each.timestamp) for each in shop.kept()] == [(1, NOW_MS), (2, NOW_MS)]
 
 
-async def test_a_segment_younger_than_the_least_lag_waits(tmp_path: Path) -> None:
+async def test_a_segment_younger_than_min_compaction_lag_is_not_cleaned(tmp_path: Path) -> None:
     clock = ManualClock()
     shop = Workshop(tmp_path, config(min_compaction_lag_ms=1000), clock=clock)
     shop.produce((b"a", b"1"), (b"a", b"2"), timestamp=NOW_MS - 500, roll=True)  # the younger at - 499
@@ -219,7 +219,7 @@ async def test_a_segment_younger_than_the_least_lag_waits(tmp_path: Path) -> Non
     assert shop.offsets() == [2]
 
 
-async def test_the_greatest_lag_overrules_the_dirty_ratio(tmp_path: Path) -> None:
+async def test_max_compaction_lag_overrules_the_dirty_ratio(tmp_path: Path) -> None:
     clock = ManualClock()
     shop = Workshop(tmp_path, config(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000), clock=clock)
     shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
@@ -241,7 +241,7 @@ async def test_a_log_is_due_when_its_dirty_share_exceeds_the_ratio(tmp_path: Pat
     assert shop.offsets() == [0, 2]
 
 
-async def test_a_map_that_is_full_ends_the_round_and_the_next_one_goes_on_there(tmp_path: Path) -> None:
+async def test_a_full_map_ends_the_cleaning_and_the_next_one_continues_there(tmp_path: Path) -> None:
     small = CleanerSettings(dedupe_buffer_size=3 * ENTRY_BYTES, io_buffer_load_factor=1.0)
     shop = Workshop(tmp_path, settings=small)
     for i in range(10):
@@ -264,7 +264,7 @@ async def test_groups_join_small_segments_up_to_the_segment_size(tmp_path: Path)
     assert len(shop.offsets()) == 41
 
 
-async def test_what_compaction_emptied_is_joined_by_the_next_round(tmp_path: Path) -> None:
+async def test_segments_that_compaction_emptied_are_joined_by_the_next_cleaning(tmp_path: Path) -> None:
     shop = Workshop(tmp_path, config(internal_segment_bytes=1000))
     for round_number in range(3):
         for _ in range(20):
@@ -276,17 +276,17 @@ async def test_what_compaction_emptied_is_joined_by_the_next_round(tmp_path: Pat
 
 
 class Reads(Files):
-    """Remembers how much was read at a time."""
+    """Files that record the largest read."""
 
     def __init__(self) -> None:
         self.most = 0
 
-    def pread(self, fd: int, size: int, offset: int) -> bytes:  # type: ignore[override]
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
         self.most = max(self.most, size)
         return os.pread(fd, size, offset)
 
 
-async def test_the_io_buffer_bounds_what_is_read_at_a_time(tmp_path: Path) -> None:
+async def test_the_io_buffer_limits_the_size_of_a_read(tmp_path: Path) -> None:
     files = Reads()
     shop = Workshop(
         tmp_path,
@@ -301,7 +301,7 @@ async def test_the_io_buffer_bounds_what_is_read_at_a_time(tmp_path: Path) -> No
     assert len(shop.offsets()) == 61
 
 
-async def test_old_files_go_after_the_delay_and_a_reader_that_began_reads_to_its_end(tmp_path: Path) -> None:
+async def test_old_files_are_removed_after_the_delay_and_reads_under_way_complete(tmp_path: Path) -> None:
     shop = Workshop(tmp_path, config(file_delete_delay_ms=60_000, internal_segment_bytes=100_000))
     for _ in range(2):
         shop.produce((b"a", bytes(20_000)), (b"b", bytes(20_000)))
@@ -328,7 +328,7 @@ async def test_config_that_no_longer_compacts_aborts_before_the_swap(tmp_path: P
     assert shop.cleaner.uncleanable == {}
 
 
-async def test_truncation_aborts_a_cleaning_and_takes_the_checkpoint_back(tmp_path: Path) -> None:
+async def test_truncation_aborts_a_cleaning_and_moves_the_checkpoint_back(tmp_path: Path) -> None:
     shop = Workshop(tmp_path)
     for value in b"12345":
         shop.produce((b"a", bytes([value])), roll=True)
@@ -346,7 +346,7 @@ async def test_truncation_aborts_a_cleaning_and_takes_the_checkpoint_back(tmp_pa
     assert shop.offsets() == [5]
 
 
-async def test_a_deleted_log_is_left_alone_and_forgotten(tmp_path: Path) -> None:
+async def test_a_deleted_log_is_not_cleaned_and_loses_its_checkpoint(tmp_path: Path) -> None:
     shop = Workshop(tmp_path)
     shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
     cleaning = asyncio.ensure_future(shop.clean())
@@ -373,12 +373,12 @@ async def test_damage_marks_the_log_and_is_reported_once(tmp_path: Path) -> None
 
 
 class FullDisk(Files):
-    """A disk on which `.cleaned` files find no room while ``full``."""
+    """A disk without space for `.cleaned` files while ``full``."""
 
     def __init__(self) -> None:
         self.full = True
 
-    def pwrite(self, fd: int, data: Any, offset: int) -> int:  # type: ignore[override]
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:
         import os
 
         if self.full and os.readlink(f"/proc/self/fd/{fd}").endswith(".cleaned"):
@@ -386,7 +386,7 @@ class FullDisk(Files):
         return Files.pwrite(fd, data, offset)
 
 
-async def test_a_full_disk_puts_cleaning_off_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_full_disk_delays_cleaning_and_nothing_else(tmp_path: Path) -> None:
     files = FullDisk()
     shop = Workshop(tmp_path, files=files)
     failures: list[str] = []
@@ -424,7 +424,7 @@ async def test_records_without_a_key_are_dropped_and_counted(tmp_path: Path) -> 
     assert shop.cleaner.figures.last[0].keyless == 1
 
 
-async def test_the_checkpoint_file_is_kafkas(tmp_path: Path) -> None:
+async def test_the_checkpoint_file_has_kafkas_format(tmp_path: Path) -> None:
     shop = Workshop(tmp_path)
     shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
     await shop.settle()
@@ -435,7 +435,7 @@ async def test_the_checkpoint_file_is_kafkas(tmp_path: Path) -> None:
     assert not await again.clean()
 
 
-async def test_the_throttle_holds_the_work_back(tmp_path: Path) -> None:
+async def test_the_throttle_slows_the_work_down(tmp_path: Path) -> None:
     shop = Workshop(tmp_path, settings=CleanerSettings(io_max_bytes_per_second=20_000.0))
     shop.produce((b"a", bytes(500)), roll=True)
     loop = asyncio.get_running_loop()
@@ -444,7 +444,7 @@ async def test_the_throttle_holds_the_work_back(tmp_path: Path) -> None:
     assert loop.time() - begin >= 2 * 500 / 20_000
 
 
-def test_the_greatest_lag_bounds_the_age_of_a_segment() -> None:
+def test_max_compaction_lag_limits_the_age_of_a_segment() -> None:
     assert config(segment_ms=5000, max_compaction_lag_ms=1000).roll_ms == 1000
     assert config(segment_ms=5000, max_compaction_lag_ms=9000).roll_ms == 5000
     assert config(segment_ms=5000, max_compaction_lag_ms=1000, cleanup_policy=("delete",)).roll_ms == 5000
@@ -477,7 +477,7 @@ async def test_a_record_whose_successor_was_truncated_meanwhile_stays(
     assert [each.value for each in shop.kept()] == [b"1" * 700]
 
 
-async def test_what_was_clean_is_dirty_after_a_truncation_even_if_the_log_has_grown_again(tmp_path: Path) -> None:
+async def test_records_after_a_truncation_are_dirty_even_if_the_log_has_grown_again(tmp_path: Path) -> None:
     shop = Workshop(tmp_path)
     for i in range(6):
         shop.produce((b"%d" % i, b"1"), roll=True)
@@ -490,7 +490,7 @@ async def test_what_was_clean_is_dirty_after_a_truncation_even_if_the_log_has_gr
     assert shop.offsets() == [0, 1, 3, 4, 5, 6, 7]
 
 
-async def test_snapshots_of_joined_segments_go_and_file_times_stay(tmp_path: Path) -> None:
+async def test_snapshots_of_joined_segments_are_removed_and_file_times_stay(tmp_path: Path) -> None:
     shop = Workshop(tmp_path)
     for i in range(6):
         shop.produce((b"a", b"%d" % i), producer_id=1, producer_epoch=0, base_sequence=i, roll=True)
@@ -504,8 +504,9 @@ async def test_snapshots_of_joined_segments_go_and_file_times_stay(tmp_path: Pat
 
 def groups(segments: list[tuple[int, int, int]], end: int) -> list[list[int]]:
     """Groups by base offset of segments (base offset, size, index size), up to 1000 bytes and 100 of indexes."""
-    made: list[Any] = [SimpleNamespace(base_offset=base, size=size, index=index) for base, size, index in segments]
-    found = group_segments(made, end, 1000, 100, lambda segment: segment.index)  # type: ignore[attr-defined]
+    made: list[Any] = [SimpleNamespace(base_offset=base, size=size) for base, size, _ in segments]
+    index_sizes = {base: index for base, _, index in segments}
+    found = group_segments(made, end, 1000, 100, lambda segment: index_sizes[segment.base_offset])
     return [[segment.base_offset for segment in group] for group in found]
 
 

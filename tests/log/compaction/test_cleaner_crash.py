@@ -23,12 +23,12 @@ CHANGING = ("pwrite", "fsync", "ftruncate", "replace", "unlink", "utime", "sync_
 
 
 class Crash(BaseException):
-    """The process ends here."""
+    """The process dies here."""
 
 
 @pytest.fixture(autouse=True)
 async def nobody_asks_for_tasks_of_the_dead() -> None:
-    """Their tracebacks would be written at any moment, whenever garbage is collected."""
+    """Keep their tracebacks from being printed whenever garbage is collected."""
 
     def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not isinstance(context.get("exception"), Crash):
@@ -38,7 +38,7 @@ async def nobody_asks_for_tasks_of_the_dead() -> None:
 
 
 class MortalDisk(Disk):
-    """A disk on which the process dies before the n-th change, and does nothing any more after it."""
+    """A disk on which the process dies before the n-th change."""
 
     def __init__(self) -> None:
         super().__init__(Trace(lambda: 0.0), "disk", lambda: NOW_MS)
@@ -58,7 +58,7 @@ class MortalDisk(Disk):
         return call
 
     def reborn(self, *, power_loss: bool) -> None:
-        """The machine is up again."""
+        """Restart the machine."""
         if power_loss:
             self.lose_unsynced()
         else:
@@ -66,7 +66,7 @@ class MortalDisk(Disk):
         self.dead, self.steps_left = False, -1
 
     def settle(self) -> None:
-        """All that was done so far is on the platter."""
+        """Put everything written so far on stable storage."""
         for inode in self._files.values():
             inode.undo.clear()
         self._undo_names.clear()
@@ -101,7 +101,7 @@ async def prepared() -> MortalDisk:
 
 
 def opened(disk: MortalDisk) -> tuple[MortalDisk, Workshop]:
-    """A copy of a prepared disk, and the log on it a day later, when its tombstones are due."""
+    """A copy of a prepared disk, and the log on it a day later, when its tombstones can be removed."""
     copy = MortalDisk()
     copy.makedirs("/data/t-0")
     for number, (path, inode) in enumerate(disk._files.items()):
@@ -130,7 +130,7 @@ def check(shop: Workshop, before: list[Kept], cleaned: list[Kept], end_offset: i
 
 @pytest.mark.parametrize("power_loss", [False, True], ids=["killed", "power loss"])
 async def test_a_crash_at_any_step_of_a_cleaning_loses_nothing(power_loss: bool) -> None:
-    """Catches the mutant that swaps before the sync: what it swapped in is gone after a power loss."""
+    """Catches the mutant that swaps before the sync: a power loss takes the new segment."""
     source = await prepared()
     disk, shop = opened(source)
     assert len(shop.log.segments) > 10
@@ -193,7 +193,7 @@ async def test_a_crash_at_any_step_of_the_recovery_after_it_loses_nothing(monkey
 
 
 async def test_a_crash_at_any_step_of_an_undo_loses_nothing() -> None:
-    """The log stops to be compacted when the `.swap` files are there already."""
+    """The log is no longer compacted when the `.swap` files exist already."""
     source = await prepared()
     before = opened(source)[1].kept()
 

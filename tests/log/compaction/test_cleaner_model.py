@@ -1,4 +1,4 @@
-"""Any history of writes, transactions, rolls, cleanings, days and restarts leaves what a model says."""
+"""After any sequence of writes, transactions, rolls, cleanings, days and restarts, a log holds what a model holds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ACTIONS = st.one_of(
 
 
 class History:
-    """A log and what must be in it."""
+    """A log, and the model of what it must hold."""
 
     def __init__(self, map_keys: int) -> None:
         self.disk = Disk(Trace(lambda: 0.0), "disk", lambda: NOW_MS)
@@ -86,7 +86,7 @@ class History:
         self.clock.now_ms += 86_400_001
 
     async def restart(self, clean: bool) -> None:
-        """A clean stop; or a kill, after which producers are read back from the batches alone."""
+        """A clean shutdown; or a kill, after which producers are read back from the batches."""
         before = self.shop
         expected = producers(before.log)
         if clean:

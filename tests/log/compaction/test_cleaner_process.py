@@ -23,6 +23,7 @@ from kwire.log.common.log_config import LogConfig
 from kwire.log.compaction import cleaner as cleaner_module
 from kwire.log.compaction.cleaner import CleanerSettings
 from kwire.log.compaction.helper import CleanerHelper
+from kwire.log.compaction.messages import ForgetMap, MapForgotten
 from kwire.log.manager.log_manager import LogManager
 from kwire.log.manager.log_mover import LogMover
 from kwire.log.manager.settings import ManagerSettings
@@ -81,7 +82,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     await made.manager.close()
 
 
-async def test_readers_and_writers_go_on_while_it_cleans(running: Running) -> None:
+async def test_readers_and_writers_continue_while_it_cleans(running: Running) -> None:
     stop = False
     rounds = 0
 
@@ -131,7 +132,7 @@ async def test_the_helper_is_niced_starts_when_needed_and_ends_when_idle(
     await until(lambda: not os.path.exists(f"/proc/{pid}"), 30)
 
 
-async def test_a_killed_helper_is_replaced_and_the_log_cleaned_all_the_same(tmp_path: Path) -> None:
+async def test_a_killed_helper_is_replaced_and_the_log_is_cleaned(tmp_path: Path) -> None:
     running = await started(tmp_path, io_max_bytes_per_second=1000.0)
     running.write(0, 1000)
     helper = running.manager.cleaner._threads[0]._helper
@@ -176,7 +177,7 @@ async def test_threads_come_and_go_with_the_setting(running: Running) -> None:
     assert running.manager.cleaner.dead_threads == 0
 
 
-async def test_a_deleted_topics_checkpoint_goes_with_it(running: Running, tmp_path: Path) -> None:
+async def test_a_deleted_topics_checkpoint_is_removed(running: Running, tmp_path: Path) -> None:
     running.write(0, 1000)
     await running.cleaned_since(0)
     await running.manager.delete("t", 0)
@@ -184,14 +185,14 @@ async def test_a_deleted_topics_checkpoint_goes_with_it(running: Running, tmp_pa
     assert running.manager.cleaner.checkpoints.get(running.manager.directories[0], ("t", 0)) is None
 
 
-async def test_what_a_helper_is_not_told_to_the_end_fails_the_call() -> None:
+async def test_a_call_fails_if_the_helper_is_killed_before_it_has_the_request() -> None:
     helper = CleanerHelper(Doors())
-    call = asyncio.ensure_future(helper.call({"op": "forget"}))
+    call = asyncio.ensure_future(helper.call(ForgetMap()))
     await asyncio.sleep(0)
     helper.kill()
     with pytest.raises(HelperDied):
         await call
-    assert await helper.call({"op": "forget"}) == {}
+    assert await helper.call(ForgetMap()) == MapForgotten()
     await helper.stop()
 
 
@@ -199,10 +200,11 @@ ORPHAN = """
 import asyncio, sys
 from kwire.base.doors import Doors
 from kwire.log.compaction.helper import CleanerHelper
+from kwire.log.compaction.messages import ForgetMap
 
 async def main():
     helper = CleanerHelper(Doors())
-    await helper.call({"op": "forget"})
+    await helper.call(ForgetMap())
     print(helper._process.pid, flush=True)
     await asyncio.sleep(60)
 
@@ -224,11 +226,12 @@ def test_a_helper_does_not_outlive_a_killed_broker() -> None:
 
 
 ABANDONED = """
-import json, os, struct, sys, time
+import os, pickle, struct, sys, time
 from kwire.base.processes import HelperProcess
+from kwire.log.compaction.messages import ForgetMap
 
 helper = HelperProcess("kwire.log.compaction.worker")
-request = json.dumps({"op": "forget"}).encode()
+request = pickle.dumps((ForgetMap(), 0.0))
 os.write(helper._to_child, struct.pack(">I", len(request)) + request)
 time.sleep(float(sys.argv[1]))
 os._exit(9)
@@ -236,7 +239,7 @@ os._exit(9)
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.2])
-def test_a_helper_whose_broker_ended_while_it_started_ends_without_a_word(after_s: float) -> None:
+def test_a_helper_whose_broker_ended_while_it_started_ends_silently(after_s: float) -> None:
     command = [sys.executable, "-c", ABANDONED, str(after_s)]
     done = subprocess.run(
         command, stderr=subprocess.PIPE, timeout=20, check=False

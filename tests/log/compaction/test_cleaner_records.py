@@ -1,6 +1,8 @@
-"""The loops over bytes see what decoding into objects sees."""
+"""The loops over bytes give the same results as decoding into objects."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +30,7 @@ RECORDS = st.lists(
 )
 
 
-def body_of(records: list[Record], **how: int) -> tuple[bytes, int]:
+def body_of(records: list[Record], **how: Any) -> tuple[bytes, int]:
     batch = build_batch(records, **how)
     return read_body(batch, parse_header(batch), max_bytes=1 << 22), len(records)
 
@@ -56,7 +58,7 @@ def test_offset_deltas_of_every_width_are_skipped(count: int) -> None:
     assert entries == expected_keys(records, 0)[0]
 
 
-def test_a_batch_that_only_pretends_to_have_no_gaps_is_read_record_by_record() -> None:
+def test_a_batch_whose_header_hides_its_gaps_is_read_record_by_record() -> None:
     deltas = [0] * 70
     body = b"".join(encode_record(delta, 0, b"key-%d" % i, b"v", ()) for i, delta in enumerate(deltas))
     entries: dict[bytes, int] = {}
@@ -89,7 +91,7 @@ def test_a_records_time_is_moved_and_nothing_else(records: list[Record], shift: 
 
 
 @given(st.binary(max_size=60), st.integers(1, 5))
-def test_bytes_that_are_no_records_raise_and_do_not_hang(body: bytes, count: int) -> None:
+def test_bytes_that_are_not_records_raise_and_do_not_hang(body: bytes, count: int) -> None:
     for look in (
         lambda: index_keys({}, body, count, 0),
         lambda: index_dense_keys({}, body, count, 0),

@@ -1,4 +1,4 @@
-"""Base offset and leader epoch lie outside the checksum: what a replay after a kill makes of them."""
+"""Base offset and leader epoch, which the checksum does not cover: how recovery corrects them after a kill."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def again(folder: Path) -> PartitionLog:
 
 
 def change(path: Path, at: int, size: int, of: Callable[[int], int]) -> bytes:
-    """Put another number into the file; its bytes before."""
+    """Write another number into the file; the bytes that were there."""
     before = path.read_bytes()
     content = bytearray(before)
     content[at : at + size] = of(int.from_bytes(content[at : at + size], "big")).to_bytes(size, "big")
@@ -43,7 +43,7 @@ WHOLE = [(2 * i, 2 * i + 1) for i in range(10)]
 
 @pytest.mark.parametrize("batch", [0, 2, 4, 5, 7])
 @pytest.mark.parametrize("bit", [0, 10, 20, 40, 62])
-def test_a_flipped_base_offset_is_put_right(tmp_path: Path, batch: int, bit: int) -> None:
+def test_a_flipped_base_offset_is_corrected(tmp_path: Path, batch: int, bit: int) -> None:
     path, positions = killed(tmp_path)
     before = change(path, positions[batch], 8, lambda offset: offset ^ 1 << bit)
     assert read_all(again(tmp_path)) == WHOLE
@@ -58,7 +58,7 @@ def test_a_flipped_base_offset_at_the_very_end_ends_the_log(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("batch", [0, 2, 4, 5, 7])
 @pytest.mark.parametrize("bit", [3, 4, 20, 30])
-def test_a_flipped_leader_epoch_is_put_right(tmp_path: Path, batch: int, bit: int) -> None:
+def test_a_flipped_leader_epoch_is_corrected(tmp_path: Path, batch: int, bit: int) -> None:
     path, positions = killed(tmp_path)
     before = change(path, positions[batch] + 12, 4, lambda epoch: epoch ^ 1 << bit)
     log = again(tmp_path)
@@ -73,7 +73,7 @@ def test_a_leader_epoch_that_nothing_confirms_ends_the_log(tmp_path: Path) -> No
     assert read_all(again(tmp_path)) == WHOLE[:4]
 
 
-def test_an_epoch_file_that_batches_contradict_is_put_right(tmp_path: Path) -> None:
+def test_an_epoch_file_that_batches_contradict_is_corrected(tmp_path: Path) -> None:
     path, _ = killed(tmp_path)
     before = path.read_bytes()
     (path.parent / "leader-epoch-checkpoint").write_text("0\n2\n3 0\n5 16\n")
@@ -82,7 +82,7 @@ def test_an_epoch_file_that_batches_contradict_is_put_right(tmp_path: Path) -> N
     assert [tuple(entry) for entry in log.epochs.entries] == [(3, 0), (5, 10)]
 
 
-def test_epochs_that_an_old_epoch_file_does_not_know_are_taken_from_the_batches(tmp_path: Path) -> None:
+def test_epochs_missing_in_an_old_epoch_file_are_taken_from_the_batches(tmp_path: Path) -> None:
     path, _ = killed(tmp_path)
     (path.parent / "leader-epoch-checkpoint").write_text("0\n1\n3 0\n")
     log = again(tmp_path)

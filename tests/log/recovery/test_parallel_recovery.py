@@ -1,4 +1,4 @@
-"""Many partitions after a crash: helper processes recover them, and what the broker opens is as if it had done so."""
+"""Many partitions after a crash: logs recovered by helper processes equal those recovered by the broker."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kwire.base.doors import Doors
 from kwire.log.common.log_config import LogConfig
 from kwire.log.manager import log_manager
 from kwire.log.manager.log_manager import LogManager
+from kwire.log.manager.settings import ManagerSettings
 from kwire.log.partition.partition_log import PartitionLog
 from kwire.log.recovery import helpers as recovery_helpers
 from tests.log.log_tools import append, batch
@@ -21,7 +22,7 @@ TOPIC_ID = b"recovered-by-few"
 
 def manager(path: Path, *, helpers: bool) -> LogManager:
     doors = Doors() if helpers else Doors(processes=None)
-    return LogManager(doors, [str(path)], lambda topic: CONFIG)
+    return LogManager(doors, [str(path)], lambda topic: CONFIG, ManagerSettings())
 
 
 async def killed(path: Path, partitions: int, now_ms: int) -> None:
@@ -66,14 +67,14 @@ def facts(log: PartitionLog) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["helpers", "helpers that die"])
-async def test_what_helpers_recover_is_what_the_broker_would_have(
+async def test_helpers_recover_the_same_logs_as_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
     monkeypatch.setattr(recovery_helpers, "WORTHWHILE_BYTES", 1)
     monkeypatch.setattr(log_manager, "PARTITION_BYTES_MIN", 1)
     monkeypatch.setattr(recovery_helpers, "PARCEL_PARTITIONS", 2)
     if dies:
-        monkeypatch.setattr(recovery_helpers, "MODULE", "kwire.no_such_module")  # its complaint goes to standard error
+        monkeypatch.setattr(recovery_helpers, "MODULE", "kwire.no_such_module")  # Python reports that on standard error
     found = []
     now_ms = Doors().clock.time_ms()
     for helpers in (True, False):
@@ -98,5 +99,5 @@ async def test_what_helpers_recover_is_what_the_broker_would_have(
 
 
 def strip(of: dict[str, Any]) -> list[Any]:
-    """The paths in what is told of damage differ."""
+    """The segments without the texts about damage, whose paths differ."""
     return [(base, size, todo, [(each.position, each.end) for each in bad]) for base, size, todo, bad in of["segments"]]

@@ -1,8 +1,9 @@
-"""What a stop leaves behind is brought back to a consistent log: torn tails, lost files, half-done swaps."""
+"""Recovery makes a consistent log of what a stop leaves: torn tails, lost files, incomplete swaps."""
 
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ SMALL = LogConfig(internal_segment_bytes=1000, index_interval_bytes=200)
 
 
 def killed(log: PartitionLog) -> None:
-    """Forget a log without closing it, as kill -9 does: written bytes are there, memory is not."""
+    """Drop a log without closing it, as kill -9 does: written bytes stay, memory does not."""
     log.release()
 
 
@@ -64,7 +65,7 @@ def test_every_flipped_byte_of_the_last_batch_is_found_by_its_checksum(tmp_path:
         shutil.rmtree(copy)
 
 
-def test_offsets_that_were_there_before_end_the_log(tmp_path: Path) -> None:
+def test_repeated_offsets_end_the_log(tmp_path: Path) -> None:
     log = written(tmp_path, 3, LogConfig())
     killed(log)
     path = tmp_path / "t-0/00000000000000000000.log"
@@ -72,7 +73,7 @@ def test_offsets_that_were_there_before_end_the_log(tmp_path: Path) -> None:
     assert open_log(tmp_path, LogConfig(), clean=False).log_end_offset == 6
 
 
-def test_segments_behind_the_first_bad_batch_go(tmp_path: Path) -> None:
+def test_segments_after_the_first_damaged_batch_are_removed(tmp_path: Path) -> None:
     log = written(tmp_path)
     segments = [segment.base_offset for segment in log.segments]
     assert len(segments) == 3
@@ -89,7 +90,7 @@ def test_segments_behind_the_first_bad_batch_go(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("t-0/*.deleted"))
 
 
-def test_only_what_lies_behind_the_recovery_point_is_scanned(tmp_path: Path) -> None:
+def test_only_batches_beyond_the_recovery_point_are_scanned(tmp_path: Path) -> None:
     log = written(tmp_path)
     bases = [segment.base_offset for segment in log.segments]
     tail = sum(segment.size for segment in log.segments[-2:])
@@ -155,7 +156,7 @@ def test_a_swap_that_had_not_begun_is_undone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "garbage"])
-def test_a_lost_or_damaged_index_of_the_last_segment_is_built_anew(tmp_path: Path, suffix: str, damage: str) -> None:
+def test_a_lost_or_damaged_index_of_the_last_segment_is_rebuilt(tmp_path: Path, suffix: str, damage: str) -> None:
     log = written(tmp_path, 10, LogConfig(index_interval_bytes=200))
     log.close()
     path = tmp_path / f"t-0/00000000000000000000.{suffix}"
@@ -172,7 +173,7 @@ def test_a_lost_or_damaged_index_of_the_last_segment_is_built_anew(tmp_path: Pat
     assert path.read_bytes() == good
 
 
-def test_indexes_of_all_segments_are_built_anew_when_they_are_gone(tmp_path: Path) -> None:
+def test_missing_indexes_of_all_segments_are_rebuilt(tmp_path: Path) -> None:
     log = written(tmp_path)
     log.close()
     kept = {path.name: path.read_bytes() for path in tmp_path.glob("t-0/*index")}
@@ -209,7 +210,7 @@ def test_a_changed_digit_in_the_epoch_file_is_noticed_after_a_kill(tmp_path: Pat
     assert open_log(tmp_path, SMALL).epochs.entries == entries  # and written
 
 
-def test_the_epoch_file_is_believed_where_one_batch_of_many_says_otherwise(tmp_path: Path) -> None:
+def test_the_epoch_file_is_kept_if_one_batch_of_many_differs(tmp_path: Path) -> None:
     log = written(tmp_path)
     entries, end = log.epochs.entries, log.log_end_offset
     position = log.segments[0].find(0).size  # type: ignore[union-attr]
@@ -222,7 +223,7 @@ def test_the_epoch_file_is_believed_where_one_batch_of_many_says_otherwise(tmp_p
     assert again.epochs.entries == entries
 
 
-def test_a_log_that_ends_before_its_start_offset_starts_anew_there(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_its_start_offset_is_empty_and_starts_there(tmp_path: Path) -> None:
     written(tmp_path).close()
     again = open_log(tmp_path, SMALL, log_start_offset=1000)
     assert (again.log_start_offset, again.log_end_offset) == (1000, 1000)
@@ -230,12 +231,12 @@ def test_a_log_that_ends_before_its_start_offset_starts_anew_there(tmp_path: Pat
 
 
 class FailingFiles(Files):
-    """Writes fail, or stop short, as long as `left` says how many bytes the disk still takes."""
+    """Writes fail or are short when the disk takes only ``left`` more bytes; None is no limit."""
 
     def __init__(self) -> None:
         self.left: int | None = None
 
-    def pwrite(self, fd: int, data: bytes, offset: int) -> int:  # type: ignore[override]
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
         if self.left is not None:
             if self.left <= 0:
                 raise OSError(28, "No space left on device")
@@ -260,9 +261,9 @@ def test_a_full_disk_fails_the_append_and_leaves_the_log_usable(tmp_path: Path) 
     assert open_log(tmp_path, LogConfig(), clean=False).log_end_offset == 3
 
 
-def test_a_write_cut_short_is_continued(tmp_path: Path) -> None:
+def test_a_short_write_is_continued(tmp_path: Path) -> None:
     class Halving(Files):
-        def pwrite(self, fd: int, data: bytes, offset: int) -> int:  # type: ignore[override]
+        def pwrite(self, fd: int, data: bytes, offset: int) -> int:
             return Files.pwrite(fd, bytes(data[: max(len(data) // 2, 1)]), offset)
 
     log = open_log(tmp_path, LogConfig(), doors=Doors(files=Halving()))
@@ -271,7 +272,7 @@ def test_a_write_cut_short_is_continued(tmp_path: Path) -> None:
     assert content(log.read(0, 1000, upto=5)) == bytes(data)
 
 
-def test_a_damaged_batch_in_the_way_of_a_look_up_fails_that_read_only(tmp_path: Path) -> None:
+def test_a_damaged_batch_on_the_way_of_a_look_up_fails_that_read_only(tmp_path: Path) -> None:
     log = written(tmp_path, 20, LogConfig())
     log.close()
     path = tmp_path / "t-0/00000000000000000000.log"
@@ -281,12 +282,12 @@ def test_a_damaged_batch_in_the_way_of_a_look_up_fails_that_read_only(tmp_path: 
     again = open_log(tmp_path, LogConfig(), recovery_point=40)
     assert again.log_end_offset == 40
     for offset in (2, 3):
-        assert fails(lambda at=offset: again.read(at, 100, upto=again.log_end_offset)) == "CORRUPT_MESSAGE"
+        assert fails(partial(again.read, offset, 100, upto=again.log_end_offset)) == "CORRUPT_MESSAGE"
     assert headers(again.read(5, 100, upto=again.log_end_offset))[0].base_offset == 4
     assert [header.base_offset for header in headers(again.read(0, 1 << 20, upto=1 << 30))] == [0]
 
 
-def test_a_log_cut_after_a_clean_stop_never_gives_its_offsets_to_other_records(tmp_path: Path) -> None:
+def test_a_log_truncated_after_a_clean_shutdown_never_gives_its_offsets_to_other_records(tmp_path: Path) -> None:
     log = written(tmp_path, 6, LogConfig())
     end, size = log.log_end_offset, log.size
     log.close()
