@@ -1,9 +1,10 @@
-"""Taking in a data directory that a broker of another making (Apache Kafka) wrote: its topics become the cluster's.
+"""`adopt_logs`: registers the topics of data directories that another broker (Apache Kafka) wrote.
 
-Only for a cluster that was founded a moment ago: then whatever logs are in the data directories come from elsewhere.
-Topics are registered under the ids in their `partition.metadata` files; a log without one gets a new id. Partitions
-that should lie between those found are registered empty. Topic properties are not in the logs, so topics start with
-the broker's. What lives elsewhere: what happens to unknown logs later (`replica_manager`).
+This is for a new cluster only, because then all logs in the data directories come from elsewhere. Topics are registered
+under the ids in their `partition.metadata` files; a log without one gets a new id. Missing partitions below the highest
+index are created empty. Logs do not contain topic properties, so the topics start with the broker's defaults.
+
+What lives elsewhere: what happens to unknown logs later (`replica_manager`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _logger = get_logger("kwire.cluster.adoption")
 
 
 async def adopt_logs(controller: Controller, logs: Iterable[PartitionLog]) -> list[str]:
-    """Register the topics of all these logs; their names. To be called before the replica manager starts."""
+    """Register the topics of these logs; returns their names. Call it before the replica manager starts."""
     found: dict[str, dict[int, PartitionLog]] = {}
     for log in logs:
         if name_problem(log.topic) is None:

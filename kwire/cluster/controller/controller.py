@@ -1,8 +1,8 @@
-"""The controller: every decision about topics, configuration and producer ids, as a compare-and-set.
+"""`Controller`: every decision about topics, configuration, features, brokers and producer ids, as a compare-and-set.
 
-What lives elsewhere: the way every decision takes (`decisions`), decisions about leaders (`leaders`), names and
-placement (`topics`), what properties mean (`kwire.base.config`), claiming the office (`membership`), acting on what was
-decided (`replica_manager`).
+What lives elsewhere: how a decision is made (`decisions`), decisions about leaders (`leaders`), names and placement
+(`topics`), what properties mean (`kwire.base.config`), claiming the controllership (`membership`), acting on decisions
+(`replica_manager`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from kwire.base.config.resources import ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
-from kwire.cluster.controller.leaders import LeaderDecisions
+from kwire.cluster.controller.decisions import Decisions
+from kwire.cluster.controller.leaders import LeaderElections
 from kwire.cluster.controller.plan import Plan
 from kwire.cluster.controller.topics import (
     CLUSTER_METADATA_TOPIC,
@@ -31,11 +32,11 @@ from kwire.cluster.metadata.features import FeatureUpdate, updated
 from kwire.cluster.metadata.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import ConfigResource, PartitionState
-from kwire.cluster.store.store import ABSENT, MetadataStore
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
+    from kwire.cluster.store.store import MetadataStore
 
 _logger = get_logger("kwire.cluster.controller")
 
@@ -43,15 +44,15 @@ PRODUCER_ID_BLOCK: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
 
 ValidateConfig = Callable[[int, str, Mapping[str, str]], None]
-"""(resource type, name, properties) -> None, or KafkaError: judges the properties that a resource would have."""
+"""(resource type, name, properties) -> None: validates the properties that a resource would have. KafkaError."""
 
 ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""From the properties that are set now to those that shall be; KafkaError refuses. May be called more than once."""
+"""The properties to be set, from those that are set now; KafkaError refuses. May be called more than once."""
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created. -1 stands for the broker's default; ``assignments`` (partition and its replicas) excludes
-    both numbers."""
+    """A topic to be created. -1 stands for the broker's default; with ``assignments`` (partition and its replicas)
+    both numbers must be -1."""
 
     name: str
     partitions: int = -1
@@ -61,7 +62,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was created, or (validate only) would have been: then its id is one that nobody has."""
+    """A topic that was created, or (validate only) would have been; then no topic has its id."""
 
     name: str
     id: bytes
@@ -86,31 +87,39 @@ class ConfigUpdate(NamedTuple):
     change: ChangeConfig
 
 
-class Controller(LeaderDecisions):
-    """Decides for the cluster, while this broker holds the office."""
+class Controller:
+    """Decides for the cluster while this broker is the controller. Decisions raise NOT_CONTROLLER elsewhere.
+
+    ``leaders`` decides about leaders and replicas. With ``timeout_ms``, a decision raises REQUEST_TIMED_OUT when that
+    time has passed (at once if it is not positive).
+    """
 
     def __init__(
-        self,
-        doors: Doors,
-        config: KafkaConfig,
-        store: MetadataStore,
-        metadata: MetadataCache,
-        broker_id: int,
-        validate_config: ValidateConfig | None = None,
+        self, doors: Doors, config: KafkaConfig, store: MetadataStore, metadata: MetadataCache, broker_id: int
     ) -> None:
-        super().__init__(config, store, metadata, broker_id)
+        self._config = config
         self._random = doors.random
-        self._validate_config = validate_config or ResourceValidator(config)
+        self._validate_config: ValidateConfig = ResourceValidator(config)
+        self._decisions = Decisions(store, metadata, broker_id)
+        self.leaders = LeaderElections(config, self._decisions)
 
-    # Topics
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the controller, according to its image."""
+        return self._decisions.active
+
+    async def catch_up(self) -> None:
+        """Wait until the image here has everything that is in the store now."""
+        await self._decisions.catch_up()
+
+    # -- topics --------------------------------------------------------------------------------------------------------
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create topics, each on its own merits; the outcome by name. Names must differ from each other.
+        """Create topics independently of each other; the outcome by name. Names must differ from each other.
 
-        POLICY_VIOLATION for all if there are too many partitions in the request. REQUEST_TIMED_OUT is raised here as
-        everywhere in this class when ``timeout_ms`` is over (at once if it is not positive).
+        POLICY_VIOLATION for all topics if the request has too many partitions.
         """
         if sum(max(topic.partitions, len(topic.assignments)) for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
             refusal = KafkaError(
@@ -132,7 +141,7 @@ class Controller(LeaderDecisions):
                 results[topic.name] = created
             return results
 
-        results = await self._in_time(self._decide(decide), timeout_ms)
+        results = await self._decisions.decide_in_time(decide, timeout_ms)
         for each in results.values() if not validate_only else ():
             if isinstance(each, CreatedTopic):
                 _logger.info(
@@ -192,31 +201,31 @@ class Controller(LeaderDecisions):
             plan.write(keys.config_key(ConfigResource.TOPIC, topic.name), keys.pack(values=values))
 
     async def auto_create(self, names: Sequence[str]) -> None:
-        """Create topics that a client asked for, as `auto.create.topics.enable` promises, with the broker's defaults. A
-        topic that cannot be created is left out: its client will be told that there is none."""
+        """Create topics that a client named, with the broker's defaults (`auto.create.topics.enable`). A topic that
+        cannot be created stays absent, and the response says so."""
         try:
             await self.create_topics(automatic_topics(self._config, names))
         except KafkaError as error:
             _logger.warning("topics cannot be created", topics=list(names), error=str(error))
 
     async def register_topics(self, topics: Mapping[str, tuple[bytes, int]]) -> list[str]:
-        """Make topics known whose logs are on this broker's disk already: (id, or zero for a new one, and number of
-        partitions) by name. The names of those that were not known yet."""
+        """Register topics whose logs are already on this broker's disk: (id, or zero for a new one, and number of
+        partitions) by name. Returns the names of those that were not registered before."""
 
         def decide(image: ClusterImage, plan: Plan) -> list[str]:
             new = [name for name in topics if name not in image.topics]
             for name in new:
                 topic_id, count = topics[name]
                 created = CreatedTopic(name, topic_id if any(topic_id) else random_uuid(self._random), count, 1, {})
-                self._write_topic(plan, created, [new_partition(image, (self._broker_id,))] * count)
+                self._write_topic(plan, created, [new_partition(image, (self._decisions.broker_id,))] * count)
             return new
 
-        return await self._decide(decide)
+        return await self._decisions.decide(decide)
 
     async def delete_topics(
         self, topic_ids: Sequence[bytes], *, timeout_ms: int | None = None
     ) -> dict[bytes, KafkaError | None]:
-        """Delete topics with their configuration; UNKNOWN_TOPIC_ID for those that are not (any more) there."""
+        """Delete topics with their configuration; UNKNOWN_TOPIC_ID for those that do not exist."""
 
         def decide(image: ClusterImage, plan: Plan) -> dict[bytes, KafkaError | None]:
             results: dict[bytes, KafkaError | None] = {}
@@ -229,7 +238,7 @@ class Controller(LeaderDecisions):
                 self._erase_topic(image, plan, topic)
             return results
 
-        return await self._in_time(self._decide(decide), timeout_ms)
+        return await self._decisions.decide_in_time(decide, timeout_ms)
 
     def _erase_topic(self, image: ClusterImage, plan: Plan, topic: TopicImage) -> None:
         plan.write(keys.topic_key(topic.name), None)
@@ -257,7 +266,7 @@ class Controller(LeaderDecisions):
                     self._write_partitions(plan, grown, added)
             return results
 
-        return await self._in_time(self._decide(decide), timeout_ms)
+        return await self._decisions.decide_in_time(decide, timeout_ms)
 
     def _plan_partitions(self, image: ClusterImage, grow: NewPartitions) -> tuple[TopicImage, list[tuple[int, ...]]]:
         topic = image.topics.get(grow.name)
@@ -282,7 +291,7 @@ class Controller(LeaderDecisions):
         if len(grow.assignments) != more:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{more} additional partition(s) were asked for, but {len(grow.assignments)} assignment(s) given.",
+                f"{more} additional partition(s) requested, but {len(grow.assignments)} assignment(s) given.",
             )
         for replicas in grow.assignments:
             check_replicas(replicas, image.registered)
@@ -296,15 +305,15 @@ class Controller(LeaderDecisions):
             part = states[shard * SHARD_PARTITIONS : (shard + 1) * SHARD_PARTITIONS]
             plan.write(keys.shard_key(topic.id, shard), keys.pack_shard(part))
 
-    # Configuration
+    # -- configuration -------------------------------------------------------------------------------------------------
 
     async def alter_configs(
         self, updates: Sequence[ConfigUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[tuple[ConfigResource, str], KafkaError | None]:
-        """Change what is set for resources, each on its own merits; the outcome by resource.
+        """Change the properties of resources independently of each other; the outcome by resource.
 
-        An update's ``change`` gets what is set at the moment of decision, so that concurrent incremental changes do
-        not undo each other.
+        An update's ``change`` gets the properties as of the decision, so that concurrent incremental changes do not
+        undo each other.
         """
 
         def decide(image: ClusterImage, plan: Plan) -> dict[tuple[ConfigResource, str], KafkaError | None]:
@@ -321,7 +330,7 @@ class Controller(LeaderDecisions):
                     plan.write(keys.config_key(*resource), keys.pack(values=values) if values else None)
             return results
 
-        return await self._in_time(self._decide(decide), timeout_ms)
+        return await self._decisions.decide_in_time(decide, timeout_ms)
 
     def _plan_config(self, image: ClusterImage, plan: Plan, update: ConfigUpdate) -> dict[str, str]:
         if update.resource == ConfigResource.TOPIC:
@@ -332,32 +341,32 @@ class Controller(LeaderDecisions):
         self._validate_config(update.resource, update.name, values)
         return values
 
-    # Features
+    # -- features ------------------------------------------------------------------------------------------------------
 
     async def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> None:
-        """Finalise other levels, all of them or none: INVALID_UPDATE_VERSION if one is not what every registered broker
-        supports, or lower without being meant so."""
+        """Finalise other feature levels, all or none (KIP-584). INVALID_UPDATE_VERSION if a registered broker does not
+        support one, or if one is lower and the update is not a downgrade."""
 
         def decide(image: ClusterImage, plan: Plan) -> None:
             ranges = {broker.id: broker.features for broker in image.registered.values()}
-            levels = updated(image.features, updates, ranges, self._broker_id)
+            levels = updated(image.features, updates, ranges, self._decisions.broker_id)
             if not validate_only and levels != image.features:
                 plan.write(keys.FEATURES, keys.pack(levels=levels))
 
-        before = self._metadata.image.features
-        await self._in_time(self._decide(decide), timeout_ms)
-        after = self._metadata.image.features
+        before = self._decisions.image.features
+        await self._decisions.decide_in_time(decide, timeout_ms)
+        after = self._decisions.image.features
         if after != before:
             _logger.info("features are finalised", **after)
-            await self.settle_leaders()  # who is eligible may follow from them
+            await self.leaders.settle_leaders()  # the ELR depends on a feature level
 
-    # Brokers
+    # -- brokers -------------------------------------------------------------------------------------------------------
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Expect a broker no more; BROKER_ID_NOT_REGISTERED if nobody does. One that runs is out of all ISRs and leads
-        nothing until it is started anew. Its replicas stay where they are assigned."""
+        """Remove a broker's registrations; BROKER_ID_NOT_REGISTERED if it has none. A running broker leaves all ISRs
+        and leads nothing until it is restarted. Its replicas stay assigned to it."""
 
         def decide(image: ClusterImage, plan: Plan) -> None:
             if broker_id not in image.registered:
@@ -368,16 +377,16 @@ class Controller(LeaderDecisions):
             if image.controller_id == broker_id:
                 gone.append(keys.CONTROLLER)
             for key in gone:
-                if self._metadata.version(key) != ABSENT:  # brokers of the first kwires have no lasting registration
+                if self._decisions.is_stored(key):  # brokers of the first kwire versions have no lasting registration
                     plan.write(key, None)
 
-        await self._decide(decide)
+        await self._decisions.decide(decide)
         _logger.info("broker unregistered", broker=broker_id)
 
-    # Producer ids
+    # -- producer ids --------------------------------------------------------------------------------------------------
 
     async def allocate_producer_ids(self) -> range:
-        """A block of `PRODUCER_ID_BLOCK` producer ids that nobody else gets, ever."""
+        """A block of `PRODUCER_ID_BLOCK` producer ids for this broker alone. Any registered broker may allocate one."""
 
         def decide(image: ClusterImage, plan: Plan) -> range:
             start = image.next_producer_id
@@ -386,7 +395,7 @@ class Controller(LeaderDecisions):
             plan.write(keys.PRODUCER_IDS, keys.pack(next=start + PRODUCER_ID_BLOCK))
             return range(start, start + PRODUCER_ID_BLOCK)
 
-        return await self._decide(decide, office=False)
+        return await self._decisions.decide(decide, as_controller=False)
 
 
 def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -398,13 +407,13 @@ def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def automatic_topics(config: KafkaConfig, names: Sequence[str]) -> list[NewTopic]:
-    """How topics are created because a client asked for them: internal ones as they must be, but for that of share
-    groups, which there are none of."""
+    """The topics to create when clients name them: internal topics with their own properties, and no
+    `__share_group_state`, because kwire has no share groups."""
     return [internal_topic(config, name) or NewTopic(name) for name in names if name != "__share_group_state"]
 
 
 def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:
-    """How an internal topic is created when it is first needed; None for the names of ordinary topics."""
+    """An internal topic with the properties that it needs; None for the name of an ordinary topic."""
     if name == "__consumer_offsets":
         partitions, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
         configs = {"compression.type": "producer", "segment.bytes": str(config.offsets_topic_segment_bytes)}

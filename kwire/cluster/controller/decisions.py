@@ -1,86 +1,99 @@
-"""The way every decision takes: made from one image, written with checks of everything it rests on, made again if one
-of them fails.
+"""`Decisions`: how every decision is made. It starts from one image, is written with checks of everything it relies on,
+and starts again from a newer image if a check fails.
 
-If the controller's office is lost, the answer is NOT_CONTROLLER. Decisions wait for their turn in one line, so a broker
-does not get into its own way. What lives elsewhere: the decisions (`controller`, `leaders`), one commit (`plan`).
+If this broker loses the controllership meanwhile, the outcome is NOT_CONTROLLER. Decisions of one broker are made one
+after the other, so that they do not conflict with each other. What lives elsewhere: the decisions themselves
+(`controller`, `leaders`), one commit (`plan`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from kwire.base import futures
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller.plan import Plan
 from kwire.cluster.metadata.image import ClusterImage, MetadataCache
 from kwire.cluster.store import keys
-from kwire.cluster.store.store import MetadataStore, SessionLost, StoreFull, StoreUnavailable
+from kwire.cluster.store.store import ABSENT, MetadataStore, SessionLost, StoreFull, StoreUnavailable
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 ATTEMPTS_MAX: Final = 20
 
 
 class Decisions:
-    """What this broker decides for the cluster."""
+    """Makes decisions on behalf of one broker."""
 
     def __init__(self, store: MetadataStore, metadata: MetadataCache, broker_id: int) -> None:
+        self.broker_id = broker_id
         self._store = store
         self._metadata = metadata
-        self._broker_id = broker_id
         self._turn = asyncio.Lock()
 
     @property
     def active(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
-        return self._metadata.image.controller_id == self._broker_id
+        """Whether this broker is the controller, according to its image."""
+        return self.image.controller_id == self.broker_id
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image."""
+        return self._metadata.image
+
+    def is_stored(self, key: str) -> bool:
+        """Whether the store has a key, as of the newest image."""
+        return self._metadata.version(key) != ABSENT
 
     async def catch_up(self) -> None:
-        """Wait until the image here has everything that is in the store now."""
+        """Wait until the image has everything that is in the store now; returns at once if the store is unavailable."""
         try:
             revision, _ = await self._store.read(keys.CLUSTER)
         except StoreUnavailable:
             return
         await self._metadata.wait_for(revision)
 
-    async def _decide(self, decide: Callable[[ClusterImage, Plan], R], *, office: bool = True) -> R:
-        """``office``: only the controller may decide this; otherwise any registered broker."""
+    async def decide(self, decide: Callable[[ClusterImage, Plan], R], *, as_controller: bool = True) -> R:
+        """Make a decision; ``decide`` plans it, perhaps several times.
+
+        ``as_controller``: only the controller may decide this; otherwise any registered broker may. NOT_CONTROLLER,
+        BROKER_ID_NOT_REGISTERED, KAFKA_STORAGE_ERROR (the store is full), REQUEST_TIMED_OUT (the store failed).
+        """
         try:
             async with self._turn:
                 for _ in range(ATTEMPTS_MAX):
-                    self._require(office)
+                    self._require_role(as_controller)
                     plan = Plan(self._metadata)
                     result = decide(plan.image, plan)
                     if plan.is_empty:
                         return result
-                    plan.check(keys.CONTROLLER if office else keys.broker_key(self._broker_id))
+                    plan.check(keys.CONTROLLER if as_controller else keys.broker_key(self.broker_id))
                     if await plan.commit(self._store):
                         return result
         except StoreFull as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata store takes no writes: {error}") from error
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata store accepts no writes: {error}") from error
         except (StoreUnavailable, SessionLost) as error:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store failed: {error}") from error
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Concurrent changes kept conflicting with this one.")
 
-    def _require(self, office: bool) -> None:
-        if office and not self.active:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        if not office and self._broker_id not in self._metadata.image.brokers:
-            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED)
-
-    async def _in_time(self, operation: Coroutine[Any, Any, T], timeout_ms: int | None) -> T:
-        """REQUEST_TIMED_OUT when the client no longer waits; what was begun is still done."""
+    async def decide_in_time(self, decide: Callable[[ClusterImage, Plan], R], timeout_ms: int | None) -> R:
+        """`decide` as the controller. REQUEST_TIMED_OUT after ``timeout_ms`` (at once if it is not positive); a
+        decision in progress is still completed. None: wait without a limit."""
         if timeout_ms is None:
-            return await operation
+            return await self.decide(decide)
         if timeout_ms <= 0:
-            operation.close()
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-        task = asyncio.ensure_future(operation)
+        task = asyncio.ensure_future(self.decide(decide))
         done, _ = await asyncio.wait((task,), timeout=timeout_ms / 1000)
         if not done:
-            task.add_done_callback(futures.heed)
+            task.add_done_callback(futures.ignore_failure)
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return task.result()
+
+    def _require_role(self, as_controller: bool) -> None:
+        if as_controller and not self.active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        if not as_controller and self.broker_id not in self.image.brokers:
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED)

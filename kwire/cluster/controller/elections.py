@@ -1,13 +1,13 @@
-"""Who leads a partition, and who is in sync: what follows from brokers that come and go. Pure functions, no state.
+"""Leader election: the leader and the ISR that follow when brokers come and go. Pure functions, no state.
 
 The rules are those of KRaft with eligible leader replicas (KIP-966):
 
-* A broker that is not registered leaves the ISR; where that becomes smaller than `min.insync.replicas` it is
-  remembered as an *eligible leader replica* (ELR): nothing is committed without it from then on, so it has everything.
-* A broker that comes back without its clean-shutdown marker may have lost what was not synced: it leaves ISR and ELR.
-* The leader is taken from the ISR, in the order of the replicas; then from the ELR; then, where both are empty, it is
-  the last known leader; then, with `unclean.leader.election.enable`, any living replica.
-* Each election is a new leader epoch, each change at all a new partition epoch.
+* A broker that is not registered leaves the ISR. If the ISR becomes smaller than `min.insync.replicas`, the broker
+  becomes an *eligible leader replica* (ELR): nothing is committed from then on, so it has every committed record.
+* A broker that comes back after an unclean shutdown may have lost records that were not synced: it leaves ISR and ELR.
+* The leader is the first replica that is in the ISR; else the first in the ELR; else, if both were empty, the last
+  known leader; else, with `unclean.leader.election.enable`, the first live replica.
+* Each election starts a new leader epoch; every change starts a new partition epoch.
 
 What lives elsewhere: the decision in the store (`controller`, `membership`), the leader's own changes of the ISR
 (`isr_writer`).
@@ -15,23 +15,38 @@ What lives elsewhere: the decision in the store (`controller`, `membership`), th
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.cluster.store.keys import PartitionState
 
-NOBODY: Final = -1
+if TYPE_CHECKING:
+    from kwire.cluster.metadata.image import ClusterImage
+
+NO_LEADER: Final = -1
 _NONE: Final[frozenset[int]] = frozenset()
 
 
+class ElectionRules(NamedTuple):
+    """The topic properties that elections depend on: `min.insync.replicas` (0: there is no ELR) and
+    `unclean.leader.election.enable`."""
+
+    min_isr: int
+    unclean: bool
+
+
+RulesOfTopic = Callable[["ClusterImage", str], ElectionRules]
+"""The rules of a topic, by its name in an image (`LeaderElections.election_rules`)."""
+
+
 def led_by(state: PartitionState, leader: int) -> PartitionState:
-    """A partition after an election."""
+    """A partition after the election of ``leader``."""
     return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
 
 
 def numbered(old: PartitionState, new: PartitionState) -> PartitionState:
-    """``new`` as the one change that leads there from ``old``, however many steps it was made in: the next partition
-    epoch, and the next leader epoch if there was an election. The same object if nothing changed."""
+    """``new`` as one change from ``old``, however many steps it was made in: the next partition epoch, and the next
+    leader epoch if there was an election. The same object if nothing changed."""
     if new is old:
         return old
     elected = new.leader_epoch > old.leader_epoch
@@ -39,37 +54,36 @@ def numbered(old: PartitionState, new: PartitionState) -> PartitionState:
 
 
 def with_isr(state: PartitionState, isr: tuple[int, ...], min_isr: int) -> PartitionState:
-    """A partition whose leader changed the ISR."""
+    """A partition after its leader changed the ISR (AlterPartition)."""
     elr = _elr(state, isr, min_isr, _NONE)
     return state._replace(isr=isr, elr=elr, last_leader=(), partition_epoch=state.partition_epoch + 1)
 
 
 def after(
     state: PartitionState,
-    living: Collection[int],
-    min_isr: int,
+    live: Collection[int],
+    rules: ElectionRules,
     *,
-    unclean: bool = False,
-    forgetful: Collection[int] = _NONE,
-    leaving: Collection[int] = _NONE,
+    unclean_shutdown: Collection[int] = _NONE,
+    leaving: frozenset[int] = _NONE,
 ) -> PartitionState:
-    """The partition when only ``living`` brokers are there; the same object if nothing changes.
+    """The partition when only the ``live`` brokers are registered; the same object if nothing changes.
 
-    ``unclean``: `unclean.leader.election.enable`. ``forgetful``: came back without a clean-shutdown marker.
-    ``leaving``: living, but about to stop: they lead only what nobody else in sync can lead.
+    ``unclean_shutdown``: brokers that came back without a clean-shutdown marker. ``leaving``: live brokers in
+    controlled shutdown; such a broker leads only if all in-sync replicas are leaving.
     """
     if state.offline:
-        living = [each for each in living if each not in state.offline]
-    isr = tuple(each for each in state.isr if each in living and each not in forgetful)
+        live = [each for each in live if each not in state.offline]
+    isr = tuple(each for each in state.isr if each in live and each not in unclean_shutdown)
     leader = state.leader
-    if leader not in isr or (leader in leaving and not leaving.issuperset(isr)):  # type: ignore[attr-defined]
-        leader = _elect(state, isr, living, forgetful, leaving, unclean)
-        if leader != NOBODY and leader not in isr:
+    if leader not in isr or (leader in leaving and not leaving.issuperset(isr)):
+        leader = _elect(state, isr, live, unclean_shutdown, leaving, rules.unclean)
+        if leader != NO_LEADER and leader not in isr:
             isr = (leader,)
-    elr = _elr(state, isr, min_isr, forgetful)
+    elr = _elr(state, isr, rules.min_isr, unclean_shutdown)
     last: tuple[int, ...] = ()
-    if not isr:  # beside the ELR too: a broker whose disk failed may lose that by an unclean end before it is back
-        last = (state.leader,) if state.leader != NOBODY else state.last_leader
+    if not isr:  # also beside an ELR: a broker with a failed disk may leave the ELR by an unclean shutdown
+        last = (state.leader,) if state.leader != NO_LEADER else state.last_leader
     if (isr, elr, last, leader) == (state.isr, state.elr, state.last_leader, state.leader):
         return state
     return state._replace(
@@ -85,8 +99,8 @@ def after(
 def _elect(
     state: PartitionState,
     isr: Collection[int],
-    living: Collection[int],
-    forgetful: Collection[int],
+    live: Collection[int],
+    unclean_shutdown: Collection[int],
     leaving: Collection[int],
     unclean: bool,
 ) -> int:
@@ -94,20 +108,22 @@ def _elect(
     staying = [each for each in candidates if each not in leaving]
     if candidates:
         return (staying or candidates)[0]
-    eligible = [each for each in state.elr if each in living and each not in forgetful]
+    eligible = [each for each in state.elr if each in live and each not in unclean_shutdown]
     if eligible:
         return eligible[0]
-    if not state.isr and not state.elr and state.last_leader and state.last_leader[0] in living:
+    if not state.isr and not state.elr and state.last_leader and state.last_leader[0] in live:
         return state.last_leader[0]
     if unclean:
-        return next((each for each in state.replicas if each in living), NOBODY)
-    return NOBODY
+        return next((each for each in state.replicas if each in live), NO_LEADER)
+    return NO_LEADER
 
 
-def _elr(state: PartitionState, isr: tuple[int, ...], min_isr: int, forgetful: Collection[int]) -> tuple[int, ...]:
-    if not min_isr:  # there are none (`features.ELR_VERSION`), but for what an empty ISR still needs
+def _elr(
+    state: PartitionState, isr: tuple[int, ...], min_isr: int, unclean_shutdown: Collection[int]
+) -> tuple[int, ...]:
+    if not min_isr:  # no new ELR without `features.ELR_VERSION`; an old one stays while the ISR is empty
         return () if isr else state.elr
     if len(isr) >= min(min_isr, len(state.replicas)):
         return ()
     former = dict.fromkeys((*state.elr, *state.isr))
-    return tuple(each for each in former if each not in isr and each not in forgetful and each in state.replicas)
+    return tuple(each for each in former if each not in isr and each not in unclean_shutdown and each in state.replicas)

@@ -1,8 +1,9 @@
-"""What a broker does by itself when others come and go: claim the free office, and as controller give leaders.
+"""`Failover`: what a broker does when others come and go. It claims the controllership if there is no controller, and
+elects leaders if it is the controller.
 
-The image wakes it: no controller, a broker that came or went, partitions created while one went or on the move, topic
-properties that elections read. The work is `Controller.settle_leaders`, which finds out for itself what is to be done,
-so a wake-up too many does no harm and a failure is simply tried again.
+It wakes on changes of the image: no controller, a broker that came or went, partitions that were created while a broker
+went or that are being reassigned, and topic properties that elections depend on. `LeaderElections.settle_leaders`
+finds out itself what has to be done, so an unnecessary wake-up does no harm and a failure is simply tried again.
 
 What lives elsewhere: the rules (`elections`), the decision in the store (`controller`), registration (`membership`).
 """
@@ -28,7 +29,7 @@ _logger = get_logger("kwire.cluster.failover")
 
 
 class Failover:
-    """Watches the image. All methods belong to the event loop."""
+    """Watches the image. All methods are called on the event loop."""
 
     def __init__(self, controller: Controller, membership: Membership, metadata: MetadataCache) -> None:
         self._controller = controller
@@ -41,12 +42,12 @@ class Failover:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Watch from now on."""
+        """Start watching."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="failover")
         self._metadata.add_listener(self._on_image)
 
     async def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -57,10 +58,10 @@ class Failover:
         if image.controller_id == -1 or (self._controller.active and (delta.brokers or delta.controller)):
             self._all = True
         elif self._controller.active:
-            living = image.brokers
+            live = image.brokers
             for name in delta.changed:
                 for state in image.topics[name].partitions:
-                    if state.leader not in living or any(each not in living for each in state.isr) or is_moving(state):
+                    if state.leader not in live or any(each not in live for each in state.isr) or is_moving(state):
                         self._topics[name] = None
                         break
             for resource, name in delta.configs:
@@ -72,9 +73,9 @@ class Failover:
             self._wake.set()
 
     def _note_registration(self, registered: bool) -> None:
-        """The session would be over as well if it were anything else than UnregisterBroker."""
+        """Report UnregisterBroker: only then is the registration gone while the session is alive."""
         if self._registered and not registered and self._membership.alive:
-            _logger.error("this broker was unregistered: it takes no part in the cluster until it is started anew")
+            _logger.error("this broker was unregistered: it takes no part in the cluster until it is restarted")
         self._registered = registered
 
     async def _run(self) -> None:
@@ -85,10 +86,10 @@ class Failover:
             topics, self._topics = self._topics, {}
             try:
                 if self._metadata.image.controller_id == -1:
-                    await self._membership.claim_office()
+                    await self._membership.claim_controllership()
                     everything = True
                 if self._controller.active:
-                    count = await self._controller.settle_leaders(None if everything else list(topics))
+                    count = await self._controller.leaders.settle_leaders(None if everything else list(topics))
                     if count:
                         _logger.info("partitions have new leaders or in-sync replicas", partitions=count)
                 elif self._metadata.image.controller_id == -1:

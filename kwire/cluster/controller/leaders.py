@@ -1,7 +1,9 @@
-"""Decisions about who leads: elections that were asked for or follow from brokers and disks that come and go, and moves
-of replicas between brokers.
+"""`LeaderElections`: decisions about which replica leads a partition and where its replicas are.
 
-What lives elsewhere: the rules (`elections`, `reassignment`: pure functions), what wakes the controller (`failover`),
+These are elections that a client requests, elections because brokers or log directories fail or return, and
+reassignments.
+
+What lives elsewhere: the rules (`elections`, `reassignment`: pure functions), what triggers elections (`failover`),
 the leader's own changes of the ISR (`isr_writer`), decisions about topics and configuration (`controller`).
 """
 
@@ -14,48 +16,49 @@ from typing import TYPE_CHECKING, Final
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller import elections, reassignment
 from kwire.cluster.controller.decisions import Decisions
-from kwire.cluster.controller.elections import led_by
+from kwire.cluster.controller.elections import ElectionRules, led_by
 from kwire.cluster.controller.plan import ChangedStates, Plan
 from kwire.cluster.controller.topics import Reassignment, check_reassignment
 from kwire.cluster.metadata.features import ELR_VERSION
-from kwire.cluster.metadata.image import ClusterImage, MetadataCache
+from kwire.cluster.metadata.image import ClusterImage
 from kwire.cluster.store.keys import PartitionState
-from kwire.cluster.store.store import MetadataStore
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
+    from kwire.base.topic_partition import TopicPartition
 
 PARTITIONS_PER_DECISION: Final = 2000
-"""More are settled in several commits, so that nobody is held up by one."""
+"""About this many partitions are changed by one commit, so that one commit does not delay other decisions."""
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
+"""The election types of ElectLeaders."""
 
 
-class LeaderDecisions(Decisions):
-    """Decides about leaders, in-sync replicas and where replicas are."""
+class LeaderElections:
+    """Decides about leaders, in-sync replicas and the placement of replicas."""
 
-    def __init__(self, config: KafkaConfig, store: MetadataStore, metadata: MetadataCache, broker_id: int) -> None:
-        super().__init__(store, metadata, broker_id)
+    def __init__(self, config: KafkaConfig, decisions: Decisions) -> None:
         self._config = config
+        self._decisions = decisions
 
     async def elect_leaders(
         self,
         election_type: int,
-        partitions: Sequence[tuple[str, int]] | None,
+        partitions: Sequence[TopicPartition] | None,
         *,
         timeout_ms: int | None = None,
-    ) -> dict[tuple[str, int], KafkaError | None]:
-        """Elect the preferred replica, or (unclean) any living one. ``None``: all partitions, of which only those
-        that were in need of it are reported."""
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elect the preferred replica, or (unclean) any live one. ``None``: all partitions; the result then leaves out
+        those that needed no election."""
 
-        def decide(image: ClusterImage, plan: Plan) -> dict[tuple[str, int], KafkaError | None]:
+        def decide(image: ClusterImage, plan: Plan) -> dict[TopicPartition, KafkaError | None]:
             wanted = partitions
             if wanted is None:
                 wanted = [
                     (topic.name, index) for topic in image.topics.values() for index in range(len(topic.partitions))
                 ]
-            results: dict[tuple[str, int], KafkaError | None] = {}
+            results: dict[TopicPartition, KafkaError | None] = {}
             elected: ChangedStates = {}
             for topic, index in wanted:
                 try:
@@ -70,23 +73,24 @@ class LeaderDecisions(Decisions):
                 results = {key: error for key, error in results.items() if not _not_needed(error)}
             return results
 
-        return await self._in_time(self._decide(decide), timeout_ms)
+        return await self._decisions.decide_in_time(decide, timeout_ms)
 
-    async def replicas_failed(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """The directories of these replicas of this broker have failed: another in-sync broker leads, or nobody until
-        the disk is back."""
+    async def replicas_failed(self, partitions: Sequence[TopicPartition]) -> None:
+        """Mark these replicas of this broker as offline, because their log directories have failed: another in-sync
+        replica is elected; a partition that has none is without a leader until the directory is online again."""
+        broker_id = self._decisions.broker_id
 
         def decide(image: ClusterImage, plan: Plan) -> None:
             settle = self._settler(image)
             changed: ChangedStates = {}
             for topic, index in partitions:
                 state = image.partition(topic, index)
-                if state is not None and self._broker_id in state.replicas and self._broker_id not in state.offline:
-                    failed = state._replace(offline=(*state.offline, self._broker_id))
+                if state is not None and broker_id in state.replicas and broker_id not in state.offline:
+                    failed = state._replace(offline=(*state.offline, broker_id))
                     changed.setdefault(topic, {})[index] = elections.numbered(state, settle(topic, failed))
             plan.write_states(changed)
 
-        await self._decide(decide, office=False)
+        await self._decisions.decide(decide, as_controller=False)
 
     async def alter_partition_reassignments(
         self,
@@ -95,7 +99,7 @@ class LeaderDecisions(Decisions):
         allow_replication_factor_change: bool = True,
         timeout_ms: int | None = None,
     ) -> list[KafkaError | None]:
-        """Begin to move partitions to other brokers, or cancel it; the outcomes in order."""
+        """Begin to move replicas to other brokers, or cancel moves; the outcomes in order (KIP-455)."""
 
         def decide(image: ClusterImage, plan: Plan) -> list[KafkaError | None]:
             settle = self._settler(image)
@@ -113,12 +117,12 @@ class LeaderDecisions(Decisions):
             plan.write_states(changed)
             return outcomes
 
-        return await self._in_time(self._decide(decide), timeout_ms)
+        return await self._decisions.decide_in_time(decide, timeout_ms)
 
     async def settle_leaders(self, topics: Iterable[str] | None = None) -> int:
-        """Bring all partitions (or those of some topics) in line with the brokers that are there: `elections.after`.
-        How many partitions changed."""
-        image = self._metadata.image
+        """Bring all partitions, or those of some topics, in line with the live brokers (`elections.after`). Returns how
+        many partitions changed."""
+        image = self._decisions.image
         names: list[str] = []
         size = count = 0
         for name in list(image.topics if topics is None else topics):
@@ -126,10 +130,10 @@ class LeaderDecisions(Decisions):
             topic = image.topics.get(name)
             size += 0 if topic is None else len(topic.partitions)
             if size >= PARTITIONS_PER_DECISION:
-                count += await self._decide(partial(self._plan_leaders, names))
+                count += await self._decisions.decide(partial(self._plan_leaders, names))
                 names, size = [], 0
         if names:
-            count += await self._decide(partial(self._plan_leaders, names))
+            count += await self._decisions.decide(partial(self._plan_leaders, names))
         return count
 
     def _plan_leaders(self, names: Sequence[str], image: ClusterImage, plan: Plan) -> int:
@@ -147,29 +151,27 @@ class LeaderDecisions(Decisions):
         return sum(map(len, changed.values()))
 
     def _settler(self, image: ClusterImage) -> Callable[[str, PartitionState], PartitionState]:
-        """(topic, partition) -> the partition in line with the brokers of an image, its move at an end if that can be;
-        the same object if nothing follows."""
+        """(topic, partition) -> the partition in line with an image's brokers, its reassignment completed if it can
+        be; the same object if nothing changes."""
         leaving = frozenset(broker.id for broker in image.brokers.values() if broker.leaving)
         rules = cache(partial(self.election_rules, image))
 
         def settle(topic: str, state: PartitionState) -> PartitionState:
-            min_isr, unclean = rules(topic)
-            return elections.after(
-                reassignment.complete(state), image.brokers, min_isr, unclean=unclean, leaving=leaving
-            )
+            return elections.after(reassignment.complete(state), image.brokers, rules(topic), leaving=leaving)
 
         return settle
 
-    def election_rules(self, image: ClusterImage, topic: str) -> tuple[int, bool]:
-        """`min.insync.replicas` and `unclean.leader.election.enable` of a topic. The former is 0 where the cluster has
-        no eligible leader replicas: no ISR is too small then."""
+    def election_rules(self, image: ClusterImage, topic: str) -> ElectionRules:
+        """The topic properties that elections depend on. ``min_isr`` is 0 if the cluster does not use
+        eligible leader replicas (KIP-966, `ELR_VERSION`): no ISR counts as too small then."""
         values = self._config.topic_config(image.topic_config(topic))
         min_isr = values["min.insync.replicas"] if image.features.get(ELR_VERSION) else 0
-        return min_isr, values["unclean.leader.election.enable"]
+        return ElectionRules(min_isr, values["unclean.leader.election.enable"])
 
 
 def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> PartitionState:
-    """The partition's state with the leader that an ElectLeaders request asks for."""
+    """The partition's state after an election of the given type (ElectLeaders). Raises the KafkaError
+    of the response if there is no election."""
     if topic not in image.topics:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
     state = image.partition(topic, index)

@@ -1,19 +1,20 @@
-"""This broker's place in the cluster: its session, its registration, and the controller's office.
+"""`Membership`: this broker's session with the store, its registration, and its claim to the controllership.
 
-`join` does it all in one commit, so that a start costs one sync of the disk: the cluster's id and features where they
-are not there yet, the registration (ephemeral: it vanishes with the session), the end of what an earlier life of this
-broker led, the office of controller if it is free, and, with the office, all elections that wait for this broker. A
-broker that lost unsynced data leaves every ISR in that same commit. Every registration is a new broker epoch, and every
-election a new leader epoch, so whatever an earlier life of this broker still tries is stale.
+`join` does everything in one commit, so that a start costs one sync of the disk: it writes the cluster's id and
+features if there are none yet, registers the broker (ephemerally: the registration vanishes with the session), ends the
+leaderships of an earlier registration, claims the controllership if there is no controller, and then also holds the
+elections that wait for this broker. After an unclean shutdown the broker leaves every ISR in the same commit. Every
+registration has a new broker epoch, and every election a new leader epoch, so everything that this broker sent under an
+earlier registration is stale.
 
-What lives elsewhere: all later decisions (`controller`), when the office is claimed later on (`failover`), acting on
-the partitions (`replica_manager`).
+What lives elsewhere: all later decisions (`controller`), when the controllership is claimed later (`failover`), acting
+on the partitions (`replica_manager`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
@@ -21,30 +22,38 @@ from kwire.base.uuids import random_uuid, uuid_to_text
 from kwire.cluster.controller import elections
 from kwire.cluster.controller.plan import ChangedStates, Plan
 from kwire.cluster.metadata import features
-from kwire.cluster.metadata.image import ClusterImage, Endpoint, MetadataCache
+from kwire.cluster.metadata.image import Endpoint, MetadataCache
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import PartitionState
 from kwire.cluster.store.store import Check, MetadataStore, Session, SessionLost, StoreError, StoreUnavailable, Write
 
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
+    from kwire.cluster.controller.elections import ElectionRules, RulesOfTopic
     from kwire.cluster.metadata.features import Range
 
 ATTEMPTS_MAX: Final = 20
 
 _logger = get_logger("kwire.cluster.membership")
 
-ElectionRules = Callable[[ClusterImage, str], tuple[int, bool]]
-"""`Controller.election_rules`."""
+IsOffline = Callable[[str, int], bool]
+"""(topic, partition index) -> whether the log is in a directory that has failed."""
 
 
-def plain_rules(_image: ClusterImage, _topic: str) -> tuple[int, bool]:
-    """Kafka's defaults."""
-    return 1, False
+class Registration(NamedTuple):
+    """What a broker registers: its advertised listeners, `broker.rack`, and the feature levels that it supports."""
+
+    endpoints: Sequence[Endpoint]
+    rack: str | None
+    features: Mapping[str, Range]
 
 
 class Membership:
-    """Joins the cluster and leaves it. ``supported``: the features that this broker supports."""
+    """Joins the cluster and leaves it.
+
+    ``lease_ms``: the session timeout. ``rules``: the election rules of a topic. ``on_loss`` is called when the session
+    is lost.
+    """
 
     def __init__(
         self,
@@ -52,91 +61,78 @@ class Membership:
         store: MetadataStore,
         metadata: MetadataCache,
         broker_id: int,
+        registration: Registration,
         *,
-        lease_ms: int = 9000,
-        supported: Mapping[str, Range] = features.SUPPORTED,
-        rules: ElectionRules = plain_rules,
+        lease_ms: int,
+        rules: RulesOfTopic,
+        on_loss: Callable[[], None],
     ) -> None:
-        self._rules = rules
-        self._endpoints: Sequence[Endpoint] = ()
-        self._rack: str | None = None
-        self._on_loss: Callable[[], None] | None = None
         self._random = doors.random
         self._store = store
         self._metadata = metadata
         self._broker_id = broker_id
+        self._registration = registration
         self._lease_ms = lease_ms
-        self._supported = supported
+        self._rules = rules
+        self._on_loss = on_loss
         self._session: Session | None = None
-        self._is_offline: Callable[[str, int], bool] = lambda _topic, _index: False
         self.founded = False
-        """Whether `join` made the cluster: the store had none."""
+        """Whether `join` founded the cluster: the store had none."""
 
     @property
     def broker_epoch(self) -> int:
-        """The number of this registration; 0 before `join`."""
+        """The epoch of this registration; 0 before `join`."""
         return self._metadata.created(keys.broker_key(self._broker_id)) if self._session else 0
 
     @property
     def registered(self) -> bool:
-        """Whether the cluster knows this broker as one that is there."""
+        """Whether this broker is registered and not fenced, according to its image."""
         return self._broker_id in self._metadata.image.brokers
 
     @property
     def alive(self) -> bool:
-        """False before `join`, and from the moment in which the session is known to be lost."""
+        """Whether there is a session that is not known to be lost; False before `join`."""
         return self._session is not None and self._session.alive
 
     async def join(
-        self,
-        endpoints: Sequence[Endpoint],
-        *,
-        cluster_id: str | None = None,
-        rack: str | None = None,
-        on_loss: Callable[[], None] | None = None,
-        clean: bool = True,
-        is_offline: Callable[[str, int], bool] = lambda _topic, _index: False,
+        self, *, cluster_id: str | None = None, clean: bool = True, is_offline: IsOffline = lambda _topic, _index: False
     ) -> str:
-        """Register this broker; returns the cluster's id, which is made up if neither store nor caller has one.
+        """Register this broker; returns the cluster id, which is generated if neither store nor caller has one.
 
-        ``cluster_id``: what the data directory says. INCONSISTENT_CLUSTER_ID if the store says otherwise,
-        DUPLICATE_BROKER_REGISTRATION if another live broker has this id, UNSUPPORTED_VERSION if the cluster has
-        finalised a level of a feature that this broker does not support. ``clean``: no data was lost since this broker
-        was last there. ``is_offline``: partitions whose log is in a directory that has failed.
+        ``cluster_id``: the one in the data directory. INCONSISTENT_CLUSTER_ID if the store has another one,
+        DUPLICATE_BROKER_REGISTRATION if another live broker has this broker id, UNSUPPORTED_VERSION if the cluster has
+        finalised a feature level that this broker does not support. ``clean``: no record was lost since this broker was
+        last registered.
         """
-        self._is_offline = is_offline
-        await self._wait_for_an_earlier_life()
+        await self._wait_for_earlier_session()
         self._session = await self._store.open_session(f"broker {self._broker_id}", lease_ms=self._lease_ms)
-        if on_loss is not None:
-            self._session.on_loss(on_loss)
-        self._endpoints, self._rack, self._on_loss = endpoints, rack, on_loss
+        self._session.on_loss(self._on_loss)
         try:
-            return await self._register(cluster_id, clean)
+            return await self._register(cluster_id, clean, is_offline)
         except BaseException:
-            await self.leave()  # a session left behind would be heard of when it is lost
+            await self.leave()  # otherwise ``on_loss`` would be called for an unused session
             raise
 
-    async def _register(self, cluster_id: str | None, clean: bool) -> str:
+    async def _register(self, cluster_id: str | None, clean: bool, is_offline: IsOffline) -> str:
         for _ in range(ATTEMPTS_MAX):
             plan = Plan(self._metadata)
             self.founded = False
             found_or_made = self._plan_cluster(plan, cluster_id)
             self._plan_features(plan)
             self._plan_registration(plan)
-            takes_office = self._plan_office(plan)
-            self._plan_elections(plan, clean, takes_office)
+            becomes_controller = self._plan_controllership(plan)
+            self._plan_elections(plan, clean, is_offline, becomes_controller)
             if await plan.commit(self._store):
                 return found_or_made
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
 
     async def rejoin(self) -> None:
-        """Register anew after the session was lost; nothing on disk was."""
-        on_loss = self._on_loss
-        await self.join(self._endpoints, cluster_id=self._metadata.image.cluster_id, rack=self._rack, on_loss=on_loss)
+        """Register again after the session was lost; the logs on disk are unchanged."""
+        await self.join(cluster_id=self._metadata.image.cluster_id)
 
     async def leave(self) -> None:
-        """End the session: registration and office are gone when this returns, or (the store fails) with the next
-        start on it."""
+        """End the session: registration and controllership are gone when this returns or, if the store fails, when the
+        store is next started."""
         if self._session is not None:
             try:
                 await self._session.close()
@@ -158,10 +154,11 @@ class Membership:
         return cluster_id
 
     def _plan_features(self, plan: Plan) -> None:
-        """What is finalised must be supported here. It is written anew, so that an update that has not seen this
-        registration is refused."""
-        levels = features.of_new_cluster(self._supported) if self.founded else plan.image.features
-        problem = features.why_not(self._supported, levels)
+        """Check that this broker supports the finalised levels, and write them again: a concurrent update that has not
+        seen this registration is refused then."""
+        supported = self._registration.features
+        levels = features.of_new_cluster(supported) if self.founded else plan.image.features
+        problem = features.why_not(supported, levels)
         if problem is not None:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, problem)
         plan.write(keys.FEATURES, keys.pack(levels=levels))
@@ -171,19 +168,19 @@ class Membership:
             raise KafkaError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"Another broker with id {self._broker_id} is registered."
             )
-        plan.write(keys.broker_key(self._broker_id), self._registration(), self._session_id)
-        plan.write(keys.registration_key(self._broker_id), self._registration())
+        plan.write(keys.broker_key(self._broker_id), self._registration_value(), self._session_id)
+        plan.write(keys.registration_key(self._broker_id), self._registration_value())
 
-    async def _wait_for_an_earlier_life(self) -> None:
-        """A broker that died may still be registered until its lease is over."""
+    async def _wait_for_earlier_session(self) -> None:
+        """A broker that was killed stays registered until its lease expires."""
         await self._metadata.until(lambda image: self._broker_id not in image.brokers, 2 * self._lease_ms / 1000)
 
-    def _registration(self, **more: bool) -> bytes:
-        endpoints = [list(endpoint) for endpoint in self._endpoints]
-        return keys.pack(endpoints=endpoints, rack=self._rack, features=dict(self._supported), **more)
+    def _registration_value(self, **more: bool) -> bytes:
+        endpoints, rack, supported = self._registration
+        return keys.pack(endpoints=[list(each) for each in endpoints], rack=rack, features=dict(supported), **more)
 
-    def _plan_office(self, plan: Plan) -> bool:
-        """Whether the office is free and this broker asks for it."""
+    def _plan_controllership(self, plan: Plan) -> bool:
+        """Claim the controllership if there is no controller; whether that is so."""
         if plan.image.controller_id != -1:
             return False
         epoch = plan.image.controller_epoch + 1
@@ -191,42 +188,43 @@ class Membership:
         plan.write(keys.CONTROLLER_EPOCH, keys.pack(epoch=epoch))
         return True
 
-    def _plan_elections(self, plan: Plan, clean: bool, takes_office: bool) -> None:
-        """What this broker led before is over; with the office, what can be led now has a leader."""
+    def _plan_elections(self, plan: Plan, clean: bool, is_offline: IsOffline, becomes_controller: bool) -> None:
+        """End this broker's earlier leaderships; a new controller also elects a leader wherever there can be one."""
         image = plan.image
-        living = {*image.brokers, self._broker_id}
+        live = {*image.brokers, self._broker_id}
         changed: ChangedStates = {}
         for topic in image.topics.values():
             rules = self._rules(image, topic.name)
             for index, state in enumerate(topic.partitions):
-                new = self._reborn(state, living, rules, clean, self._is_offline(topic.name, index))
-                if takes_office:
-                    new = elections.after(new, living, rules[0], unclean=rules[1])
+                new = self._after_restart(state, live, rules, clean, is_offline(topic.name, index))
+                if becomes_controller:
+                    new = elections.after(new, live, rules)
                 if new is not state:
                     changed.setdefault(topic.name, {})[index] = elections.numbered(state, new)
         plan.write_states(changed)
 
-    def _reborn(
-        self, state: PartitionState, living: set[int], rules: tuple[int, bool], clean: bool, offline: bool
+    def _after_restart(
+        self, state: PartitionState, live: set[int], rules: ElectionRules, clean: bool, offline: bool
     ) -> PartitionState:
         me = self._broker_id
         if me not in state.replicas:
             return state
         new = state
         if state.leader == me or me in state.isr or (not clean and me in state.elr):
-            new = elections.after(state, living - {me}, rules[0], forgetful=() if clean else (me,))
+            without_unclean_election = rules._replace(unclean=False)
+            new = elections.after(state, live - {me}, without_unclean_election, unclean_shutdown=() if clean else (me,))
         if offline != (me in state.offline):
             others = tuple(each for each in state.offline if each != me)
             new = new._replace(offline=(*others, me) if offline else others)
         return new
 
-    async def claim_office(self) -> bool:
-        """Become the controller if there is none; whether that came true. A broker that was unregistered does not."""
+    async def claim_controllership(self) -> bool:
+        """Become the controller if there is none; whether that succeeded. An unregistered broker does not claim it."""
         plan = Plan(self._metadata)
         if not self.alive or not self.registered:
             return False
         plan.check(keys.broker_key(self._broker_id))
-        if not self._plan_office(plan):
+        if not self._plan_controllership(plan):
             return False
         try:
             return await plan.commit(self._store)
@@ -234,12 +232,12 @@ class Membership:
             return False
 
     async def announce_leaving(self) -> None:
-        """Tell the controller that this broker is about to stop, so that others lead (controlled shutdown)."""
+        """Begin a controlled shutdown: the registration says so, and the controller elects other leaders."""
         if not self.registered:
             return
         key = keys.broker_key(self._broker_id)
         version = self._metadata.version(key)
-        write = Write(key, self._registration(leaving=True), self._session_id)
+        write = Write(key, self._registration_value(leaving=True), self._session_id)
         await self._store.commit([Check(key, version)], [write])
 
     @property

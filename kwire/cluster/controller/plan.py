@@ -1,7 +1,7 @@
-"""`Plan`: what one decision would check and write in the store, gathered first and committed at once.
+"""`Plan`: the checks and writes of one decision, collected first and then made in one commit.
 
-Every write is checked to be based on what the image has; more can be checked. Whoever decides makes a new plan from the
-newest image when a commit was refused. What lives elsewhere: what is decided (`controller`, `leaders`, `membership`,
+Every written key is checked to be unchanged since the image; more keys can be checked. If the store refuses a commit,
+make a new plan from the newest image. What lives elsewhere: the decisions (`controller`, `leaders`, `membership`,
 `isr_writer`).
 """
 
@@ -19,7 +19,7 @@ ChangedStates = dict[str, dict[int, PartitionState]]
 
 
 class Plan:
-    """Based on the image as it is when the plan is made; `write` refuses nothing, the store has the last word."""
+    """Based on the image as of its construction. Only `commit` can fail."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
@@ -29,20 +29,20 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is written."""
+        """Whether the plan writes nothing."""
         return not self._writes
 
     def check(self, key: str) -> None:
-        """Only if the key is still as the image has it."""
+        """Commit only if the key has not changed since the image."""
         self._checks[key] = Check(key, self._metadata.version(key))
 
     def write(self, key: str, value: bytes | None, session: int | None = None) -> None:
-        """Set (or delete) a key, only if it is still as the image has it. ``session``: it vanishes with that one."""
+        """Set (or delete) a key that has not changed since the image. ``session``: the key vanishes with it."""
         self.check(key)
         self._writes[key] = Write(key, value, session)
 
     def write_states(self, changed: Mapping[str, Mapping[int, PartitionState]]) -> None:
-        """Write the shards in which partitions change; ``changed`` has the new states by topic name and index."""
+        """Write the shards of changed partitions; ``changed`` has the new states by topic name and index."""
         for name, states in changed.items():
             topic = self.image.topics[name]
             for shard in sorted({index // SHARD_PARTITIONS for index in states}):
@@ -52,8 +52,8 @@ class Plan:
                 self.write(keys.shard_key(topic.id, shard), keys.pack_shard(new))
 
     async def commit(self, store: MetadataStore) -> bool:
-        """Whether the plan came true; if not, the image has caught up with what prevented it. `StoreUnavailable` (it
-        may have come true), `SessionLost`."""
+        """Commit the plan; False if a check failed. Either way the image has caught up when this returns.
+        `StoreUnavailable` (the commit may have been made), `SessionLost`."""
         try:
             revision = await store.commit(list(self._checks.values()), list(self._writes.values()))
         except Conflict as conflict:

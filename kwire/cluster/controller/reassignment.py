@@ -1,9 +1,9 @@
-"""Moving a partition's replicas to other brokers (KIP-455). Pure functions, no state.
+"""Partition reassignment: moving replicas to other brokers (KIP-455). Pure functions, no state.
 
-While a move is under way, the replicas are those of the target and those that still have to stay; ``adding`` and
-``removing`` tell them apart. It ends when all that come are in sync and somebody in sync stays: then those that go are
-no replicas any more, and delete their logs. What lives elsewhere: writing it down with its epochs (`leaders`), noticing
-that a move can end (`failover`), who leads then (`elections`).
+During a reassignment, the replicas are those of the target and those to be removed; ``adding`` and ``removing`` mark
+them. It can be completed when all added replicas are in sync and an in-sync replica remains: then the removed brokers
+are no longer replicas and delete their logs. What lives elsewhere: writing the state with its epochs (`leaders`),
+detecting that a reassignment can be completed (`failover`), electing a leader (`elections`).
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from kwire.cluster.store.keys import PartitionState
 
 
 def is_moving(state: PartitionState) -> bool:
-    """Whether a move is under way."""
+    """Whether a reassignment is in progress."""
     return bool(state.adding or state.removing)
 
 
 def begin(state: PartitionState, target: Sequence[int]) -> PartitionState:
-    """The partition on its way to ``target``, its preferred leader first; a move that was under way is given up. The
-    same object if it is there already."""
+    """The partition with a reassignment to ``target``, the preferred leader first; it replaces one in progress. The
+    same object if ``target`` is what the partition has."""
     former = tuple(each for each in state.replicas if each not in state.adding)
     if tuple(target) == state.replicas and not is_moving(state):
         return state
     removing = tuple(each for each in former if each not in target)
-    return _moved(state, (*target, *removing), tuple(each for each in target if each not in former), removing)
+    return _with_replicas(state, (*target, *removing), tuple(each for each in target if each not in former), removing)
 
 
 def cancel(state: PartitionState) -> PartitionState:
-    """The partition as it was before the move."""
-    return _moved(state, tuple(each for each in state.replicas if each not in state.adding), (), ())
+    """The partition as before the reassignment."""
+    return _with_replicas(state, tuple(each for each in state.replicas if each not in state.adding), (), ())
 
 
 def complete(state: PartitionState) -> PartitionState:
-    """The partition after its move, if that can end now; the same object otherwise."""
+    """The partition after its reassignment, if that can be completed now; the same object otherwise."""
     staying = tuple(each for each in state.isr if each not in state.removing)
     if not is_moving(state) or not staying or any(each not in state.isr for each in state.adding):
         return state
-    return _moved(state, tuple(each for each in state.replicas if each not in state.removing), (), ())
+    return _with_replicas(state, tuple(each for each in state.replicas if each not in state.removing), (), ())
 
 
-def _moved(
+def _with_replicas(
     state: PartitionState, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
 ) -> PartitionState:
     return state._replace(

@@ -1,6 +1,6 @@
-"""What a topic may be: its name, its assignment, and where its replicas go. Pure functions, no state.
+"""Topic names, replica assignments, and the placement of replicas. Pure functions, no state.
 
-What lives elsewhere: the decisions themselves (`kwire.cluster.controller.controller`), the meaning of topic properties
+What lives elsewhere: the decisions (`kwire.cluster.controller.controller`), the meaning of topic properties
 (`kwire.base.config`).
 """
 
@@ -16,7 +16,7 @@ from kwire.cluster.store.keys import PartitionState
 
 NAME_CHARACTERS_MAX: Final = 249
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""As in Kafka: one request may create no more (KRaft's limit per metadata batch)."""
+"""The most partitions that one request may create, as in Kafka (KRaft's limit per metadata batch)."""
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 
@@ -24,7 +24,11 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class Randomness(Protocol):
-    def randrange(self, stop: int, /) -> int: ...
+    """The part of `random.Random` that placement uses."""
+
+    def randrange(self, stop: int, /) -> int:
+        """A random number from 0 to ``stop`` - 1."""
+        ...
 
 
 def name_problem(name: str) -> str | None:
@@ -48,14 +52,14 @@ def check_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Topics whose names have the same key would share metric names, so a new one is refused. (As in Kafka, two that
-    come in one request are not compared with each other.)"""
+    """Topics whose names have the same key would share metric names, so a second one is refused. (As in Kafka, two
+    topics of one request are not compared with each other.)"""
     return name.replace(".", "_")
 
 
 def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
-    """INVALID_REPLICA_ASSIGNMENT for replicas of one partition that were placed by hand and cannot stay there.
-    ``brokers``: all that are registered."""
+    """INVALID_REPLICA_ASSIGNMENT for a manual assignment of one partition that is not possible. ``brokers``: all
+    registered ones."""
     if not replicas:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The assignment has an empty list of replicas.")
     if len(set(replicas)) != len(replicas):
@@ -72,7 +76,7 @@ def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
 def check_assignments(
     assignments: Sequence[tuple[int, Sequence[int]]], brokers: Collection[int]
 ) -> list[tuple[int, ...]]:
-    """The replicas of partitions 0, 1, 2...; INVALID_REPLICA_ASSIGNMENT if they cannot be those of a topic."""
+    """The replicas of partitions 0, 1, 2...; INVALID_REPLICA_ASSIGNMENT if a topic cannot have them."""
     placed: dict[int, tuple[int, ...]] = {}
     for index, replicas in assignments:
         if index in placed:
@@ -87,7 +91,7 @@ def check_assignments(
 
 
 def check_same_factor(assignments: Sequence[Sequence[int]], factor: int) -> None:
-    """INVALID_REPLICA_ASSIGNMENT unless every partition has as many replicas as the topic's others."""
+    """INVALID_REPLICA_ASSIGNMENT unless every partition has ``factor`` replicas."""
     for replicas in assignments:
         if len(replicas) != factor:
             raise KafkaError(
@@ -97,7 +101,7 @@ def check_same_factor(assignments: Sequence[Sequence[int]], factor: int) -> None
 
 
 class Reassignment(NamedTuple):
-    """The brokers that shall hold a partition's replicas; None cancels a move that is under way."""
+    """The target brokers of a partition's replicas; None cancels a reassignment in progress."""
 
     topic: str
     partition: int
@@ -105,7 +109,7 @@ class Reassignment(NamedTuple):
 
 
 def check_reassignment(image: ClusterImage, wanted: Reassignment, other_factor: bool) -> KafkaError | None:
-    """Why replicas cannot be as they are wanted; None if they can."""
+    """Why a reassignment is refused; None if it is possible. ``other_factor``: the replication factor may change."""
     state = image.partition(wanted.topic, wanted.partition)
     if state is None:
         text = f"There is no partition {wanted.topic}-{wanted.partition}."
@@ -123,8 +127,8 @@ def check_reassignment(image: ClusterImage, wanted: Reassignment, other_factor: 
 
 
 def new_partition(image: ClusterImage, replicas: Sequence[int]) -> PartitionState:
-    """A partition at its beginning: in sync are the replicas whose brokers are there and stay, the first of them leads.
-    INVALID_REPLICA_ASSIGNMENT if there is none."""
+    """A new partition: the replicas on live brokers that are not in controlled shutdown are in sync, and the first of
+    them leads. INVALID_REPLICA_ASSIGNMENT if there is none."""
     isr = tuple(each for each in replicas if each in image.brokers and not image.brokers[each].leaving)
     if not isr:
         raise KafkaError(
@@ -136,24 +140,25 @@ def new_partition(image: ClusterImage, replicas: Sequence[int]) -> PartitionStat
 
 def place(image: ClusterImage, partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:
     """Spread replicas over racks first and brokers second, from a random start; the first replica is the preferred
-    leader. Brokers that are away get what those that are there are too few for. INVALID_REPLICATION_FACTOR when fewer
-    brokers are registered than there are to be replicas."""
+    leader. Brokers that are fenced or in controlled shutdown get replicas only if there are too few others.
+    INVALID_REPLICATION_FACTOR if fewer than ``factor`` brokers are registered, or all are fenced or in controlled
+    shutdown."""
     if factor > len(image.registered):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Replication factor {factor} is larger than the number of registered brokers, {len(image.registered)}.",
         )
     staying = [broker for broker in image.sorted_brokers() if not broker.leaving]
-    others = [broker for broker in image.sorted_brokers(away=True) if broker not in staying]
+    others = [broker for broker in image.sorted_brokers(fenced=True) if broker not in staying]
     if not staying:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
         )
-    near = _spread(staying, partitions, min(factor, len(staying)), random)
+    preferred = _spread(staying, partitions, min(factor, len(staying)), random)
     if factor <= len(staying):
-        return near
-    far = _spread(others, partitions, factor - len(staying), random)
-    return [first + more for first, more in zip(near, far, strict=True)]
+        return preferred
+    additional = _spread(others, partitions, factor - len(staying), random)
+    return [first + more for first, more in zip(preferred, additional, strict=True)]
 
 
 def _spread(brokers: Sequence[BrokerImage], partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:

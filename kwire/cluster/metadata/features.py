@@ -1,14 +1,14 @@
-"""Features: what a cluster of brokers of several versions may use, and when (KIP-584).
+"""Feature levels: what a cluster whose brokers have several versions may use (KIP-584).
 
-A feature has levels. Every broker supports a range of them, which its registration tells; the cluster has *finalised*
-one level of each, and all brokers act by that. A broker whose range does not have the finalised level does not join;
-an update (UpdateFeatures, which only the controller decides) is refused while one registered broker, be it away, does
-not support it. Both are decided by compare-and-set on the same key, so neither can slip past the other. Level 0 is the
-feature's absence, and what a broker supports of a feature that it does not know.
+A feature has levels. Every broker supports a range of levels, which is part of its registration; the cluster has
+*finalised* one level of each feature, and all brokers obey it. A broker that does not support a finalised level cannot
+join; an update (UpdateFeatures, decided by the controller) is refused if a registered broker, even a fenced one, does
+not support it. Both are compare-and-sets on the same key, so one cannot miss the other. Level 0 means that the feature
+is absent, and is the only level that a broker supports of a feature it does not know.
 
-What the levels mean is where they are obeyed: `transaction.version` in the transaction coordinator, `group.version` in
-the handlers of KIP-848, `eligible.leader.replicas.version` in `leaders`. `metadata.version` is for the format of what
-is in the metadata store and said between brokers: there is one so far.
+The meaning of a level is in the code that obeys it: `transaction.version` in the transaction coordinator,
+`group.version` in the handlers of KIP-848, `eligible.leader.replicas.version` in `leaders`. `metadata.version` is for
+the format of the metadata store and of messages between brokers; there is only one so far.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 LATEST_METADATA_VERSION: Final = 30
 """The level that Kafka calls 4.3-IV0."""
 
-SUPPORTED: Final[Mapping[str, Range]] = MappingProxyType({
-    ELR_VERSION: (0, 1),
-    GROUP_VERSION: (0, 1),
-    METADATA_VERSION: (7, LATEST_METADATA_VERSION),
-    TRANSACTION_VERSION: (0, 2),
-})  # fmt: skip
-"""What this kwire is whole in."""
+SUPPORTED: Final[Mapping[str, Range]] = MappingProxyType(
+    {
+        ELR_VERSION: (0, 1),
+        GROUP_VERSION: (0, 1),
+        METADATA_VERSION: (7, LATEST_METADATA_VERSION),
+        TRANSACTION_VERSION: (0, 2),
+    }
+)
+"""The levels that this version of kwire supports."""
 
 ABSENT: Final[Range] = (0, 0)
 
@@ -49,7 +51,7 @@ UNSAFE_DOWNGRADE: Final = 3
 
 
 class FeatureUpdate(NamedTuple):
-    """A wish for another level. ``kind``: `UPGRADE`, `SAFE_DOWNGRADE` or `UNSAFE_DOWNGRADE`."""
+    """A request for another level. ``kind``: `UPGRADE`, `SAFE_DOWNGRADE` or `UNSAFE_DOWNGRADE`."""
 
     name: str
     level: int
@@ -57,8 +59,8 @@ class FeatureUpdate(NamedTuple):
 
 
 def supported(limits: Iterable[str] = ()) -> Mapping[str, Range]:
-    """What this broker supports. ``limits``: ``name=lowest-highest`` in place of what it could, which makes an older or
-    a newer broker of it (`kwire.test.supported.features`). INVALID_CONFIG for a text of another form."""
+    """The levels that this broker supports. ``limits``: ``name=lowest-highest`` overrides a range, which simulates an
+    older or newer broker (`kwire.test.supported.features`). INVALID_CONFIG for a malformed limit."""
     found = dict(SUPPORTED)
     for text in limits:
         name, _, levels = text.strip().partition("=")
@@ -72,51 +74,51 @@ def supported(limits: Iterable[str] = ()) -> Mapping[str, Range]:
 
 
 def of_new_cluster(ranges: Mapping[str, Range]) -> dict[str, int]:
-    """What a new cluster is finalised at: the most that its first broker supports."""
+    """The levels of a new cluster: the highest that its first broker supports."""
     return {name: high for name, (_, high) in ranges.items()}
 
 
 def read_levels(stored: Mapping[str, int]) -> dict[str, int]:
-    """The finalised levels from the store. The first kwires wrote no level of `ELR_VERSION`, and had all that level 1
-    is."""
+    """The finalised levels from the store. The first kwire versions wrote no level of `ELR_VERSION`, but had all of
+    level 1."""
     return {ELR_VERSION: 1, **stored}
 
 
 def read_ranges(stored: Mapping[str, Any]) -> dict[str, Range]:
-    """What a registration tells. The first kwires told one level of each feature, up to which they supported it."""
-    found = {name: ABSENT if told is None else _range(told) for name, told in stored.items()}
-    if any(isinstance(told, int) for told in stored.values()):
+    """The supported levels in a registration. The first kwire versions wrote only the highest level of each feature."""
+    found = {name: ABSENT if levels is None else _range(levels) for name, levels in stored.items()}
+    if any(isinstance(levels, int) for levels in stored.values()):
         found.setdefault(ELR_VERSION, (1, 1))
     return found
 
 
-def _range(told: Any) -> Range:
-    if isinstance(told, int):
-        return 0, told
-    low, high = told
+def _range(levels: Any) -> Range:
+    if isinstance(levels, int):
+        return 0, levels
+    low, high = levels
     return int(low), int(high)
 
 
 def why_not(ranges: Mapping[str, Range], levels: Mapping[str, int]) -> str | None:
-    """Why a broker cannot be in a cluster with these levels; None if it can."""
+    """Why a broker cannot join a cluster with these levels; None if it can."""
     for name, level in levels.items():
         low, high = ranges.get(name, ABSENT)
         if not low <= level <= high:
-            knows = f"supports only {low} to {high}" if high else "does not know this feature"
-            return f"The cluster has finalised level {level} of {name}, this broker {knows}."
+            reason = f"supports only {low} to {high}" if high else "does not know this feature"
+            return f"The cluster has finalised level {level} of {name}, this broker {reason}."
     return None
 
 
 def updated(
     levels: Mapping[str, int], updates: Sequence[FeatureUpdate], brokers: Mapping[int, Mapping[str, Range]], me: int
 ) -> dict[str, int]:
-    """All levels after an update. INVALID_UPDATE_VERSION names the first wish that cannot be met; then none is.
+    """All levels after an update. INVALID_UPDATE_VERSION names the first level that is refused; then none changes.
 
-    ``brokers``: what each registered broker supports; ``me`` is the controller, which is asked first.
+    ``brokers``: the levels that each registered broker supports; ``me``: the controller, which is checked first.
     """
     new = dict(levels)
-    wishes = {update.name: update for update in updates}  # of several for one feature the last counts
-    for update in wishes.values():
+    by_name = {update.name: update for update in updates}  # of several for one feature the last counts
+    for update in by_name.values():
         problem = _problem(levels.get(update.name, 0), update, brokers, me)
         if problem:
             raise KafkaError(
@@ -129,18 +131,18 @@ def updated(
 
 def _problem(present: int, update: FeatureUpdate, brokers: Mapping[int, Mapping[str, Range]], me: int) -> str | None:
     if update.kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        return f"{update.kind} is no type of upgrade."
+        return f"{update.kind} is not an upgrade type."
     if update.level < 0:
         return "a level is 0 or more."
     for broker in sorted(brokers, key=lambda each: (each != me, each)):
         low, high = brokers[broker].get(update.name, ABSENT)
         if not low <= update.level <= high:
-            knows = f"supports only {low} to {high}." if high else "does not know this feature."
-            return f"broker {broker}{' (the controller)' if broker == me else ''} {knows}"
+            reason = f"supports only {low} to {high}." if high else "does not know this feature."
+            return f"broker {broker}{' (the controller)' if broker == me else ''} {reason}"
     if update.level < present and update.kind == UPGRADE:
-        return f"it is {present} now, and a downgrade must be asked for as one."
+        return f"it is {present} now, and a downgrade must be requested as one."
     if update.level > present and update.kind != UPGRADE:
-        return f"it is {present} now, that would be no downgrade."
+        return f"it is {present} now, that would not be a downgrade."
     if update.level < present and update.name == METADATA_VERSION:
-        return f"it is {present} now, and what the cluster knows may need that."
+        return f"it is {present} now, and the stored metadata may need that."
     return None

@@ -1,10 +1,9 @@
-"""The cluster as this broker sees it: an immutable image, renewed by the store's feed and by nothing else.
+"""`ClusterImage` and `MetadataCache`: the cluster's metadata on this broker, which follows the store's feed.
 
-`ClusterImage` is a snapshot; whoever answers a request takes it once and stays with it. An update copies only the
-dictionaries in which something changed, so a snapshot costs little even with many topics. `MetadataCache` follows the
-feed, holds the current image and the versions of the keys behind it (which compare-and-set checks), and tells
-listeners what changed (`Delta`). What lives elsewhere: decisions (`controller`), this broker's partitions
-(`replica_manager`).
+`ClusterImage` is an immutable snapshot; a handler takes it once per request, so that a response rests on one state. An
+update copies only the dictionaries that change, so a snapshot is cheap even with many topics. `MetadataCache` follows
+the feed, holds the newest image and the versions of its keys (for compare-and-set), and passes each change to its
+listeners (`Delta`). What lives elsewhere: decisions (`controller`), this broker's partitions (`replica_manager`).
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ NO_FEATURES: Final[Mapping[str, Range]] = MappingProxyType({})
 
 
 class BrokerImage(NamedTuple):
-    """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch`` is the broker epoch, -1 of
-    one that is away; ``leaving``: it is about to stop; ``features``: the levels that it supports."""
+    """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch``: the broker epoch, -1 if
+    it is fenced; ``leaving``: it is in controlled shutdown; ``features``: the levels that it supports."""
 
     id: int
     epoch: int
@@ -52,12 +51,13 @@ class TopicImage(NamedTuple):
 
     @property
     def internal(self) -> bool:
+        """Whether the topic belongs to the broker itself (Kafka's `Topic.isInternal`)."""
         return self.name in INTERNAL_TOPICS
 
 
 class Delta(NamedTuple):
-    """What one step of the feed changed, each in a stable order. A topic deleted and created anew under the same
-    name is in ``deleted`` (the old one) and in ``changed`` (the name)."""
+    """The changes of one step of the feed, each in a stable order. A topic that was deleted and created again under the
+    same name is in ``deleted`` (the old topic) and in ``changed`` (the name)."""
 
     changed: list[str]
     deleted: list[TopicImage]
@@ -67,14 +67,26 @@ class Delta(NamedTuple):
 
 
 class ClusterImage:
-    """An immutable snapshot of the cluster. All mappings are read-only by agreement.
+    """An immutable snapshot of the cluster. All mappings are read-only by convention.
 
-    ``brokers`` are those that are there; ``registered`` has also those that are away (Kafka calls them fenced), which
-    may hold replicas and are expected back until they are unregistered.
+    ``brokers`` are the live ones; ``registered`` also has the fenced ones, which may hold replicas until they are
+    unregistered.
     """
 
-    __slots__ = ("brokers", "cluster_id", "configs", "controller_epoch", "controller_id", "features",
-                 "next_producer_id", "notes", "registered", "revision", "topics", "topics_by_id")  # fmt: skip
+    __slots__ = (
+        "brokers",
+        "cluster_id",
+        "configs",
+        "controller_epoch",
+        "controller_id",
+        "features",
+        "next_producer_id",
+        "notes",
+        "registered",
+        "revision",
+        "topics",
+        "topics_by_id",
+    )
 
     def __init__(
         self,
@@ -103,32 +115,34 @@ class ClusterImage:
         self.features: dict[str, int] = features or {}
         self.next_producer_id = next_producer_id
         self.notes: dict[Any, Any] = {}
-        """Scratch space for what others derive from this very snapshot (pre-built answers); it goes when the snapshot
-        does."""
+        """Scratch space for data derived from this snapshot (prepared responses); it is dropped with the snapshot."""
 
     def topic(self, name: str) -> TopicImage | None:
+        """A topic by name, or None."""
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """A topic by id, or None."""
         return self.topics_by_id.get(topic_id)
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
-        """A partition's state, or None where there is no such partition."""
+        """A partition's state, or None if there is no such partition."""
         image = self.topics.get(topic)
         if image is None or not 0 <= index < len(image.partitions):
             return None
         return image.partitions[index]
 
     def config(self, resource: ConfigResource, name: str) -> Mapping[str, str]:
-        """What was set by request for a topic, a broker ("": all brokers), client metrics or a group."""
+        """The dynamic properties of a topic, a broker ("": all brokers), client metrics or a group."""
         return self.configs.get((resource, name), NO_CONFIG)
 
     def topic_config(self, name: str) -> Mapping[str, str]:
+        """The dynamic properties of a topic."""
         return self.configs.get((ConfigResource.TOPIC, name), NO_CONFIG)
 
-    def sorted_brokers(self, *, away: bool = False) -> list[BrokerImage]:
-        """By id; with those that are ``away`` or without."""
-        brokers = self.registered if away else self.brokers
+    def sorted_brokers(self, *, fenced: bool = False) -> list[BrokerImage]:
+        """The live brokers by id, or with ``fenced`` all registered ones."""
+        brokers = self.registered if fenced else self.brokers
         return [brokers[broker_id] for broker_id in sorted(brokers)]
 
 
@@ -153,33 +167,33 @@ class MetadataCache:
         self._subscription = await self._store.subscribe(self._on_event)
 
     def close(self) -> None:
-        """Stop following; the last image stays."""
+        """Stop following the feed; ``image`` stays as it is."""
         if self._subscription is not None:
             self._subscription.close()
 
     def version(self, key: str) -> int:
-        """The version of a key as of the newest event (`ABSENT` if it is not there), for `Check`."""
+        """The version of a key as of the newest event (`ABSENT` if it does not exist), for `Check`."""
         return self._builder.versions.get(key, ABSENT)
 
     def created(self, key: str) -> int:
-        """The revision that made a key, 0 if it is absent."""
+        """The revision that created a key; 0 if it does not exist."""
         return self._builder.created.get(key, 0)
 
     def add_listener(self, listener: Callable[[ClusterImage, Delta], None]) -> None:
-        """Called from now on with each new image; at once with the whole state if there is one already."""
+        """Call ``listener`` with each new image, and at once with the whole state if there is one already."""
         self._listeners.append(listener)
         if self._subscription is not None:
             listener(self.image, whole_delta(self.image))
 
     async def wait_for(self, revision: int) -> None:
-        """Return when the image includes a revision that a commit returned."""
+        """Return when the image has reached a revision that a commit returned."""
         if self.image.revision < revision:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append((revision, future))
             await future
 
     async def until(self, condition: Callable[[ClusterImage], bool], timeout_s: float) -> bool:
-        """Return when a condition holds of the image; False if it does not before the time is over."""
+        """Wait until a condition holds for the image; False if it does not within ``timeout_s`` seconds."""
         if condition(self.image):
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -212,12 +226,12 @@ class MetadataCache:
 
 
 def whole_delta(image: ClusterImage) -> Delta:
-    """The delta from nothing to an image."""
+    """The delta from an empty image to this one."""
     return Delta(list(image.topics), [], list(image.configs), brokers=True, controller=True)
 
 
 class _Builder:
-    """Turns feed events into the next image. Topics are put together from their shards, so it keeps those."""
+    """Builds the next image from feed events. Topics are assembled from their shards, so it keeps the shards."""
 
     def __init__(self) -> None:
         self.versions: dict[str, int] = {}
@@ -228,7 +242,7 @@ class _Builder:
         self._registrations: dict[int, BrokerImage] = {}
 
     def gather(self, event: Event) -> None:
-        """Take an event in; what it means is found by `build`."""
+        """Collect an event for `build`."""
         for key, entry in event.changes:
             if entry is None:
                 self.versions.pop(key, None)
@@ -240,7 +254,7 @@ class _Builder:
                 self._pending[key] = entry.value
 
     def build(self, old: ClusterImage, revision: int) -> tuple[ClusterImage, Delta]:
-        """The image after everything gathered since the last call."""
+        """The image after all events gathered since the last call."""
         pending, self._pending = self._pending, {}
         groups: dict[str, list[tuple[str, bytes | None]]] = {}
         for key, value in pending.items():
@@ -332,7 +346,7 @@ class _Builder:
         return topic_id
 
     def _assemble(self, image: ClusterImage, topic_id: str) -> str | None:
-        """Put a topic together again; its name, or None if only the shards of a deleted topic were touched."""
+        """Assemble a topic from its shards; its name, or None if the topic has been deleted."""
         name = self._names.get(topic_id)
         if name is None:
             return None
@@ -377,6 +391,16 @@ def _put_broker(brokers: dict[int, BrokerImage], key: str, value: bytes | None, 
 
 
 __all__ = [
-    "INTERNAL_TOPICS", "NO_CONFIG", "SHARD_PARTITIONS", "BrokerImage", "ClusterImage", "ConfigResource", "Delta",
-    "Endpoint", "MetadataCache", "PartitionState", "TopicImage", "whole_delta",
-]  # fmt: skip
+    "INTERNAL_TOPICS",
+    "NO_CONFIG",
+    "SHARD_PARTITIONS",
+    "BrokerImage",
+    "ClusterImage",
+    "ConfigResource",
+    "Delta",
+    "Endpoint",
+    "MetadataCache",
+    "PartitionState",
+    "TopicImage",
+    "whole_delta",
+]

@@ -1,20 +1,19 @@
 """The embedded metadata store: one SQLite database in the data directory, used by one process.
 
-* WAL mode with ``synchronous=FULL``: a commit that was answered survives a power loss. Exclusive locking keeps the
-  index of the WAL in memory: as a mapped file on a full disk it would be the end of the process (SIGBUS).
-* A reserve of disk space (`RESERVE_BYTES`) is given back when the disk is full, so that a broker can start there, tell
-  what it cannot serve, and delete topics.
-* All calls run on one thread of its own (an `Executor` with one thread), in the order in which they were made, so the
-  event loop never waits for the disk, and results and feed events come back in commit order.
+* WAL mode with ``synchronous=FULL``: a commit survives a power loss once `commit` has returned. Exclusive locking keeps
+  the WAL's index in memory; as a mapped file on a full disk it could end the process (SIGBUS).
+* A reserve file (`RESERVE_BYTES`) is deleted when the disk is full, so that a broker can still start, report what it
+  cannot serve, and delete topics.
+* All calls run on one thread (an `Executor` with one thread), in the order in which they were made, so the event loop
+  never waits for the disk, and results and feed events come back in commit order.
 * No Python runs inside a transaction. The checks and writes of a commit are first put into temporary tables, which
-  lock nothing; then one statement fires a trigger that compares, writes and counts the revision, and SQLite begins
-  and ends the transaction around it by itself.
-* The database's ``user_version`` is the format's version: a newer one is refused by name.
+  lock nothing; then one statement fires a trigger that compares, writes and counts the revision, in a transaction that
+  SQLite itself begins and ends.
+* The database's ``user_version`` is the format version; a newer one is refused with a clear message.
 
-Local file systems only. One process at a time, held to that by the data directory's lock: sessions left over by an
-earlier process are ended when the store is opened. Several processes on one store (pushes and liveness over a Unix
-socket, leases) come with clusters of several brokers; the interface (`kwire.cluster.store.store`) already allows for
-them.
+For local file systems only. The data directory's lock admits one process at a time; sessions that an earlier process
+left behind are ended when the store is opened. What lives elsewhere: one store for several brokers of a host
+(`store.shared`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from kwire.base.doors import Doors, Executor, Files
-from kwire.cluster.store.feed import Feed, OwnSession, Place
+from kwire.cluster.store.feed import Feed, FeedSubscription, OwnSession
 from kwire.cluster.store.store import (
     Change,
     Check,
@@ -94,7 +93,7 @@ END;
 
 
 class Database:
-    """The blocking half: everything here runs on the store's thread."""
+    """The blocking half of the store: everything here runs on the store's thread."""
 
     def __init__(self, path: str, files: Files) -> None:
         self._path = path
@@ -110,12 +109,13 @@ class Database:
         return self._connection
 
     def open(self) -> None:
+        """Open or create the database. sqlite3.Error, `StoreFormatError`."""
         self._has_reserve = self._files.exists(self._reserve)
         self._with_reserve(self._open)
         self._keep_reserve()
 
     def _with_reserve(self, work: Callable[[], T]) -> T:
-        """Do something that is done wholly or not at all; once more where the disk is full and the reserve helps."""
+        """Call ``work``, which must be atomic; if the disk is full, delete the reserve and call it again."""
         try:
             return work()
         except sqlite3.Error as error:
@@ -126,7 +126,7 @@ class Database:
         return work()
 
     def _keep_reserve(self) -> None:
-        """Have a reserve, where there is room enough that nobody misses it."""
+        """Create the reserve if the disk has plenty of space."""
         if self._has_reserve:
             return
         try:
@@ -134,7 +134,7 @@ class Database:
                 write_bytes(self._files, self._reserve, bytes(RESERVE_BYTES))
                 self._has_reserve = True
         except OSError:
-            pass  # it will be tried again
+            pass  # the next commit tries again
 
     def _open(self) -> None:
         # isolation_level=None: the module begins no transactions of its own.
@@ -144,7 +144,7 @@ class Database:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > FORMAT_VERSION:
                 raise StoreFormatError(
-                    f"{self._path} has format {version}, this kwire knows up to {FORMAT_VERSION}: "
+                    f"{self._path} has format {version}, this kwire supports up to {FORMAT_VERSION}: "
                     "it was written by a newer kwire"
                 )
             connection.execute("PRAGMA journal_mode = WAL")
@@ -161,24 +161,26 @@ class Database:
         self._connection = connection
 
     def prepare(self, connection: sqlite3.Connection) -> None:
-        """Settings that must come before anything else. One process: nobody else may have the database open."""
+        """Settings that must come first. There is only one process, so it locks the database."""
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
 
     def opened(self, connection: sqlite3.Connection, *, new: bool) -> None:
-        """The tables are there. One process: whatever sessions there are belong to an earlier one."""
+        """Called when the tables exist. All sessions belong to an earlier process, so they are ended."""
         if not new and connection.execute("SELECT 1 FROM sessions").fetchone():
             connection.executescript(_END_OLD_SESSIONS)
 
     def temporary(self, connection: sqlite3.Connection) -> None:
-        """More temporary tables and triggers."""
+        """Create more temporary tables and triggers."""
 
     def close(self) -> None:
+        """Close the database; harmless if it is closed."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
-        # One statement, so that revision and rows are of one state.
+        """The revision, and the entries whose keys start with a prefix, in key order."""
+        # One statement, so that revision and rows belong to the same state.
         rows = self._db.execute(
             "SELECT counter.revision, key, value, version, created, session FROM counter"
             " LEFT JOIN entries ON key >= ? AND substr(key, 1, ?) = ? ORDER BY key",
@@ -187,6 +189,7 @@ class Database:
         return rows[0][0], {key: Entry(*entry) for _, key, *entry in rows if key is not None}
 
     def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> tuple[int, list[Change]]:
+        """Make all writes if all checks hold: the new revision, and the changes. `Conflict`, `SessionLost`."""
         result = self._with_reserve(lambda: self._commit(checks, writes))
         self._keep_reserve()
         return result
@@ -222,15 +225,17 @@ class Database:
         return Conflict(row[0]) if row else error
 
     def open_session(self, owner: str) -> int:
+        """The id of a new session."""
         insert = "INSERT INTO sessions (owner) VALUES (?)"
         session = self._with_reserve(lambda: self._db.execute(insert, (owner,)).lastrowid)
         assert session is not None
         return session
 
     def close_session(self, session: int) -> tuple[int, list[Change]] | None:
+        """End a session: the commit that deleted its keys, None if it had none."""
         db = self._db
         keys = db.execute("SELECT key FROM entries WHERE session = ?", (session,)).fetchall()
-        # Not from the reserve: the next start ends the session as well, and needs it more.
+        # Without the reserve: the next start, which also ends the session, needs it more.
         result = self._commit((), [Write(key, None) for (key,) in keys]) if keys else None
         db.execute("DELETE FROM sessions WHERE id = ?", (session,))
         return result
@@ -238,32 +243,33 @@ class Database:
 
 class EmbeddedStore:
     """`MetadataStore` on SQLite; ``directory`` is the data directory, locked by the caller. ``on_failure(directory,
-    error)`` hears of a disk that fails (not of a full one)."""
+    error)`` is called when the disk fails (not when it is full)."""
 
     def __init__(
         self,
         directory: str,
         doors: Doors,
-        executor: Executor | None = None,
         *,
-        on_failure: Callable[[str, OSError], None] = lambda _directory, _error: None,
+        on_failure: Callable[[str, OSError], None],
     ) -> None:
         self._directory = directory
         self._on_failure = on_failure
         self._files = doors.files
-        self._executor = executor or Executor(1)
+        self._executor = Executor(1)
         self._database = Database(f"{directory}/{FILE_NAME}", doors.files)
         self._feed = Feed()
         self._sessions: list[OwnSession] = []
 
     async def open(self) -> None:
+        """See `MetadataStore.open`."""
         self._files.makedirs(self._directory)
         try:
             await self._run(self._database.open)
-        except StoreUnavailable as error:  # the path is for whoever starts the broker, not for its clients
+        except StoreUnavailable as error:  # the path is for the operator, so only this message has it
             raise StoreUnavailable(f"{self._directory}/{FILE_NAME}: {error}") from error
 
     async def close(self) -> None:
+        """See `MetadataStore.close`."""
         for session in self._sessions:
             await session.close()
         self._sessions.clear()
@@ -272,31 +278,34 @@ class EmbeddedStore:
         self._executor.close()
 
     async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        """See `MetadataStore.read`."""
         return await self._run(lambda: self._database.read(prefix))
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        """See `MetadataStore.commit`."""
         check_commit(checks, writes)
         return await self._publish(lambda: self._database.commit(checks, writes))
 
     async def open_session(self, owner: str, *, lease_ms: int) -> OwnSession:
-        """While there is one process, its session lives exactly as long as the store is open: it is never lost."""
+        """See `MetadataStore.open_session`. A session lasts as long as the store is open; it is never lost."""
         session = OwnSession(await self._run(lambda: self._database.open_session(owner)), self.end_session)
         self._sessions.append(session)
         return session
 
     async def end_session(self, session: OwnSession) -> None:
-        """Take a session's keys away (called by `OwnSession.close`)."""
+        """End a session and delete its keys (called by `OwnSession.close`)."""
         await self._publish(lambda: self._database.close_session(session.id) or (0, []))
 
-    async def subscribe(self, listener: Listener) -> Place:
-        # Nothing is missed and nothing doubled: events of commits that the thread did before this read are published
-        # before the read's result arrives, because results come back in order.
+    async def subscribe(self, listener: Listener) -> FeedSubscription:
+        """See `MetadataStore.subscribe`."""
+        # No event is missed or delivered twice: results come back in order, so the events of commits before this read
+        # are published before the read's result arrives.
         revision, entries = await self._run(lambda: self._database.read(""))
         return self._feed.join(listener, entries, revision)
 
     async def _publish(self, function: Callable[[], tuple[int, list[Change]]]) -> int:
         future = self._executor.run(function)
-        # A callback, not code after the await: the feed must not miss a commit whose caller was cancelled.
+        # A callback instead of code after the await: the feed must not miss a commit whose caller was cancelled.
         future.add_done_callback(self._committed)
         return (await self._result(future))[0]
 
@@ -304,7 +313,7 @@ class EmbeddedStore:
         if future.cancelled() or future.exception() is not None:
             return
         revision, changes = future.result()
-        if revision:  # also without changes: somebody may wait for the revision
+        if revision:  # also without changes: a caller may wait for the revision
             self._feed.publish(Event(changes, revision, consistent=True))
 
     async def _run(self, function: Callable[[], T]) -> T:
@@ -321,7 +330,7 @@ class EmbeddedStore:
             raise StoreUnavailable(f"{type(error).__name__}: {error}") from error
 
     def _is_full(self, error: sqlite3.Error) -> bool:
-        """SQLite has a code for a full disk, and for some files (shared memory) says I/O error nevertheless."""
+        """SQLite has a code for a full disk, but reports an I/O error for some files (shared memory)."""
         code = _primary_code(error)
         if code != sqlite3.SQLITE_IOERR:
             return code == sqlite3.SQLITE_FULL

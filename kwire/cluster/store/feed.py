@@ -1,7 +1,7 @@
-"""What the stores hand out, each to those in its own process: places in the feed, and sessions.
+"""`Feed` and `OwnSession`: the subscribers and the sessions of one process, shared by all stores.
 
-What is told, and when a session is over, is the stores' to say (`embedded`, `shared_store`, `zookeeper`, `memory`,
-the simulation's).
+What lives elsewhere: which events there are, and when a session ends (`embedded`, `store.shared`, `zookeeper`,
+`memory`, the simulation's store).
 """
 
 from __future__ import annotations
@@ -12,49 +12,50 @@ from typing import Any
 from kwire.cluster.store.store import Change, Entry, Event, Listener
 
 
-class Place:
-    """A listener's place in a feed (a `Subscription`)."""
+class FeedSubscription:
+    """A listener's subscription to a feed (a `Subscription`)."""
 
-    __slots__ = ("_places", "listener")
+    __slots__ = ("_subscriptions", "listener")
 
-    def __init__(self, places: dict[Place, None], listener: Listener) -> None:
-        self._places = places
+    def __init__(self, subscriptions: dict[FeedSubscription, None], listener: Listener) -> None:
+        self._subscriptions = subscriptions
         self.listener = listener
-        places[self] = None
+        subscriptions[self] = None
 
     def close(self) -> None:
-        self._places.pop(self, None)
+        """Deliver no further events."""
+        self._subscriptions.pop(self, None)
 
 
 class Feed:
     """The listeners of a store."""
 
     def __init__(self) -> None:
-        self._places: dict[Place, None] = {}
+        self._subscriptions: dict[FeedSubscription, None] = {}
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody listens."""
-        return not self._places
+        """Whether there is no listener."""
+        return not self._subscriptions
 
-    def join(self, listener: Listener, entries: Mapping[str, Entry], revision: int) -> Place:
-        """A place for a listener, whose first event is the whole state."""
-        place = Place(self._places, listener)
+    def join(self, listener: Listener, entries: Mapping[str, Entry], revision: int) -> FeedSubscription:
+        """Add a listener and deliver the whole state to it as the first event."""
+        subscription = FeedSubscription(self._subscriptions, listener)
         listener(Event([Change(key, entry) for key, entry in entries.items()], revision, consistent=True))
-        return place
+        return subscription
 
     def publish(self, event: Event) -> None:
-        """Tell all who listen."""
-        for place in list(self._places):
-            place.listener(event)
+        """Deliver an event to all listeners."""
+        for subscription in list(self._subscriptions):
+            subscription.listener(event)
 
     def clear(self) -> None:
-        """Nobody is told any more."""
-        self._places.clear()
+        """Remove all listeners."""
+        self._subscriptions.clear()
 
 
 class OwnSession:
-    """A session of this process (a `Session`), until it is lost or closed. ``end`` takes it away from the store."""
+    """A session of this process (a `Session`), until it is lost or closed. ``end`` ends it in the store."""
 
     def __init__(self, session_id: int, end: Callable[[Any], Awaitable[None]]) -> None:
         self.id = session_id
@@ -64,22 +65,25 @@ class OwnSession:
 
     @property
     def alive(self) -> bool:
+        """Whether the session is neither closed nor lost."""
         return self._alive
 
     def on_loss(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once if the session is lost (not if it is closed)."""
         self._callbacks.append(callback)
 
     def lost(self) -> None:
-        """It is over, or has to be taken for that."""
+        """The session has ended, or must be assumed to have ended: call the `on_loss` callbacks."""
         if self._alive:
             self._alive = False
             for callback in self._callbacks:
                 callback()
 
     async def close(self) -> None:
+        """End the session; its keys are gone when this returns."""
         if self._alive:
             self._alive = False
             await self._end(self)
 
 
-__all__ = ["Feed", "OwnSession", "Place"]
+__all__ = ["Feed", "FeedSubscription", "OwnSession"]

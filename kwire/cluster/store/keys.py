@@ -1,24 +1,24 @@
 """The keys of the metadata store, and the JSON in their values.
 
-| key | lives | value |
+| key | lifetime | value |
 | --- | --- | --- |
 | ``cluster`` | always | the cluster id |
-| ``features`` | always | finalised feature levels by name (written anew, unchanged, by each registration) |
-| ``brokers/<id>`` | with the broker's session | endpoints, rack, the levels of features that it supports;
-``created`` is the broker epoch, ``leaving``: it is about to stop and wants to lead nothing |
-| ``registrations/<id>`` | until it is unregistered | what the broker's latest registration told: a broker that is
-away still counts |
+| ``features`` | always | finalised feature levels by name (each registration writes them again, unchanged) |
+| ``brokers/<id>`` | with the broker's session | endpoints, rack, supported feature levels; ``created`` is the broker
+epoch, ``leaving`` marks a controlled shutdown |
+| ``registrations/<id>`` | until the broker is unregistered | the value of the broker's latest registration: a fenced
+broker still counts |
 | ``controller`` | with the controller's session | broker id and controller epoch |
 | ``controller-epoch`` | always | the newest controller epoch |
 | ``topics/<name>`` | always | topic id |
 | ``partitions/<topic id>/<shard>`` | always | `PartitionState` of up to `SHARD_PARTITIONS` partitions |
-| ``configs/<type>/<name>`` | always | properties that were set by request; the name is escaped, "" is "all brokers" |
+| ``configs/<type>/<name>`` | always | dynamic properties; the name is escaped, "" stands for all brokers |
 | ``directories/<id>`` | always | the paths of `log.dirs` that a broker with more than one has used |
-| ``producer-ids`` | always | the first producer id that no block holds yet |
+| ``producer-ids`` | always | the first producer id that is not allocated yet |
 
-Partitions are kept in shards, so that no value grows with a topic and the fail-over of thousands of partitions is a
-few hundred keys. Every value is an object whose ``v`` is its format version; a newer one is refused, unknown fields
-are left alone by readers. What lives elsewhere: what is made of it in memory (`kwire.cluster.metadata.image`).
+Partitions are kept in shards, so that no value grows with a topic and the failover of thousands of partitions writes
+only a few hundred keys. Every value is an object whose ``v`` is its format version; readers refuse a newer one and
+ignore unknown fields. What lives elsewhere: the state in memory (`kwire.cluster.metadata.image`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DIRECTORIES: Final = "directories/"
 
 
 class ConfigResource(IntEnum):
-    """What a configuration belongs to: Kafka's `ConfigResource.Type` codes."""
+    """The type of a resource that has configuration: Kafka's `ConfigResource.Type` codes."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -69,13 +69,13 @@ _RESOURCES: Final = {name: resource for resource, name in _RESOURCE_NAMES.items(
 
 
 class PartitionState(NamedTuple):
-    """One partition as the cluster knows it. ``leader`` is -1 while there is none; both epochs start at 0 and grow
-    with every election and every change of any kind, respectively.
+    """One partition in the metadata. ``leader`` is -1 if there is none. Both epochs start at 0: the leader epoch grows
+    with every election, the partition epoch with every change.
 
-    ``elr``: eligible leader replicas, out of the ISR since it became smaller than `min.insync.replicas`, which have all
-    that was committed. ``last_leader``: one broker or none, who led when nobody was left in ISR and ELR (KIP-966).
-    ``adding`` and ``removing``: replicas that a reassignment brings and takes away (KIP-455). ``offline``: replicas
-    whose log is in a directory that has failed, on a broker that may be well otherwise.
+    ``elr``: eligible leader replicas, which left the ISR when it became smaller than `min.insync.replicas` and have all
+    committed records. ``last_leader``: the last known leader if ISR and ELR are empty, else no broker (KIP-966).
+    ``adding`` and ``removing``: replicas that a reassignment adds and removes (KIP-455). ``offline``: replicas whose
+    log directory has failed; their brokers may be live.
     """
 
     replicas: tuple[int, ...]
@@ -90,27 +90,32 @@ class PartitionState(NamedTuple):
     offline: tuple[int, ...] = ()
 
     def is_offline(self, replica: int, brokers: Collection[int]) -> bool:
-        """Whether a replica cannot serve: its broker is gone, or the directory that it lies in has failed."""
+        """Whether a replica cannot serve: its broker is not live, or its log directory has failed."""
         return replica not in brokers or replica in self.offline
 
 
 def broker_key(broker_id: int) -> str:
+    """The key of a broker's registration that vanishes with its session."""
     return f"{BROKERS}{broker_id}"
 
 
 def registration_key(broker_id: int) -> str:
+    """The key of a broker's registration that lasts until UnregisterBroker."""
     return f"{REGISTRATIONS}{broker_id}"
 
 
 def topic_key(name: str) -> str:
+    """The key of a topic's id."""
     return TOPICS + name
 
 
 def shard_key(topic_id: bytes, shard: int) -> str:
+    """The key of `SHARD_PARTITIONS` partitions of a topic."""
     return f"{PARTITIONS}{uuid_to_text(topic_id)}/{shard:06d}"
 
 
 def config_key(resource: ConfigResource, name: str) -> str:
+    """The key of a resource's dynamic properties."""
     return f"{CONFIGS}{_RESOURCE_NAMES[resource]}/{_escape(name)}"
 
 
@@ -121,7 +126,7 @@ def config_resource(key: str) -> tuple[ConfigResource, str]:
 
 
 def pack(**fields: Any) -> bytes:
-    """A value of the present format."""
+    """A value in the present format."""
     return json.dumps({"v": VALUE_FORMAT, **fields}, separators=(",", ":")).encode()
 
 
@@ -151,7 +156,7 @@ def unpack_shard(key: str, value: bytes) -> list[PartitionState]:
 
 
 def _escape(name: str) -> str:
-    """Percent-encoding of all but letters, digits and ``-._``, so that any name is one key segment."""
+    """Percent-encode all but letters, digits and ``-._``, so that any name is one key segment."""
     return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in name.encode())
 
 

@@ -1,8 +1,8 @@
-"""The metadata store of the simulation: everything in memory, every step decided by the event loop's order.
+"""`MemoryStore`: the metadata store of tests and of the simulation, in memory.
 
-One `MemoryStore` object can serve several brokers of a simulated cluster. Each call yields to the loop once before it
-takes effect and once before it answers, so that concurrent commits interleave as the loop (and its seed) decides.
-`expire` and `available` are what a test does to it. See `kwire.cluster.store.store` for the theory.
+One `MemoryStore` object can serve several brokers of a simulated cluster. Each call yields to the event loop once
+before it takes effect and once before it returns, so that the loop (and its seed) decides how concurrent commits
+interleave. Tests use `expire` and `available` to make it fail. See `kwire.cluster.store.store` for the contract.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kwire.cluster.store.feed import Feed, OwnSession, Place
+from kwire.cluster.store.feed import Feed, FeedSubscription, OwnSession
 from kwire.cluster.store.store import (
     ABSENT,
     Change,
@@ -36,6 +36,7 @@ class MemorySession(OwnSession):
 
     @property
     def alive(self) -> bool:
+        """Whether the store still has the session."""
         return self.id in self._store.sessions
 
 
@@ -51,29 +52,33 @@ class MemoryStore:
         self._next_session = 1
 
     async def open(self) -> None:
+        """Nothing to prepare; fails if the store is not available."""
         await self.step()
 
     async def close(self) -> None:
+        """End all sessions and remove all listeners."""
         for session_id in list(self.sessions):
             self.end_session(session_id)
         self._feed.clear()
 
     async def step(self) -> None:
-        """Let others go first, as a real store would."""
+        """Yield to other tasks, as a real store would. `StoreUnavailable` if the store is not available."""
         await asyncio.sleep(0)
         if not self.available:
             raise StoreUnavailable("the simulated store is not available")
 
     async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        """See `MetadataStore.read`."""
         await self.step()
         return self.read_now(prefix)
 
     def read_now(self, prefix: str) -> tuple[int, dict[str, Entry]]:
-        """`read`, at this moment."""
+        """`read` without yielding."""
         found = {key: self._entries[key] for key in sorted(self._entries) if key.startswith(prefix)}
         return self.revision, found
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        """See `MetadataStore.commit`."""
         check_commit(checks, writes)
         await self.step()
         revision = self.commit_now(checks, writes)
@@ -81,7 +86,7 @@ class MemoryStore:
         return revision
 
     def commit_now(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
-        """`commit`, at this moment."""
+        """`commit` without yielding."""
         for key, version in checks:
             entry = self._entries.get(key)
             if (ABSENT if entry is None else entry.version) != version:
@@ -91,38 +96,40 @@ class MemoryStore:
         return self._apply(writes)
 
     async def open_session(self, owner: str, *, lease_ms: int) -> MemorySession:
+        """See `MetadataStore.open_session`; the lease only ends by `expire`."""
         await self.step()
         return self.open_session_now(owner)
 
     def open_session_now(self, owner: str) -> MemorySession:
-        """`open_session`, at this moment."""
+        """`open_session` without yielding."""
         session = MemorySession(self, self._next_session, owner)
         self._next_session += 1
         self.sessions[session.id] = session
         return session
 
-    async def subscribe(self, listener: Listener) -> Place:
+    async def subscribe(self, listener: Listener) -> FeedSubscription:
+        """See `MetadataStore.subscribe`."""
         await self.step()
         return self.subscribe_now(listener)
 
-    def subscribe_now(self, listener: Listener) -> Place:
-        """`subscribe`, at this moment."""
+    def subscribe_now(self, listener: Listener) -> FeedSubscription:
+        """`subscribe` without yielding."""
         revision, entries = self.read_now("")
         return self._feed.join(listener, entries, revision)
 
     def expire(self, session_id: int) -> None:
-        """What a store does to an owner that has been silent for its lease."""
+        """End a session as a store does when its lease expires without a heartbeat from its owner."""
         session = self.sessions[session_id]
         self.end_session(session_id)
         session.lost()
 
     async def close_session(self, session: OwnSession) -> None:
-        """`end_session`, for its owner (called by `OwnSession.close`)."""
+        """End a session for its owner (called by `OwnSession.close`)."""
         await self.step()
         self.end_session(session.id)
 
     def end_session(self, session_id: int) -> None:
-        """Take a session's keys away with it; content if it is over already."""
+        """End a session and delete its keys; no error if it has ended."""
         if self.sessions.pop(session_id, None) is None:
             return
         gone = [Write(key, None) for key, entry in self._entries.items() if entry.session == session_id]

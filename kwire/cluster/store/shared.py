@@ -1,18 +1,18 @@
-"""The embedded metadata store when several brokers of one host share it: SQLite, with presence beside it.
+"""`SharedStore`: the embedded metadata store, shared by several brokers of one host.
 
-The database is that of `embedded`, in a directory that all brokers name (`kwire.metadata.dir`), opened by every process
-on its own. What that needs beyond one process:
+The database is that of `embedded`, in a directory that all brokers name (`kwire.metadata.dir`); every process opens it
+by itself. What this needs beyond one process:
 
-* Deleted keys leave a note with their revision, so that everybody can read what changed since it last looked. After
-  each commit the others are told that there is news (`presence`); the news itself is always read from the database, in
-  one statement, so it is complete and in order whatever was told or not.
-* A session ends in one statement, which takes its keys away and counts the revision, by whoever finds first that its
-  process is dead or has been silent for its lease. The owner of a session that others ended finds out with the next
-  news, or when a commit of its own is refused, and is fenced.
-* Nobody holds the database for longer than a statement. A process that is paused inside one holds up changes, not
-  reads, until it goes on.
+* A deleted key leaves a row with its revision, so that every process can read what changed since it last read. After a
+  commit the other processes are notified (`presence`); the changes themselves are always read from the database, in one
+  transaction, so they are complete and in order even if a notification is lost.
+* The first process that finds the owner of a session dead, or silent for its lease, ends the session in one statement,
+  which deletes its keys and counts the revision. The owner of that session learns of it with the next changes it reads,
+  or when a commit of its own is refused, and is fenced.
+* No process holds the database for longer than a statement. A process that is paused inside a statement blocks commits,
+  but not reads, until it resumes.
 
-Local file systems only: SQLite's and the operating system's locks are what all of it rests on.
+For local file systems only, because it relies on the locks of SQLite and the operating system.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from kwire.base.doors import Executor
 from kwire.base.logging import get_logger
 from kwire.cluster.store.embedded import FILE_NAME, Database
-from kwire.cluster.store.feed import Feed, OwnSession, Place
-from kwire.cluster.store.presence import Presence
+from kwire.cluster.store.feed import Feed, FeedSubscription, OwnSession
+from kwire.cluster.store.presence import Presence, SessionFiles
 from kwire.cluster.store.store import (
     Change,
     Check,
@@ -40,12 +40,12 @@ from kwire.cluster.store.store import (
 )
 
 if TYPE_CHECKING:
-    from kwire.base.doors import Doors
+    from kwire.base.doors import Doors, Files
 
 T = TypeVar("T")
 
 BUSY_S: Final = 5.0
-"""How long a statement waits for another process's."""
+"""How long a statement waits for a statement of another process."""
 
 OPEN_ATTEMPTS: Final = 50
 OPEN_AGAIN_S: Final = 0.1
@@ -77,7 +77,7 @@ END;
 
 
 class News(NamedTuple):
-    """What changed since the last look, and the sessions that there are."""
+    """The changes since the last read, and the open sessions."""
 
     revision: int
     changes: list[Change]
@@ -85,21 +85,27 @@ class News(NamedTuple):
 
 
 class SharedDatabase(Database):
-    """The blocking half: everything here runs on the store's thread."""
+    """The blocking half of the store: everything here runs on the store's thread."""
 
-    seen = 0
+    def __init__(self, path: str, files: Files) -> None:
+        super().__init__(path, files)
+        self.seen = 0
+        """The revision up to which changes have been read."""
 
     def prepare(self, connection: sqlite3.Connection) -> None:
+        """Other processes use the database, too: wait for their statements."""
         connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
 
     def opened(self, connection: sqlite3.Connection, *, new: bool) -> None:
+        """Create the tables that only a shared store has; sessions may belong to live processes."""
         connection.executescript(_SHARED_SCHEMA)
 
     def temporary(self, connection: sqlite3.Connection) -> None:
+        """Create the triggers that record deletions and end sessions."""
         connection.executescript(_SHARED_TEMPORARY)
 
-    def look(self) -> News:
-        """What is new. Reading in one transaction: all of it is of one state."""
+    def news(self) -> News:
+        """The changes since the last call, read in one transaction, so that they belong to the same state."""
         db = self._db
         db.execute("BEGIN")
         try:
@@ -119,12 +125,12 @@ class SharedDatabase(Database):
         return News(revision, changes, sessions)
 
     def write(self, checks: Sequence[Check], writes: Sequence[Write]) -> tuple[int, News]:
-        """A commit, and all that is new with it."""
+        """Commit, and return the revision with all changes up to it."""
         revision, _ = self.commit(checks, writes)
-        return revision, self.look()
+        return revision, self.news()
 
     def open_claimed_session(self, owner: str, claim: Callable[[int], None]) -> int:
-        """A new session, which nobody hears of before ``claim`` was called with it. OSError of that, StoreError."""
+        """A new session, which other processes see only after ``claim(session)``. OSError of ``claim``, StoreError."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             session = self.open_session(owner)
@@ -137,51 +143,55 @@ class SharedDatabase(Database):
         return session
 
     def end(self, session: int) -> None:
-        """End a session, if that has not been done; its keys vanish."""
+        """End a session and delete its keys; no error if it has ended."""
         self._db.execute("INSERT INTO ends VALUES (?)", (session,))
 
     def sessions(self) -> list[int]:
+        """The ids of all open sessions."""
         return [session for (session,) in self._db.execute("SELECT id FROM sessions").fetchall()]
 
 
 class SharedSession(OwnSession):
-    """This process's session. Others may end it."""
+    """A session of this process. Other processes may end it."""
 
     def __init__(self, store: SharedStore, session_id: int, presence: Presence) -> None:
         super().__init__(session_id, store.end_session)
         self.presence = presence
 
     def lost(self) -> None:
+        """Another process has ended the session: give up its lock, too."""
         if self.alive:
             self.presence.close()
         super().lost()
 
 
 class SharedStore:
-    """`MetadataStore` on SQLite in ``directory``, which other processes of this host have open, too."""
+    """`MetadataStore` on SQLite in ``directory``, which other processes of this host use, too."""
 
-    def __init__(self, directory: str, doors: Doors, executor: Executor | None = None) -> None:
+    def __init__(self, directory: str, doors: Doors) -> None:
         self._directory = directory
         self._doors = doors
-        self._executor = executor or Executor(1)
+        self._executor = Executor(1)
         self._database = SharedDatabase(f"{directory}/{FILE_NAME}", doors.files)
+        self._session_files = SessionFiles(directory, doors.files)
         self._feed = Feed()
         self._sessions: dict[int, SharedSession] = {}
-        self._looking = False
-        self._look_again = False
+        self._reading = False
+        self._read_again = False
         self._published = 0
         self._tasks: dict[asyncio.Future[None], None] = {}
 
     async def open(self) -> None:
+        """See `MetadataStore.open`; also ends the sessions of dead processes."""
         self._doors.files.makedirs(self._directory)
         try:
             await self._open_database()
-            await self._run(self._end_the_dead)
-        except StoreUnavailable as error:  # the path is for whoever starts the broker, not for its clients
+            await self._run(self._end_dead_sessions)
+        except StoreUnavailable as error:  # the path is for the operator, so only this message has it
             raise StoreUnavailable(f"{self._directory}/{FILE_NAME}: {error}") from error
 
     async def _open_database(self) -> None:
-        """Several processes may make the database at the same moment: SQLite lets one, and refuses the others."""
+        """If several processes create the database at the same time, SQLite refuses all but one: try again."""
         for attempt in range(OPEN_ATTEMPTS):
             try:
                 await self._run(self._database.open)
@@ -192,14 +202,14 @@ class SharedStore:
             else:
                 return
 
-    def _end_the_dead(self) -> None:
-        presence = Presence(self._directory, self._doors, lambda: None, lambda _: None)
+    def _end_dead_sessions(self) -> None:
         for session in self._database.sessions():
-            if presence.is_dead(session):
+            if self._session_files.is_dead(session):
                 self._database.end(session)
-                presence.forget(session)
+                self._session_files.forget(session)
 
     async def close(self) -> None:
+        """See `MetadataStore.close`."""
         for session in list(self._sessions.values()):
             await session.close()
         for task in list(self._tasks):
@@ -210,27 +220,30 @@ class SharedStore:
         self._executor.close()
 
     async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        """See `MetadataStore.read`."""
         return await self._run(lambda: self._database.read(prefix))
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        """See `MetadataStore.commit`."""
         check_commit(checks, writes)
         future = self._executor.run(self._database.write, checks, writes)
         future.add_done_callback(self._committed)  # also when the caller is cancelled
         try:
             return (await self._result(future))[0]
         except SessionLost:
-            self._news()  # which finds it missing
+            self._read_news()  # which finds that the session is missing
             raise
 
     def _committed(self, future: asyncio.Future[tuple[int, News]]) -> None:
         if future.cancelled() or future.exception() is not None:
             return
         self._publish(future.result()[1])
-        self._tell_news()
+        self._notify_others()
 
-    # The feed
+    # -- the feed ------------------------------------------------------------------------------------------------------
 
-    async def subscribe(self, listener: Listener) -> Place:
+    async def subscribe(self, listener: Listener) -> FeedSubscription:
+        """See `MetadataStore.subscribe`."""
         revision, entries = await self._run(self._snapshot)
         return self._feed.join(listener, entries, revision)
 
@@ -240,30 +253,30 @@ class SharedStore:
             self._database.seen = revision
         return revision, entries
 
-    def _news(self) -> None:
-        """Read what is new; calls that come while that is being done are one more."""
-        if self._looking:
-            self._look_again = True
+    def _read_news(self) -> None:
+        """Read the changes; calls that arrive meanwhile cause one more read."""
+        if self._reading:
+            self._read_again = True
             return
-        self._looking = True
-        future = self._executor.run(self._database.look)
-        future.add_done_callback(self._looked)
+        self._reading = True
+        future = self._executor.run(self._database.news)
+        future.add_done_callback(self._news_read)
 
-    def _looked(self, future: asyncio.Future[News]) -> None:
-        self._looking = False
+    def _news_read(self, future: asyncio.Future[News]) -> None:
+        self._reading = False
         if not future.cancelled():
             error = future.exception()
             if error is None:
                 self._publish(future.result())
-            elif not isinstance(error, sqlite3.ProgrammingError):  # the store is not just closing
-                _logger.warning("news of the metadata store cannot be read now", error=str(error))
-                asyncio.get_running_loop().call_later(0.2, self._news)
-        if self._look_again:
-            self._look_again = False
-            self._news()
+            elif not isinstance(error, sqlite3.ProgrammingError):  # that one means that the store is closed
+                _logger.warning("changes in the metadata store cannot be read", error=str(error))
+                asyncio.get_running_loop().call_later(0.2, self._read_news)
+        if self._read_again:
+            self._read_again = False
+            self._read_news()
 
     def _publish(self, news: News) -> None:
-        if news.revision > self._published:  # also without changes: somebody may wait for the revision
+        if news.revision > self._published:  # also without changes: a caller may wait for the revision
             self._published = news.revision
             self._feed.publish(Event(news.changes, news.revision, consistent=True))
         for session in list(self._sessions.values()):
@@ -273,14 +286,15 @@ class SharedStore:
                 del self._sessions[session.id]
                 session.lost()
 
-    def _tell_news(self) -> None:
+    def _notify_others(self) -> None:
         for session in self._sessions.values():
-            session.presence.tell_news()
+            session.presence.notify()
 
-    # Sessions
+    # -- sessions ------------------------------------------------------------------------------------------------------
 
     async def open_session(self, owner: str, *, lease_ms: int) -> SharedSession:
-        presence = Presence(self._directory, self._doors, self._news, self._end_other)
+        """See `MetadataStore.open_session`."""
+        presence = Presence(self._directory, self._doors, self._read_news, self._end_other)
         try:
             session_id = await self._run(lambda: self._database.open_claimed_session(owner, presence.claim))
             await presence.open(lease_ms)
@@ -288,18 +302,18 @@ class SharedStore:
             presence.close()
             raise StoreUnavailable(f"{self._directory}: {error}") from error
         session = self._sessions[session_id] = SharedSession(self, session_id, presence)
-        self._news()
+        self._read_news()
         return session
 
     async def end_session(self, session: SharedSession) -> None:
-        """Take this process's own session away (called by `SharedSession.close`)."""
+        """End a session of this process (called by `SharedSession.close`)."""
         try:
             await self._run(lambda: self._database.end(session.id))
             self._sessions.pop(session.id, None)
-            self._publish(await self._run(self._database.look))
-            session.presence.tell_news()
-            self._tell_news()
-            await asyncio.sleep(0)  # the last words leave
+            self._publish(await self._run(self._database.news))
+            session.presence.notify()
+            self._notify_others()
+            await asyncio.sleep(0)  # so that the notifications are sent
         finally:
             session.presence.close()
 
@@ -312,17 +326,16 @@ class SharedStore:
         try:
             await self._run(lambda: self._database.end(session_id))
         except StoreUnavailable as error:
-            _logger.warning("a lost session cannot be ended now", session=session_id, error=str(error))
+            _logger.warning("a lost session cannot be ended", session=session_id, error=str(error))
             await asyncio.sleep(0.2)
             self._end_other(session_id)
             return
-        self._news()
-        for session in self._sessions.values():
-            if session.presence.is_dead(session_id):
-                session.presence.forget(session_id)
-        self._tell_news()
+        self._read_news()
+        if self._sessions and self._session_files.is_dead(session_id):
+            self._session_files.forget(session_id)
+        self._notify_others()
 
-    # Inside
+    # -- internals -----------------------------------------------------------------------------------------------------
 
     async def _run(self, function: Callable[[], T]) -> T:
         return await self._result(self._executor.run(function))

@@ -1,32 +1,31 @@
-"""`MetadataStore`: where the cluster's state lives, and the only way in which it is decided.
+"""`MetadataStore`: holds the cluster's state; every change of that state is a commit to it.
 
-The whole theory, because everything in this room rests on it:
+The contract that everything in `kwire.cluster` relies on:
 
-* **Keys and values.** Keys are text with ``/`` as separator (`kwire.cluster.store.keys` has them all); values are small
-  (`VALUE_BYTES_MAX`) bytes. A thing that can grow is cut into several keys.
-* **Versions.** Every key has a version: an opaque integer that changes with each write and never comes back, not even
-  when a key is deleted and written anew. `ABSENT` stands for "there is no such key".
-* **Commit.** `commit(checks, writes)` is compare-and-set over several keys: either every check holds and every write
-  is made, or nothing happens and `Conflict` names a check that failed. Whoever decides something reads first, and
-  checks the versions of all it relied on, its own office (controller key, broker registration) included. So a broker
-  that was paused, cut off or replaced cannot do harm when it wakes: its checks fail.
+* **Keys and values.** Keys are text with ``/`` as separator (`kwire.cluster.store.keys` lists them); values are small
+  (`VALUE_BYTES_MAX`) bytes. Data that can grow is split over several keys.
+* **Versions.** Every key has a version: an opaque integer that changes with each write and is never used twice, not
+  even when a key is deleted and written again. `ABSENT` stands for "there is no such key".
+* **Commit.** `commit(checks, writes)` is a compare-and-set over several keys: either every check holds and every write
+  is made, or nothing happens and `Conflict` names a check that failed. To make a decision, a broker reads first, and
+  then checks the versions of all keys that it relied on, including its own controllership and registration. So a
+  broker that was paused, cut off or replaced can do no harm when it resumes: its checks fail.
 * **Unknown outcome.** `StoreUnavailable` from a commit means that it may or may not have happened. Read again, then
   decide again.
 * **Revision.** The store as a whole has a revision, an integer that grows with every commit.
-* **Feed.** `subscribe` delivers first everything, then what changes. It may skip values of a key that were
-  overwritten meanwhile, but never the latest, and the versions of one key come in order. An event whose
-  ``consistent`` is true completes a state that the store really had, at ``revision``; only then should decisions be
-  made from what was gathered.
+* **Feed.** `subscribe` first delivers the whole state, then the changes. It may skip values of a key that have been
+  overwritten, but never the latest, and the versions of one key arrive in order. An event whose ``consistent`` is true
+  completes a state that the store really had, at ``revision``; only then may decisions be based on it.
 * **Sessions.** A session belongs to one process. Keys written with it are ephemeral: they vanish, in one commit, when
-  it is closed or lost. `Session.on_loss` callbacks run before anything else that this process does about it: whoever
-  lost its session is nobody any more (fencing).
-* ``Entry.created`` is the revision at which a key came into being, so an ephemeral registration gets a number that
-  no earlier registration had: the broker epoch.
+  it is closed or lost. `Session.on_loss` callbacks run before this process does anything else about the loss, because
+  a broker without a session is fenced.
+* ``Entry.created`` is the revision at which a key was created. The one of an ephemeral registration is the broker
+  epoch: no earlier registration had the same number.
 
-Implementations: `kwire.cluster.store.embedded` (SQLite, one broker), `shared_store` (SQLite, brokers of one host),
+Implementations: `kwire.cluster.store.embedded` (SQLite, one broker), `store.shared` (SQLite, brokers of one host),
 `zookeeper` (several hosts) and `memory` (simulation). All pass ``harness/store_conformance.py``.
 
-What lives elsewhere: what the keys mean (`keys`), and the state that brokers make of them (`image`).
+What lives elsewhere: the meaning of the keys (`keys`), and the state that brokers build from them (`image`).
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ ABSENT: Final = 0
 """The version of a key that does not exist."""
 
 VALUE_BYTES_MAX: Final = 512 * 1024
-"""Largest value; a store for several hosts refuses about 1 MiB per commit."""
+"""The largest value; ZooKeeper refuses commits of about 1 MiB."""
 
 KEY_CHARACTERS_MAX: Final = 1024
 
 
 class StoreError(Exception):
-    """Any failure of the store; the two below tell more."""
+    """Any failure of the store; the subclasses say which."""
 
 
 class Conflict(StoreError):
@@ -56,26 +55,28 @@ class Conflict(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or failed. A commit that ends so may have happened or not."""
+    """The store cannot be reached or failed. A commit that raises this may or may not have happened."""
 
 
 class StoreFull(StoreUnavailable):
-    """The store has no room left. Nothing was written; it takes writes again when there is room."""
+    """The store's disk is full. Nothing was written; writes succeed again when there is space."""
 
 
 class SessionLost(StoreError):
-    """The session of an ephemeral write is over; the write did not happen."""
+    """The session of an ephemeral write has ended; the write did not happen."""
 
-    def __init__(self, text: str = "the session with the metadata store is over: this broker was silent for too long"):
+    def __init__(
+        self, text: str = "the session with the metadata store is over: this broker sent no heartbeat in time"
+    ):
         super().__init__(text)
 
 
 class StoreFormatError(StoreError):
-    """The store was written by a newer kwire, or is no store at all. The message is for people."""
+    """The store was written by a newer kwire, or is not a kwire store. The message is for operators."""
 
 
 class Entry(NamedTuple):
-    """What a key holds. ``created``: the store revision that brought it into being. ``session``: id of the session
+    """The value of a key. ``created``: the store revision that created the key. ``session``: the id of the session
     that it vanishes with, or None."""
 
     value: bytes
@@ -85,15 +86,15 @@ class Entry(NamedTuple):
 
 
 class Check(NamedTuple):
-    """The key must have this very version (`ABSENT`: must not exist) for a commit to happen."""
+    """A condition of a commit: the key has exactly this version (`ABSENT`: does not exist)."""
 
     key: str
     version: int
 
 
 class Write(NamedTuple):
-    """Set a key, or delete it (``value=None``; content if it is absent already). ``session``: the session's id makes
-    the key ephemeral."""
+    """Set a key, or delete it (``value=None``; no error if it is absent). ``session``: the id of the session that the
+    key vanishes with."""
 
     key: str
     value: bytes | None
@@ -101,14 +102,14 @@ class Write(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One key in the feed: its newest entry, or None when it is gone."""
+    """One key in the feed: its newest entry, or None if it was deleted."""
 
     key: str
     entry: Entry | None
 
 
 class Event(NamedTuple):
-    """A step of the feed (see the module's theory)."""
+    """A step of the feed (see the module's docstring)."""
 
     changes: Sequence[Change]
     revision: int
@@ -120,32 +121,34 @@ Listener = Callable[[Event], None]
 
 
 class Session(Protocol):
-    """This process's presence in the store."""
+    """A session of this process with the store."""
 
     id: int
-    """What `Write.session` takes."""
+    """The value for `Write.session`."""
 
     @property
     def alive(self) -> bool:
-        """False from the moment in which the loss is known here."""
+        """Whether the session is neither closed nor known to be lost."""
 
     def on_loss(self, callback: Callable[[], None]) -> None:
-        """Run a callback once, when the session is lost (not when it is closed)."""
+        """Call ``callback`` once if the session is lost (not if it is closed)."""
 
     async def close(self) -> None:
-        """End the session; its keys vanish before this returns."""
+        """End the session; its keys are gone when this returns."""
 
 
 class Subscription(Protocol):
+    """A listener's subscription to the feed."""
+
     def close(self) -> None:
-        """No further events."""
+        """Deliver no further events."""
 
 
 class MetadataStore(Protocol):
-    """See the module's theory. Every method may raise `StoreUnavailable`."""
+    """The interface; see the module's docstring. Every method may raise `StoreUnavailable`."""
 
     async def open(self) -> None:
-        """Connect, or create what is missing. `StoreFormatError` when it is not for this version of kwire."""
+        """Connect, and create what is missing. `StoreFormatError` if this version of kwire cannot use the store."""
 
     async def close(self) -> None:
         """Close all sessions of this process and disconnect."""
@@ -154,21 +157,21 @@ class MetadataStore(Protocol):
         """The keys that start with a prefix ("": all), in key order, as they were at the revision returned."""
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
-        """Make all the writes if all the checks hold; returns the new revision, which is also the version of each
-        key written. `Conflict`, `SessionLost`."""
+        """Make all writes if all checks hold; returns the new revision, which is also the version of each key written.
+        `Conflict`, `SessionLost`."""
 
     async def open_session(self, owner: str, *, lease_ms: int) -> Session:
-        """Start a session. ``owner`` is for people; ``lease_ms`` is how long a paused or unreachable owner keeps it
-        (a dead process loses it at once where the store can see that)."""
+        """Start a session. ``owner`` is a name for log lines. ``lease_ms``: how long a paused or unreachable owner
+        keeps the session (a dead process loses it at once if the store can detect that)."""
 
     async def subscribe(self, listener: Listener) -> Subscription:
-        """Follow the feed; the whole state has been delivered, as the first event, before this returns."""
+        """Follow the feed; the first event, the whole state, is delivered before this returns."""
 
 
 def check_commit(checks: Sequence[Check], writes: Sequence[Write]) -> None:
-    """Refuse with ValueError what no store takes: a key written twice, a key or value that is too large.
+    """Raise ValueError for a commit that no store accepts: a key written twice, a key or value that is too large.
 
-    Commits are made by kwire itself, so this is a defect, not bad input.
+    Commits are made by kwire itself, so such a commit is a defect, not bad input.
     """
     seen: set[str] = set()
     for key, value, _ in writes:

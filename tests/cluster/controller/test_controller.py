@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
+from kwire.cluster.controller.controller import ChangeConfig, ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
 from kwire.cluster.controller.leaders import PREFERRED, UNCLEAN
-from kwire.cluster.controller.membership import Membership
 from kwire.cluster.controller.topics import place
 from kwire.cluster.metadata.image import BrokerImage, ClusterImage, ConfigResource
 from kwire.cluster.store import keys
 from kwire.cluster.store.memory import MemoryStore
-from kwire.cluster.store.store import Write
-from tests.cluster.helpers import ENDPOINTS, node
+from kwire.cluster.store.store import Check, Write
+from tests.cluster.helpers import Node, membership_of, node
 
 TOPIC = ConfigResource.TOPIC
 
 
-async def create(made, *topics, **options):
+Outcome = CreatedTopic | KafkaError
+
+
+async def create(
+    made: Node, *topics: NewTopic | str, validate_only: bool = False, timeout_ms: int | None = None
+) -> dict[str, Outcome]:
     return await made.controller.create_topics(
-        [t if isinstance(t, NewTopic) else NewTopic(t) for t in topics], **options
+        [t if isinstance(t, NewTopic) else NewTopic(t) for t in topics],
+        validate_only=validate_only,
+        timeout_ms=timeout_ms,
     )
 
 
-def code_of(result):
+def created(outcome: Outcome) -> CreatedTopic:
+    assert isinstance(outcome, CreatedTopic)
+    return outcome
+
+
+def code_of(result: object) -> ErrorCode:
     return result.code if isinstance(result, KafkaError) else ErrorCode.NONE
 
 
-async def test_a_created_topic_is_in_the_image_when_the_answer_comes():
+async def test_a_created_topic_is_in_the_image_when_create_topics_returns() -> None:
     made = await node(num_partitions="3")
     result = (await create(made, "a"))["a"]
     assert isinstance(result, CreatedTopic)
@@ -40,7 +52,7 @@ async def test_a_created_topic_is_in_the_image_when_the_answer_comes():
     assert topic.partitions[2][:5] == ((1,), (1,), 1, 0, 0)
 
 
-async def test_topics_larger_than_a_shard_come_back_in_order_from_the_store():
+async def test_topics_larger_than_a_shard_come_back_in_order_from_the_store() -> None:
     made = await node()
     await create(made, NewTopic("a", partitions=150))
     await made.controller.create_partitions([NewPartitions("a", 200)])
@@ -78,14 +90,14 @@ async def test_topics_larger_than_a_shard_come_back_in_order_from_the_store():
         (NewTopic("a", assignments=[(1, [1]), (0, [1])]), ErrorCode.NONE),
     ],
 )
-async def test_what_cannot_be_created_is_refused_with_kafkas_code(topic, code):
+async def test_an_impossible_topic_is_refused_with_kafkas_code(topic: NewTopic, code: ErrorCode) -> None:
     made = await node()
     await create(made, "there", "with.dot")
     assert code_of((await create(made, topic))[topic.name]) == code
     assert (topic.name in made.image.topics) == (code == ErrorCode.NONE or topic.name == "there")
 
 
-async def test_topics_of_one_request_stand_alone():
+async def test_topics_of_one_request_are_independent() -> None:
     made = await node()
     results = await create(made, "a.b", "a_b", NewTopic("bad", partitions=0), "good")
     assert [code_of(results[name]).name for name in ("a.b", "a_b", "bad", "good")] == [
@@ -96,10 +108,10 @@ async def test_topics_of_one_request_stand_alone():
     ]
 
 
-async def test_validate_only_creates_nothing():
+async def test_validate_only_creates_nothing() -> None:
     made = await node(num_partitions="4")
     results = await create(made, "a", NewTopic("b", partitions=0), validate_only=True)
-    assert (results["a"].partitions, results["a"].replication_factor) == (4, 1)
+    assert (created(results["a"]).partitions, created(results["a"]).replication_factor) == (4, 1)
     assert code_of(results["b"]) == ErrorCode.INVALID_PARTITIONS
     assert made.image.topics == {}
 
@@ -107,27 +119,29 @@ async def test_validate_only_creates_nothing():
 @pytest.mark.parametrize(
     "configs", [{"nonsense": "1"}, {"retention.ms": "abc"}, {"retention.ms": None}, {"segment.bytes": "5"}]
 )
-async def test_topic_properties_are_validated_before_the_numbers(configs):
+async def test_topic_properties_are_validated_before_the_numbers(configs: dict[str, str | None]) -> None:
     made = await node()
     results = await create(made, NewTopic("a", partitions=0, configs=configs), NewTopic("b"))
     assert code_of(results["a"]) == ErrorCode.INVALID_CONFIG
     if None not in configs.values():
-        update = ConfigUpdate(TOPIC, "b", lambda old: configs)
-        assert (await made.controller.alter_configs([update]))[TOPIC, "b"].code == ErrorCode.INVALID_CONFIG
+        given = {name: value for name, value in configs.items() if value is not None}
+        update = ConfigUpdate(TOPIC, "b", lambda old: given)
+        assert code_of((await made.controller.alter_configs([update]))[TOPIC, "b"]) == ErrorCode.INVALID_CONFIG
 
 
-async def test_topic_properties_are_kept():
+async def test_topic_properties_are_kept() -> None:
     made = await node()
     results = await create(made, NewTopic("b", configs={"retention.ms": "5"}))
-    assert results["b"].configs == made.image.topic_config("b") == {"retention.ms": "5"}
+    assert created(results["b"]).configs == made.image.topic_config("b") == {"retention.ms": "5"}
 
 
-async def test_deleting_takes_the_topic_its_shards_and_its_configuration():
+async def test_deleting_takes_the_topic_its_shards_and_its_configuration() -> None:
     made = await node()
-    created = await create(made, NewTopic("a", partitions=100, configs={"retention.ms": "5"}), "b")
-    results = await made.controller.delete_topics([created["a"].id, b"x" * 16])
-    assert results[created["a"].id] is None
-    assert results[b"x" * 16].code == ErrorCode.UNKNOWN_TOPIC_ID
+    outcomes = await create(made, NewTopic("a", partitions=100, configs={"retention.ms": "5"}), "b")
+    topic_id = created(outcomes["a"]).id
+    results = await made.controller.delete_topics([topic_id, b"x" * 16])
+    assert results[topic_id] is None
+    assert code_of(results[b"x" * 16]) == ErrorCode.UNKNOWN_TOPIC_ID
     assert list(made.image.topics) == ["b"]
     assert made.image.topic_config("a") == {}
     left = (await made.store.read(""))[1]
@@ -135,11 +149,11 @@ async def test_deleting_takes_the_topic_its_shards_and_its_configuration():
     assert len([key for key in left if key.startswith(keys.PARTITIONS)]) == 1
 
 
-async def test_a_topic_made_anew_has_another_id():
+async def test_a_recreated_topic_has_another_id() -> None:
     made = await node()
-    first = (await create(made, "a"))["a"].id
+    first = created((await create(made, "a"))["a"]).id
     await made.controller.delete_topics([first])
-    assert (await create(made, "a"))["a"].id != first
+    assert created((await create(made, "a"))["a"]).id != first
 
 
 @pytest.mark.parametrize(
@@ -156,7 +170,7 @@ async def test_a_topic_made_anew_has_another_id():
         (NewPartitions("a", 70), ErrorCode.NONE),
     ],
 )
-async def test_partitions_can_only_be_added(grow, code):
+async def test_partitions_can_only_be_added(grow: NewPartitions, code: ErrorCode) -> None:
     made = await node()
     await create(made, NewTopic("a", partitions=2))
     error = (await made.controller.create_partitions([grow]))[grow.name]
@@ -164,20 +178,21 @@ async def test_partitions_can_only_be_added(grow, code):
     assert len(made.image.topics["a"].partitions) == (2 if error else grow.total)
 
 
-async def test_concurrent_config_changes_do_not_undo_each_other():
+def setting(name: str, value: str) -> ChangeConfig:
+    return lambda old: {**old, name: value}
+
+
+async def test_concurrent_config_changes_do_not_undo_each_other() -> None:
     made = await node()
     await create(made, "a")
     names = ["retention.ms", "segment.ms", "retention.bytes", "flush.ms", "index.interval.bytes", "segment.index.bytes"]
     await asyncio.gather(
-        *(
-            made.controller.alter_configs([ConfigUpdate(TOPIC, "a", lambda old, name=name: {**old, name: "10"})])
-            for name in names
-        )
+        *(made.controller.alter_configs([ConfigUpdate(TOPIC, "a", setting(name, "10"))]) for name in names)
     )
     assert dict(made.image.topic_config("a")) == dict.fromkeys(names, "10")
 
 
-async def test_configs_of_any_resource_name_survive_the_store():
+async def test_configs_of_any_resource_name_survive_the_store() -> None:
     made = await node()
     name = "grün/%41 ü\x00"
     update = ConfigUpdate(ConfigResource.GROUP, name, lambda old: {"consumer.session.timeout.ms": "50000"})
@@ -190,13 +205,13 @@ async def test_configs_of_any_resource_name_survive_the_store():
     assert again.image.config(ConfigResource.BROKER, "") == {"log.retention.ms": "1", "min.insync.replicas": "1"}
 
 
-async def test_configs_of_a_topic_that_does_not_exist_are_refused():
+async def test_configs_of_a_topic_that_does_not_exist_are_refused() -> None:
     made = await node()
     results = await made.controller.alter_configs([ConfigUpdate(TOPIC, "none", lambda old: {"retention.ms": "1"})])
-    assert results[TOPIC, "none"].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(results[TOPIC, "none"]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_producer_id_blocks_never_overlap_not_even_between_lives():
+async def test_producer_id_blocks_never_overlap_not_even_after_a_restart() -> None:
     made = await node()
     blocks = await asyncio.gather(*(made.controller.allocate_producer_ids() for _ in range(5)))
     await made.membership.leave()
@@ -205,7 +220,7 @@ async def test_producer_id_blocks_never_overlap_not_even_between_lives():
     assert [(block.start, len(block)) for block in blocks] == [(n * 1000, 1000) for n in range(6)]
 
 
-async def test_who_is_not_the_controller_decides_nothing():
+async def test_only_the_controller_decides() -> None:
     made = await node()
     other = await node(made.store, 2)
     with pytest.raises(KafkaError) as caught:
@@ -213,9 +228,9 @@ async def test_who_is_not_the_controller_decides_nothing():
     assert caught.value.code == ErrorCode.NOT_CONTROLLER
 
 
-async def test_a_controller_that_lost_its_office_unawares_is_stopped_by_the_store():
+async def test_the_store_stops_a_controller_that_has_not_noticed_its_successor() -> None:
     made = await node()
-    made.metadata.close()  # it hears no more of the world: paused, cut off
+    made.metadata.close()  # it gets no events any more: paused, or cut off
     await made.store.commit([], [Write(keys.CONTROLLER, keys.pack(broker=2, epoch=9))])
     attempt = asyncio.create_task(create(made, "a"))
     for _ in range(20):
@@ -224,23 +239,26 @@ async def test_a_controller_that_lost_its_office_unawares_is_stopped_by_the_stor
     attempt.cancel()
 
 
-async def test_a_decision_that_another_change_spoilt_is_made_again():
+async def test_a_decision_that_conflicts_with_another_change_is_made_again() -> None:
     made = await node()
     await create(made, "a")
     store = made.store
-    commit, spoilt = store.commit, []
+    commit = store.commit
+    conflicting: list[int] = []
 
-    async def spoil(checks, writes):
-        if not spoilt:
-            spoilt.append(await commit([], [Write(keys.config_key(TOPIC, "a"), keys.pack(values={"segment.ms": "1"}))]))
+    async def commit_second(checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        if not conflicting:
+            conflicting.append(
+                await commit([], [Write(keys.config_key(TOPIC, "a"), keys.pack(values={"segment.ms": "1"}))])
+            )
         return await commit(checks, writes)
 
-    store.commit = spoil
+    store.commit = commit_second  # type: ignore[method-assign]
     await made.controller.alter_configs([ConfigUpdate(TOPIC, "a", lambda old: {**old, "flush.ms": "2"})])
     assert made.image.topic_config("a") == {"segment.ms": "1", "flush.ms": "2"}
 
 
-async def test_a_store_that_fails_is_a_timeout_for_the_client():
+async def test_a_store_that_fails_is_a_timeout_for_the_client() -> None:
     made = await node()
     made.store.available = False
     with pytest.raises(KafkaError) as caught:
@@ -248,17 +266,17 @@ async def test_a_store_that_fails_is_a_timeout_for_the_client():
     assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_a_request_that_waits_longer_than_its_client_times_out():
+async def test_a_request_that_waits_longer_than_its_client_times_out() -> None:
     made = await node()
-    await made.controller._turn.acquire()
+    await made.controller._decisions._turn.acquire()
     with pytest.raises(KafkaError) as caught:
         await create(made, "a", timeout_ms=1)
     assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
-    made.controller._turn.release()
+    made.controller._decisions._turn.release()
     assert code_of((await create(made, "b", timeout_ms=5000))["b"]) == ErrorCode.NONE
 
 
-async def test_a_client_that_does_not_wait_at_all_gets_nothing_done():
+async def test_a_request_with_timeout_zero_changes_nothing() -> None:
     made = await node()
     with pytest.raises(KafkaError) as caught:
         await create(made, "a", timeout_ms=0)
@@ -266,10 +284,10 @@ async def test_a_client_that_does_not_wait_at_all_gets_nothing_done():
     assert made.image.topics == {}
 
 
-async def test_auto_creation_gives_internal_topics_their_properties_and_skips_what_cannot_be():
+async def test_auto_creation_gives_internal_topics_their_properties_and_skips_impossible_ones() -> None:
     made = await node(offsets_topic_num_partitions="5", transaction_state_log_replication_factor="3")
     await made.controller.auto_create(["a", "__consumer_offsets", "__transaction_state", "b/d"])
-    assert sorted(made.image.topics) == ["__consumer_offsets", "a"]  # three brokers are wanted for the other
+    assert sorted(made.image.topics) == ["__consumer_offsets", "a"]  # the other one needs three brokers
     assert len(made.image.topics["__consumer_offsets"].partitions) == 5
     assert made.image.topic_config("__consumer_offsets") == {
         "cleanup.policy": "compact",
@@ -278,55 +296,55 @@ async def test_auto_creation_gives_internal_topics_their_properties_and_skips_wh
     }
 
 
-async def test_electing_leaders_that_are_there_already_is_not_needed():
+async def test_an_election_is_not_needed_if_there_is_a_leader() -> None:
     made = await node()
     await create(made, NewTopic("a", partitions=2))
     for kind in (PREFERRED, UNCLEAN):
-        results = await made.controller.elect_leaders(kind, [("a", 0), ("a", 5), ("none", 0)])
-        assert [error.code.name for error in results.values()] == [
+        results = await made.controller.leaders.elect_leaders(kind, [("a", 0), ("a", 5), ("none", 0)])
+        assert [code_of(error).name for error in results.values()] == [
             "ELECTION_NOT_NEEDED",
             "UNKNOWN_TOPIC_OR_PARTITION",
             "UNKNOWN_TOPIC_OR_PARTITION",
         ]
-        assert await made.controller.elect_leaders(kind, None) == {}
+        assert await made.controller.leaders.elect_leaders(kind, None) == {}
 
 
-async def test_the_preferred_replica_is_elected_when_another_leads():
+async def test_the_preferred_replica_is_elected_when_another_leads() -> None:
     made = await node()
     await node(made.store, 2)
-    topic = (await create(made, NewTopic("a", assignments=[(0, [1, 2])])))["a"]
+    topic = created((await create(made, NewTopic("a", assignments=[(0, [1, 2])])))["a"])
     state = keys.PartitionState((1, 2), (1, 2), 2, 1, 1)
     revision = await made.store.commit([], [Write(keys.shard_key(topic.id, 0), keys.pack_shard([state]))])
     await made.metadata.wait_for(revision)
-    assert await made.controller.elect_leaders(PREFERRED, None) == {("a", 0): None}
-    assert made.image.partition("a", 0)[:5] == ((1, 2), (1, 2), 1, 2, 2)
+    assert await made.controller.leaders.elect_leaders(PREFERRED, None) == {("a", 0): None}
+    assert made.state("a", 0)[:5] == ((1, 2), (1, 2), 1, 2, 2)
 
 
-def cluster(*racks, away=()):
+def cluster(*racks: str | None, away: Sequence[int] = ()) -> ClusterImage:
     registered = {number: BrokerImage(number, 1, {}, rack) for number, rack in enumerate(racks)}
     brokers = {number: broker for number, broker in registered.items() if number not in away}
     return ClusterImage(brokers=brokers, registered=registered)
 
 
 class First:
-    def randrange(self, stop):
+    def randrange(self, stop: int, /) -> int:
         return 0
 
 
-def test_replicas_are_spread_over_racks_and_leaders_over_brokers():
+def test_replicas_are_spread_over_racks_and_leaders_over_brokers() -> None:
     placed = place(cluster("a", "a", "b", "b", "c", "c"), 6, 3, First())
     racks = "aabbcc"
     assert all(len({racks[broker] for broker in replicas}) == 3 for replicas in placed)
     assert sorted(replicas[0] for replicas in placed) == list(range(6))
 
 
-def test_every_replica_of_a_partition_is_on_another_broker():
+def test_every_replica_of_a_partition_is_on_another_broker() -> None:
     for factor in range(1, 6):
         for replicas in place(cluster(None, None, None, None, None), 40, factor, First()):
             assert len(set(replicas)) == factor
 
 
-def test_brokers_that_are_away_hold_what_those_that_are_there_are_too_few_for():
+def test_fenced_brokers_get_replicas_only_if_there_are_too_few_live_ones() -> None:
     made = cluster("a", "a", "b", "b", "c", away=(1, 4))
     assert all(not {1, 4} & set(replicas) for replicas in place(made, 12, 3, First()))
     placed = place(made, 12, 4, First())
@@ -337,7 +355,7 @@ def test_brokers_that_are_away_hold_what_those_that_are_there_are_too_few_for():
     assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-async def test_a_new_partition_begins_without_the_brokers_that_are_away_or_about_to_stop():
+async def test_a_new_isr_has_no_fenced_or_leaving_brokers() -> None:
     made = await node()
     second, third = await node(made.store, 2), await node(made.store, 3)
     await second.membership.leave()
@@ -350,21 +368,23 @@ async def test_a_new_partition_begins_without_the_brokers_that_are_away_or_about
         NewTopic("nobody", assignments=[(0, [1]), (1, [2])]),
         NewTopic("four", partitions=1, replication_factor=4),
     )
-    assert sorted(made.image.partition("three", 0).replicas) == [1, 2, 3]
-    assert made.image.partition("three", 0)[1:5] == ((1,), 1, 0, 0)
-    assert made.image.partition("by-hand", 0)[:5] == ((2, 3, 1), (1,), 1, 0, 0)
+    assert sorted(made.state("three", 0).replicas) == [1, 2, 3]
+    assert made.state("three", 0)[1:5] == ((1,), 1, 0, 0)
+    assert made.state("by-hand", 0)[:5] == ((2, 3, 1), (1,), 1, 0, 0)
     assert code_of(result["nobody"]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert code_of(result["four"]) == ErrorCode.INVALID_REPLICATION_FACTOR
     more = await made.controller.create_partitions(
         [NewPartitions("three", 2), NewPartitions("nobody", 2), NewPartitions("by-hand", 2, [[2, 3, 4]])]
     )
     assert [code_of(more[name]) for name in ("three", "nobody", "by-hand")] == [
-        ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-    ]  # fmt: skip
-    assert made.image.partition("three", 1).isr == (1,)
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ]
+    assert made.state("three", 1).isr == (1,)
 
 
-async def test_a_broker_that_is_away_is_expected_until_it_is_unregistered():
+async def test_a_fenced_broker_stays_registered_until_it_is_unregistered() -> None:
     made = await node()
     second = await node(made.store, 2)
     await second.membership.leave()
@@ -380,13 +400,13 @@ async def test_a_broker_that_is_away_is_expected_until_it_is_unregistered():
     assert set(made.image.registered) == set(made.image.brokers) == {1, 2}
 
 
-async def test_a_running_broker_that_is_unregistered_takes_no_part_until_it_joins_anew():
+async def test_a_running_broker_that_is_unregistered_takes_no_part_until_it_joins_again() -> None:
     made = await node()
     second = await node(made.store, 2)
     await create(made, NewTopic("a", assignments=[(0, [2, 1])]))
     await made.controller.unregister_broker(2)
-    await made.controller.settle_leaders()
-    assert made.image.partition("a", 0)[:4] == ((2, 1), (1,), 1, 1)
+    await made.controller.leaders.settle_leaders()
+    assert made.state("a", 0)[:4] == ((2, 1), (1,), 1, 1)
     assert second.membership.alive
     assert second.membership.broker_epoch == 0
     await second.membership.announce_leaving()
@@ -394,26 +414,26 @@ async def test_a_running_broker_that_is_unregistered_takes_no_part_until_it_join
         await second.controller.allocate_producer_ids()
     assert caught.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
     await made.membership.leave()
-    assert not await second.membership.claim_office()
+    assert not await second.membership.claim_controllership()
     assert set(second.image.brokers) == set()
     await second.membership.leave()
     again = await node(made.store, 2)
     assert again.controller.active
 
 
-async def test_a_controller_that_is_unregistered_gives_up_its_office():
+async def test_a_controller_that_is_unregistered_loses_the_controllership() -> None:
     made = await node()
     second = await node(made.store, 2)
     await made.controller.unregister_broker(1)
     assert second.image.controller_id == -1
-    assert not await made.membership.claim_office()
-    assert await second.membership.claim_office()
+    assert not await made.membership.claim_controllership()
+    assert await second.membership.claim_controllership()
     with pytest.raises(KafkaError) as caught:
         await made.controller.unregister_broker(2)
     assert caught.value.code == ErrorCode.NOT_CONTROLLER
 
 
-async def test_a_second_life_gets_a_higher_broker_epoch_and_new_leader_epochs():
+async def test_a_restart_gets_a_higher_broker_epoch_and_new_leader_epochs() -> None:
     made = await node()
     await create(made, "a")
     epoch = made.membership.broker_epoch
@@ -422,32 +442,32 @@ async def test_a_second_life_gets_a_higher_broker_epoch_and_new_leader_epochs():
     assert made.image.controller_id == -1
     again = await node(made.store)
     assert again.membership.broker_epoch > epoch > 0
-    assert again.image.partition("a", 0)[:5] == ((1,), (1,), 1, 1, 1)
+    assert again.state("a", 0)[:5] == ((1,), (1,), 1, 1, 1)
     assert again.image.controller_epoch == 2
 
 
-async def test_two_live_brokers_cannot_have_one_id():
+async def test_two_live_brokers_cannot_have_one_id() -> None:
     made = await node()
     with pytest.raises(KafkaError) as caught:
-        await node(made.store, 1, lease_ms=50)  # it waits two leases for an earlier life to end
+        await node(made.store, 1, lease_ms=50)  # it waits two leases for an earlier session to end
     assert caught.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-async def test_another_clusters_data_directory_is_refused():
+async def test_another_clusters_data_directory_is_refused() -> None:
     made = await node(join=False)
-    assert await made.membership.join(ENDPOINTS, cluster_id="mine") == "mine"
+    assert await made.membership.join(cluster_id="mine") == "mine"
     other = await node(made.store, 2, join=False)
     with pytest.raises(KafkaError) as caught:
-        await other.membership.join(ENDPOINTS, cluster_id="other")
+        await other.membership.join(cluster_id="other")
     assert caught.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
-async def test_a_lost_session_is_told_before_its_keys_are_missed():
+async def test_on_loss_is_called_before_the_keys_are_gone() -> None:
     store = MemoryStore()
     made = await node(store, join=False)
-    told = []
-    membership = Membership(made.doors, store, made.metadata, 1)
-    await membership.join(ENDPOINTS, on_loss=lambda: told.append(membership.alive))
+    alive: list[bool] = []
+    membership = membership_of(made.doors, store, made.metadata, on_loss=lambda: alive.append(membership.alive))
+    await membership.join()
     store.expire(next(iter(store.sessions)))
-    assert told == [False]
+    assert alive == [False]
     assert made.image.brokers == {}

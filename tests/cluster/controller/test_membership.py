@@ -1,23 +1,24 @@
-"""Joining the cluster when the store fails in the middle of it."""
+"""Joining the cluster while the store fails."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 
 from kwire.base.doors import Doors
-from kwire.cluster.controller.membership import Membership
 from kwire.cluster.metadata.image import MetadataCache
 from kwire.cluster.store.memory import MemoryStore
-from kwire.cluster.store.store import SessionLost, StoreUnavailable
-from tests.cluster.helpers import ENDPOINTS
+from kwire.cluster.store.store import Check, SessionLost, StoreUnavailable, Write
+from tests.cluster.helpers import membership_of
 
 
 class FailingOnce(MemoryStore):
-    """The first commit is made, and nobody learns of it."""
+    """The first commit is made, but its outcome does not reach the broker."""
 
     failed = False
 
-    async def commit(self, checks, writes):
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
         revision = await super().commit(checks, writes)
         if not self.failed:
             self.failed = True
@@ -25,34 +26,36 @@ class FailingOnce(MemoryStore):
         return revision
 
 
-async def test_a_join_that_fails_leaves_no_session_behind_whose_loss_would_be_heard_of() -> None:
+async def test_a_failed_join_leaves_no_session_behind() -> None:
     store = FailingOnce()
     metadata = MetadataCache(store)
     await metadata.start()
-    membership = Membership(Doors(), store, metadata, 1)
+    attempt = 1
     lost: list[int] = []
+    membership = membership_of(Doors(), store, metadata, on_loss=lambda: lost.append(attempt))
     with pytest.raises(StoreUnavailable):
-        await membership.join(ENDPOINTS, on_loss=lambda: lost.append(1))
+        await membership.join()
     assert not store.sessions
     assert not membership.alive
     assert not metadata.image.brokers
-    await membership.join(ENDPOINTS, on_loss=lambda: lost.append(2))
+    attempt = 2
+    await membership.join()
     (session,) = store.sessions
     store.expire(session)
     assert lost == [2]
     metadata.close()
 
 
-class Forgetful(MemoryStore):
+class EndingSessions(MemoryStore):
     """Its sessions end at once."""
 
-    async def commit(self, checks, writes):
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
         raise SessionLost
 
 
-async def test_a_session_that_is_over_is_told_in_words():
-    store = Forgetful()
+async def test_a_lost_session_has_a_clear_message() -> None:
+    store = EndingSessions()
     metadata = MetadataCache(store)
     await metadata.start()
     with pytest.raises(SessionLost, match="session with the metadata store is over"):
-        await Membership(Doors(), store, metadata, 1, lease_ms=9000).join(ENDPOINTS)
+        await membership_of(Doors(), store, metadata).join()

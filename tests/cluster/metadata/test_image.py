@@ -1,62 +1,68 @@
-"""The image that is made of the store's feed."""
+"""The image that is built from the store's feed."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from kwire.cluster.metadata.image import ConfigResource, MetadataCache
+from kwire.base.uuids import uuid_to_text
+from kwire.cluster.metadata.image import ClusterImage, ConfigResource, Delta, MetadataCache
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import PartitionState
 from kwire.cluster.store.memory import MemoryStore
-from kwire.cluster.store.store import Change, Entry, Event, StoreFormatError, Write
+from kwire.cluster.store.store import Change, Entry, Event, Listener, StoreFormatError, Write
 
 ID = b"i" * 16
 OTHER = b"j" * 16
 
 
 class Feed:
-    """A store that does nothing but pass on the events it is given."""
+    """A store whose feed has the events that a test sends."""
 
-    def __init__(self):
-        self.cache = MetadataCache(self)
-        self.deltas = []
+    def __init__(self) -> None:
+        store: Any = self
+        self.cache = MetadataCache(store)
+        self.deltas: list[Delta] = []
         self.cache.add_listener(lambda image, delta: self.deltas.append(delta))
+        self._listeners: list[Listener] = []
         self._revision = 0
 
-    async def subscribe(self, listener):
-        self._listener = listener
+    async def subscribe(self, listener: Listener) -> Feed:
+        self._listeners.append(listener)
         return self
 
-    def send(self, *changes, consistent=True):
+    def send(self, *changes: tuple[str, bytes | None], consistent: bool = True) -> None:
         self._revision += 1
         entries = [
             Change(key, None if value is None else Entry(value, self._revision, self._revision))
             for key, value in changes
         ]
-        self._listener(Event(entries, self._revision, consistent=consistent))
+        for listener in self._listeners:
+            listener(Event(entries, self._revision, consistent=consistent))
 
     @property
-    def image(self):
+    def image(self) -> ClusterImage:
         return self.cache.image
 
 
 @pytest.fixture
-async def feed():
+async def feed() -> Feed:
     made = Feed()
     await made.cache.start()
     return made
 
 
-def topic(name, topic_id=ID):
-    return keys.topic_key(name), keys.pack(id=keys.uuid_to_text(topic_id))
+def topic(name: str, topic_id: bytes = ID) -> tuple[str, bytes]:
+    return keys.topic_key(name), keys.pack(id=uuid_to_text(topic_id))
 
 
-def shard(number, count, topic_id=ID, epoch=0):
+def shard(number: int, count: int, topic_id: bytes = ID, epoch: int = 0) -> tuple[str, bytes]:
     states = [PartitionState((1,), (1,), 1, epoch, epoch)] * count
     return keys.shard_key(topic_id, number), keys.pack_shard(states)
 
 
-async def test_nothing_is_told_before_the_state_is_consistent(feed):
+async def test_listeners_get_no_delta_before_the_state_is_consistent(feed: Feed) -> None:
     feed.send(topic("a"), shard(0, 64), consistent=False)
     assert feed.image.topics == {}
     assert feed.deltas == []
@@ -65,14 +71,14 @@ async def test_nothing_is_told_before_the_state_is_consistent(feed):
     assert [delta.changed for delta in feed.deltas] == [["a"]]
 
 
-async def test_versions_are_those_of_the_newest_event_even_before_consistency(feed):
+async def test_versions_are_those_of_the_newest_event_even_if_it_is_not_consistent(feed: Feed) -> None:
     feed.send(topic("a"))
     feed.send(topic("a"), consistent=False)
     assert feed.cache.version("topics/a") == 2
     assert feed.cache.version("topics/b") == 0
 
 
-async def test_a_snapshot_does_not_change_when_the_cluster_does(feed):
+async def test_a_snapshot_does_not_change_when_the_cluster_does(feed: Feed) -> None:
     feed.send(topic("a"), shard(0, 1))
     before = feed.image
     feed.send(shard(0, 2))
@@ -81,7 +87,7 @@ async def test_a_snapshot_does_not_change_when_the_cluster_does(feed):
     assert (len(feed.image.topics["a"].partitions), feed.image.topic_config("a")) == (2, {"x": "y"})
 
 
-async def test_a_topic_replaced_within_one_event_is_both_deleted_and_changed(feed):
+async def test_a_topic_replaced_within_one_event_is_both_deleted_and_changed(feed: Feed) -> None:
     feed.send(topic("a"), shard(0, 1))
     feed.send(topic("a", OTHER), shard(0, 3, OTHER), (shard(0, 1)[0], None))
     assert [old.id for old in feed.deltas[-1].deleted] == [ID]
@@ -90,7 +96,7 @@ async def test_a_topic_replaced_within_one_event_is_both_deleted_and_changed(fee
     assert len(feed.image.topics["a"].partitions) == 3
 
 
-async def test_shards_of_a_topic_that_is_gone_bring_nothing_back(feed):
+async def test_shards_of_a_deleted_topic_do_not_bring_it_back(feed: Feed) -> None:
     feed.send(topic("a"), shard(0, 1))
     feed.send(("topics/a", None))
     feed.send(shard(0, 2))
@@ -98,7 +104,7 @@ async def test_shards_of_a_topic_that_is_gone_bring_nothing_back(feed):
     assert feed.deltas[-1].changed == []
 
 
-async def test_a_removed_configuration_is_told(feed):
+async def test_a_removed_configuration_is_in_the_delta(feed: Feed) -> None:
     key = keys.config_key(ConfigResource.BROKER, "1")
     feed.send((key, keys.pack(values={"a": "b"})))
     feed.send((key, None))
@@ -106,7 +112,7 @@ async def test_a_removed_configuration_is_told(feed):
     assert feed.image.config(ConfigResource.BROKER, "1") == {}
 
 
-async def test_waiting_for_a_revision_ends_when_the_image_has_it():
+async def test_wait_for_ends_when_the_image_has_the_revision() -> None:
     store = MemoryStore()
     cache = MetadataCache(store)
     await cache.start()
@@ -116,6 +122,6 @@ async def test_waiting_for_a_revision_ends_when_the_image_has_it():
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b"\xff", b'{"v":2,"id":"x"}'])
-async def test_values_of_another_making_are_refused_by_name(value):
+async def test_values_that_are_not_kwires_are_refused_with_their_key(value: bytes) -> None:
     with pytest.raises(StoreFormatError, match="topics/a"):
         keys.unpack("topics/a", value)

@@ -1,6 +1,8 @@
-"""Brokers of one host that see each other through the shared store's directory."""
+"""Brokers of one host that detect each other through the shared store's directory."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +12,8 @@ from kwire.cluster.store.presence import Presence
 from kwire.cluster.store.shared import SharedStore
 
 
-async def test_who_begins_to_watch_a_broker_looks_for_what_it_has_written_before(tmp_path):
-    """Its commit may have been made, and told to all who were connected, since the one who comes last looked."""
+async def test_a_broker_that_starts_watching_another_reads_its_earlier_commits(tmp_path: Path) -> None:
+    """The other broker may have committed, and notified its connections, since the new one last read."""
     news: list[str] = []
     old = Presence(str(tmp_path), Doors(), lambda: news.append("old"), lambda _: None)
     new = Presence(str(tmp_path), Doors(), lambda: news.append("new"), lambda _: None)
@@ -26,8 +28,10 @@ async def test_who_begins_to_watch_a_broker_looks_for_what_it_has_written_before
         new.close()
 
 
-async def test_a_session_is_not_heard_of_before_its_lock_is_held(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    """A broker that starts at the same moment would take it for that of a dead one, and end it."""
+async def test_a_session_is_not_visible_before_its_lock_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another broker that starts at the same time would regard it as the session of a dead process, and end it."""
     starting, other = SharedStore(str(tmp_path), Doors()), SharedStore(str(tmp_path), Doors())
     await starting.open()
     await other.open()
@@ -41,7 +45,7 @@ async def test_a_session_is_not_heard_of_before_its_lock_is_held(tmp_path, monke
     monkeypatch.setattr(Presence, "claim", watched)
     try:
         session = await starting.open_session("broker 1", lease_ms=9000)
-        other._end_the_dead()
+        other._end_dead_sessions()
         assert (seen, other._database.sessions()) == ([[]], [session.id])
     finally:
         await starting.close()

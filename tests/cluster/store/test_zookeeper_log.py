@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kwire.base.config import ConfigError, KafkaConfig
 from kwire.cluster.store.store import Change, Entry, StoreFormatError, Write
-from kwire.cluster.store.zookeeper.client import sasl_options, settings_of
+from kwire.cluster.store.zookeeper.client import ZooKeeperSettings, sasl_options, settings_of
 from kwire.cluster.store.zookeeper.log import (
     ENTRY_BYTES_MAX,
     LogEntry,
@@ -28,7 +28,7 @@ DIGEST = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="
 
 
 @given(KEYS)
-def test_any_key_is_the_name_of_one_node_and_comes_back(key: str) -> None:
+def test_any_key_becomes_one_node_name_and_back(key: str) -> None:
     name = node_name(key)
     assert name.isascii()
     assert name.isprintable()
@@ -37,12 +37,12 @@ def test_any_key_is_the_name_of_one_node_and_comes_back(key: str) -> None:
     assert key_of(name) == key
 
 
-def test_names_can_be_read_by_people() -> None:
+def test_node_names_are_readable() -> None:
     assert node_name("partitions/AbC-_9/000001") == "partitions:AbC-_9:000001"
 
 
 @given(WRITES, st.lists(st.integers(0, 2**31 - 1), max_size=3))
-def test_a_log_entry_comes_back(writes: list[Write], ended: list[int]) -> None:
+def test_a_log_entry_round_trip(writes: list[Write], ended: list[int]) -> None:
     assert unpack_entry(pack_entry(writes, ended)) == LogEntry(writes, ended)
 
 
@@ -54,28 +54,28 @@ def test_an_entry_that_would_be_too_large_says_so() -> None:
 
 
 @given(st.binary(max_size=50), SESSIONS)
-def test_a_value_comes_back_with_its_session(value: bytes, session: int | None) -> None:
+def test_a_value_and_its_session_round_trip(value: bytes, session: int | None) -> None:
     assert unpack_value(pack_value(value, session)) == (value, session)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"{}", b"[]", b'{"v":1,"w":[[1]],"e":[]}', b"x\x9c", b"\xff" * 9])
-def test_what_is_no_entry_is_refused(data: bytes) -> None:
+def test_malformed_entries_are_refused(data: bytes) -> None:
     with pytest.raises(StoreFormatError):
         unpack_entry(data)
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"x\nvalue", b"-1\nvalue"])
-def test_what_is_no_value_is_refused(data: bytes) -> None:
+def test_malformed_values_are_refused(data: bytes) -> None:
     with pytest.raises(StoreFormatError):
         unpack_value(data)
 
 
-def test_an_entry_of_a_newer_kwire_is_refused_by_name() -> None:
+def test_an_entry_of_a_newer_kwire_is_refused() -> None:
     with pytest.raises(StoreFormatError, match="newer kwire"):
         unpack_entry(b'{"v":2,"w":[],"e":[]}')
 
 
-def test_the_mirror_keeps_when_a_key_came_into_being() -> None:
+def test_the_mirror_keeps_the_revision_that_created_a_key() -> None:
     mirror = Mirror(0, 5, 1, {})
     mirror.apply(6, [Write("a", b"1"), Write("b", b"1", 3)])
     changes = mirror.apply(8, [Write("a", b"2"), Write("b", None), Write("c", None)])
@@ -86,7 +86,7 @@ def test_the_mirror_keeps_when_a_key_came_into_being() -> None:
     assert mirror.entries["b"].created == 9
 
 
-def test_the_way_from_one_state_to_another() -> None:
+def test_the_changes_from_one_state_to_another() -> None:
     old = Mirror(0, 5, 1, {"a": Entry(b"1", 2, 2), "b": Entry(b"1", 3, 3), "c": Entry(b"1", 4, 4)})
     new = Mirror(9, 9, 1, {"a": Entry(b"1", 2, 2), "b": Entry(b"1", 7, 7), "d": Entry(b"1", 8, 8)})
     assert old.changes_to(new) == [
@@ -96,7 +96,7 @@ def test_the_way_from_one_state_to_another() -> None:
     ]
 
 
-def settings(**properties: str):
+def settings(**properties: str) -> ZooKeeperSettings:
     texts = {name.replace("_", "."): text for name, text in properties.items()}
     return settings_of(KafkaConfig({"zookeeper.connect": "a:1, b:2/kafka//one/", **texts}))
 
@@ -152,12 +152,12 @@ def test_a_login_is_one_line_of_jaas() -> None:
         ("kwire.zookeeper.sasl.jaas.config", "DigestLoginModule required username=u;", "DigestLoginModule"),
     ],
 )
-def test_what_cannot_be_passed_on_is_refused_by_name(name: str, text: str, reason: str) -> None:
+def test_unsupported_settings_are_refused_by_name(name: str, text: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason) as caught:
         KafkaConfig({"zookeeper.connect": "a:1", name: text})
     assert name in str(caught.value) or name == "kwire.metadata.dir"
 
 
-def test_a_keystore_that_is_no_pem_file_is_refused() -> None:
+def test_a_keystore_that_is_not_a_pem_file_is_refused() -> None:
     with pytest.raises(ConfigError, match="PEM"):
         settings(zookeeper_ssl_client_enable="true", zookeeper_ssl_truststore_location="/t.jks")

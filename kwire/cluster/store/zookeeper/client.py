@@ -1,11 +1,11 @@
-"""One kazoo client, as the event loop sees it: calls are futures, and what kazoo's threads say is handed to the loop.
+"""`Connection`: a kazoo client for the event loop. Calls are futures, and kazoo's events are handled on the loop.
 
-kazoo (an existing client of ZooKeeper, the optional extra ``kwire[zookeeper]``) has threads of its own. None of them
-touches anything of ours: results, watches and changes of state go through ``call_soon_threadsafe``. While there is no
-connection no call is taken, and whatever was under way fails with `StoreUnavailable` at once; kazoo may still send it
-later, so its outcome is unknown.
+kazoo (a ZooKeeper client, the optional extra ``kwire[zookeeper]``) has threads of its own. None of them touches
+kwire's state: results, watches and state changes go through ``call_soon_threadsafe``. Without a connection, calls are
+refused, and calls in progress fail at once with `StoreUnavailable`; kazoo may still send those later, so their outcome
+is unknown.
 
-What lives elsewhere: what is asked of ZooKeeper and what the answers mean (`zookeeper`), the names of the settings
+What lives elsewhere: which calls are made and what the results mean (`zookeeper.store`), the names of the settings
 (`kwire.base.config.tables.zookeeper`).
 """
 
@@ -31,7 +31,7 @@ _logger = get_logger("kwire.cluster.zookeeper")
 
 
 class ZooKeeperSettings(NamedTuple):
-    """Where ZooKeeper is and how to get in. ``connect``: Kafka's `zookeeper.connect`, with or without a chroot."""
+    """How to connect to ZooKeeper. ``connect``: Kafka's `zookeeper.connect`, with or without a chroot."""
 
     connect: str
     session_timeout_ms: int = 9000
@@ -42,17 +42,18 @@ class ZooKeeperSettings(NamedTuple):
 
     @property
     def hosts(self) -> str:
+        """The servers, as a comma-separated list of host:port."""
         return self.connect.partition("/")[0]
 
     @property
     def chroot(self) -> str:
-        """The path under which everything is, "" for none."""
+        """The path of all nodes, "" for none."""
         segments = [segment for segment in self.connect.partition("/")[2].split("/") if segment]
         return "".join(f"/{segment}" for segment in segments)
 
 
 def settings_of(config: KafkaConfig) -> ZooKeeperSettings:
-    """What a broker's configuration says about ZooKeeper."""
+    """The settings in a broker's configuration."""
     assert config.zookeeper_connect
     return ZooKeeperSettings(
         config.zookeeper_connect,
@@ -89,9 +90,9 @@ def sasl_options(jaas: str) -> dict[str, str]:
 
 
 class Connection:
-    """A kazoo client that stays connected as long as it can, over one ZooKeeper session after the other.
+    """A kazoo client that reconnects by itself, with a new ZooKeeper session if the old one has expired.
 
-    ``on_connected()``, ``on_suspended()``, ``on_expired()`` are called on the loop.
+    ``on_connected()``, ``on_suspended()`` and ``on_expired()`` are called on the loop.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Connection:
         self.timeout_s = settings.session_timeout_ms / 1000
         """The session timeout that the server agreed to."""
         self.proven_s = 0.0
-        """When the newest call that was answered had been made (loop time): the server ends the session no sooner than
+        """When the newest call with a response was made (loop time): the server ends the session no sooner than
         `timeout_s` after that."""
         self._settings = settings
         self._executor = executor
@@ -117,20 +118,18 @@ class Connection:
         self._waiting: dict[asyncio.Future[Any], None] = {}
         self._log = _KazooLog()
         self._client: Any = None
-        self._loop: asyncio.AbstractEventLoop
-        self._first: asyncio.Future[None]
+        self._loop = asyncio.get_running_loop()
+        self._first_connection: asyncio.Future[None] = self._loop.create_future()
 
     async def start(self) -> None:
-        """Connect; `StoreUnavailable` with one line when that takes longer than it may."""
-        self._loop = asyncio.get_running_loop()
-        self._first = self._loop.create_future()
+        """Connect; `StoreUnavailable` with a one-line message after the connection timeout."""
         self._client = await self._executor.run(self._make_client)
         self._client.add_listener(self._on_kazoo_state)
         self._client.start_async()
         allowed_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
         try:
             async with asyncio.timeout(allowed_ms / 1000):
-                await self._first
+                await self._first_connection
         except TimeoutError:
             raise StoreUnavailable(
                 f"zookeeper.connect={self._settings.connect}: no connection within {allowed_ms} ms"
@@ -153,7 +152,7 @@ class Connection:
         connect_s = timeout_s / max(2, len(settings.hosts.split(",")))
 
         class Handler(kazoo.handlers.threading.SequentialThreadingHandler):  # type: ignore[misc]
-            """A host that takes no connection must not use up the whole session's time."""
+            """Limits a connection attempt, so that an unreachable host does not use up the session timeout."""
 
             def create_connection(self, *arguments: Any, **options: Any) -> Any:
                 return super().create_connection(*arguments, **{**options, "timeout": connect_s})
@@ -171,29 +170,29 @@ class Connection:
             logger=self._log,
             **(settings.tls or {}),
         )
-        invoke = client._connection._invoke  # only for the first words of a connection
+        invoke = client._connection._invoke  # kazoo uses it for the handshake only
         client._connection._invoke = lambda timeout, *more, **named: invoke(min(timeout, connect_s), *more, **named)
-        self._tell_of_connections(client._connection)
+        self._hook_connect(client._connection)
         return client
 
-    def _tell_of_connections(self, connection: Any) -> None:
-        """Learn the timeout that the server agreed to, and that the login is done: only kazoo's inside knows both."""
+    def _hook_connect(self, connection: Any) -> None:
+        """Wrap kazoo's internal connect, the only place with the negotiated timeout and the end of the login."""
         from kazoo.exceptions import ConnectionDropped, SessionExpiredError
 
         connect = connection._connect
-        as_usual = (ConnectionDropped, SessionExpiredError, connection.handler.timeout_exception)
+        passed_on = (ConnectionDropped, SessionExpiredError, connection.handler.timeout_exception)
 
-        def connect_and_tell(*arguments: Any) -> tuple[float, float]:
+        def connect_and_report(*arguments: Any) -> tuple[float, float]:
             try:
                 read_timeout_ms, connect_timeout_ms = connect(*arguments)
-            except as_usual:
+            except passed_on:
                 raise
-            except Exception as error:  # a refused login, say: kazoo would give up for good
+            except Exception as error:  # such as a refused login, after which kazoo would never try again
                 raise ConnectionDropped(f"{type(error).__name__} {error}".rstrip()) from error
             self._to_loop(self._connect_done, read_timeout_ms * 1.5 / 1000)
             return read_timeout_ms, connect_timeout_ms
 
-        connection._connect = connect_and_tell
+        connection._connect = connect_and_report
 
     async def stop(self) -> None:
         """End the ZooKeeper session and the threads."""
@@ -203,22 +202,22 @@ class Connection:
             await self._executor.run(_stop, client)
 
     def transaction(self) -> Any:
-        """kazoo's `TransactionRequest`: add operations, then give it to `commit`."""
+        """A kazoo `TransactionRequest`: add operations, then pass it to `commit`."""
         self._need_connection()
         return self._client.transaction()
 
     def commit(self, transaction: Any) -> asyncio.Future[list[Any]]:
-        """Send a transaction. The list has an exception in each place if it failed."""
-        return self._ask(transaction.commit_async)
+        """Send a transaction. If it fails, every element of the result is an exception."""
+        return self._send(transaction.commit_async)
 
     def call(self, method: str, path: str, *arguments: Any, **options: Any) -> asyncio.Future[Any]:
-        """One of kazoo's calls, by the name of its blocking form. kazoo's `NoNodeError` and the like are raised as
-        they are; `StoreUnavailable`."""
+        """One of kazoo's calls, by the name of its blocking form. `StoreUnavailable`, and kazoo's `NoNodeError`,
+        `NodeExistsError` and `BadVersionError`."""
         self._need_connection()
-        return self._ask(getattr(self._client, f"{method}_async"), path, *arguments, **options)
+        return self._send(getattr(self._client, f"{method}_async"), path, *arguments, **options)
 
     def watcher(self, callback: Callable[[], None]) -> Callable[[Any], None]:
-        """A watch for kazoo that calls back on the loop."""
+        """A kazoo watch that calls ``callback`` on the loop."""
         return lambda _event: self._to_loop(callback)
 
     def _need_connection(self) -> None:
@@ -226,16 +225,16 @@ class Connection:
             last = self._log.last
             raise StoreUnavailable(f"no connection to ZooKeeper{f': {last}' if last else ''}")
 
-    def _ask(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> asyncio.Future[Any]:
+    def _send(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> asyncio.Future[Any]:
         self._need_connection()
         future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting[future] = None
         future.add_done_callback(self._waiting.pop)
-        asked_s = self._loop.time()
-        function(*arguments, **options).rawlink(lambda answer: self._to_loop(self._answered, future, asked_s, answer))
+        sent_s = self._loop.time()
+        function(*arguments, **options).rawlink(lambda result: self._to_loop(self._complete, future, sent_s, result))
         return future
 
-    def _answered(self, future: asyncio.Future[Any], asked_s: float, answer: Any) -> None:
+    def _complete(self, future: asyncio.Future[Any], sent_s: float, result: Any) -> None:
         from kazoo.exceptions import (
             AuthFailedError,
             BadVersionError,
@@ -246,28 +245,28 @@ class Connection:
             SessionExpiredError,
         )
 
-        error = answer.exception
+        error = result.exception
         if not isinstance(error, (ConnectionLoss, SessionExpiredError, ConnectionClosedError, AuthFailedError)):
-            self.proven_s = max(self.proven_s, asked_s)
+            self.proven_s = max(self.proven_s, sent_s)
         if future.done():
             return
         if error is None:
-            future.set_result(answer.value)
+            future.set_result(result.value)
         elif isinstance(error, (NoNodeError, NodeExistsError, BadVersionError)):
             future.set_exception(error)
         else:
             future.set_exception(StoreUnavailable(f"ZooKeeper: {type(error).__name__} {error}".rstrip()))
 
-    # What kazoo's threads say
+    # -- events from kazoo's threads -----------------------------------------------------------------------------------
 
     def _to_loop(self, function: Callable[..., None], *arguments: Any) -> None:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            pass  # the loop is closed: nobody is interested any more
+            pass  # the loop is closed
 
     def _on_kazoo_state(self, state: str) -> None:
-        if state != "CONNECTED":  # that is told by `_connect_done`
+        if state != "CONNECTED":  # `_connect_done` handles that one
             self._to_loop(self._connection_lost, state)
 
     def _connect_done(self, timeout_s: float) -> None:
@@ -275,8 +274,8 @@ class Connection:
             return
         self.connected, self.timeout_s = True, timeout_s
         self._log.last = ""
-        if not self._first.done():
-            self._first.set_result(None)
+        if not self._first_connection.done():
+            self._first_connection.set_result(None)
         self._on_connected()
 
     def _connection_lost(self, state: str) -> None:
@@ -297,7 +296,7 @@ class Connection:
 
 
 def _check_certificates(tls: dict[str, Any]) -> None:
-    """Read what kazoo will read with each connection, to name the file that cannot be. `StoreError`."""
+    """Load the files that kazoo loads for each connection. `StoreError` names the one that cannot be used."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -319,14 +318,14 @@ def _stop(client: Any) -> None:
 
 
 class _KazooLog:
-    """What kazoo has to say: kept for an error message, and told those who listen closely. Called on its threads."""
+    """kazoo's logger: keeps the last warning for error messages, and logs at debug level. Called on kazoo's threads."""
 
     def __init__(self) -> None:
         self.last = ""
 
     def warning(self, message: str, *arguments: Any) -> None:
         text = message % arguments if arguments else message
-        if not text.startswith("Transition"):  # that says what follows, not why
+        if not text.startswith("Transition"):  # a consequence, not a cause
             self.last = text
         _logger.debug(text)
 
@@ -336,7 +335,7 @@ class _KazooLog:
         _logger.debug(message % arguments if arguments else message)
 
     def debug(self, message: str, *arguments: Any) -> None:
-        """Every request and answer: of no use to anybody here."""
+        """Ignored: kazoo logs every request and response here."""
 
     def log(self, level: int, message: str, *arguments: Any) -> None:
-        """As `debug`."""
+        """Ignored, as `debug` is."""

@@ -1,7 +1,6 @@
-"""The state of the ZooKeeper store as a log tells it: the entries' bytes, and the mirror that they are applied to.
+"""The log of commits in ZooKeeper: the encoding of its entries, and `Mirror`, the state that they are applied to.
 
-Pure: bytes and dictionaries, no ZooKeeper. `kwire.cluster.store.zookeeper.store` has the theory and all that talks to
-a server.
+Bytes and dictionaries only. What lives elsewhere: the protocol, and all calls to ZooKeeper (`zookeeper.store`).
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from kwire.cluster.store.store import ABSENT, Change, Entry, StoreFormatError, W
 FORMAT: Final = 1
 PLAIN_BYTES_MAX: Final = 1024
 ENTRY_BYTES_MAX: Final = 256 * 1024
-"""A log entry that would be larger says only that the state has to be read anew."""
+"""An entry that would be larger has no writes; its readers must read the whole state again."""
 
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
 
 
 class LogEntry(NamedTuple):
-    """One commit: what it wrote and which sessions it ended. ``writes`` is None where that did not fit."""
+    """One commit: its writes and the sessions that it ended. ``writes`` is None if they did not fit."""
 
     writes: list[Write] | None
     ended: list[int]
 
 
 def pack_entry(writes: Sequence[Write], ended: Sequence[int]) -> bytes:
-    """JSON, compressed where it is long. Values are bytes, written as the characters of Latin-1."""
+    """JSON, compressed if it is long. Values are bytes, encoded as Latin-1 characters."""
     rows = [[key, None if value is None else value.decode("latin-1"), session] for key, value, session in writes]
     data = _json(w=rows, e=list(ended))
     if len(data) > PLAIN_BYTES_MAX:
@@ -51,7 +50,7 @@ def unpack_entry(data: bytes) -> LogEntry:
         ]
         return LogEntry(writes, fields["e"])
     except (ValueError, KeyError, TypeError, zlib.error):
-        raise StoreFormatError("ZooKeeper holds something else than kwire's log of changes") from None
+        raise StoreFormatError("ZooKeeper holds something other than kwire's log of changes") from None
 
 
 def _json(**fields: object) -> bytes:
@@ -59,7 +58,7 @@ def _json(**fields: object) -> bytes:
 
 
 def pack_value(value: bytes, session: int | None) -> bytes:
-    """What a key's node holds: the session that the key belongs to, if any, on a line of its own, then the value."""
+    """The data of a key's node: a line with the session that the key belongs to, if any, then the value."""
     return b"%s\n%s" % (b"" if session is None else str(session).encode(), value)
 
 
@@ -67,12 +66,12 @@ def unpack_value(data: bytes) -> tuple[bytes, int | None]:
     """The inverse of `pack_value`. `StoreFormatError`."""
     session, found, value = data.partition(b"\n")
     if not found or not (session.isdigit() or not session):
-        raise StoreFormatError("ZooKeeper holds something else than kwire's keys")
+        raise StoreFormatError("ZooKeeper holds something other than kwire's keys")
     return value, int(session) if session else None
 
 
 def node_name(key: str) -> str:
-    """A key as the name of one node: ``/`` becomes ``:``, what is not plain its bytes as ``%xx``."""
+    """A key as the name of one node: ``/`` becomes ``:``, and bytes that are not plain become ``%xx``."""
     if key in (".", ".."):
         return key.replace(".", "%2e")
     return "".join(
@@ -91,28 +90,30 @@ def key_of(name: str) -> str:
 
 
 class Mirror:
-    """All keys as of one commit. ``count``: the number of that commit, ``revision``: its transaction id (zxid)."""
+    """All keys as of one commit. ``count``: the number of that commit; ``revision``: its transaction id (zxid)."""
 
-    def __init__(self, count: int, revision: int, birth: int, entries: dict[str, Entry]) -> None:
+    def __init__(self, count: int, revision: int, created_zxid: int, entries: dict[str, Entry]) -> None:
         self.count = count
         self.revision = revision
-        self.birth = birth
-        """The transaction that made the store."""
+        self.created_zxid = created_zxid
+        """The zxid of the transaction that created the store."""
         self.entries = entries
 
     def version(self, key: str) -> int:
+        """The version of a key, or `ABSENT`."""
         entry = self.entries.get(key)
         return ABSENT if entry is None else entry.version
 
     def keys_of(self, session: int) -> list[str]:
+        """The keys that belong to a session."""
         return [key for key, entry in self.entries.items() if entry.session == session]
 
     def owners(self) -> list[int]:
-        """The sessions that keys belong to."""
+        """The sessions that own keys."""
         return list(dict.fromkeys(entry.session for entry in self.entries.values() if entry.session is not None))
 
     def apply(self, revision: int, writes: Iterable[Write]) -> list[Change]:
-        """Make the next commit's writes; what that changed."""
+        """Apply the next commit's writes; returns the changes."""
         changes = []
         for key, value, session in writes:
             old = self.entries.pop(key, None)
@@ -127,6 +128,6 @@ class Mirror:
         return changes
 
     def changes_to(self, newer: Mirror) -> list[Change]:
-        """What is different in a newer state."""
+        """The changes from this state to a newer one."""
         gone = [Change(key, None) for key in self.entries if key not in newer.entries]
         return gone + [Change(key, entry) for key, entry in newer.entries.items() if self.version(key) != entry.version]

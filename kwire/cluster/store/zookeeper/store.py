@@ -1,43 +1,44 @@
-"""The metadata store for brokers on several hosts: ZooKeeper, through kazoo.
+"""`ZooKeeperStore`: the metadata store for brokers on several hosts, through kazoo.
 
 Under ``<chroot>/kwire`` there are:
 
 | node | holds |
 | --- | --- |
 | ``changes`` | nothing; its ``version`` is the number of the newest commit |
-| ``log/<number>`` | what that commit wrote; the newest `LOG_KEEP` and some more are kept |
+| ``log/<number>`` | the writes of that commit; at least the newest `LOG_KEEP` are kept |
 | ``keys/<key>`` | every key's value, and the session it belongs to |
 | ``sessions/s-<id>`` | one ephemeral node for each session |
 
-**One log decides.** Each broker has a mirror of all keys as of some commit N, and its checks are compared with that
-mirror. The commit is one transaction: set ``changes`` if its version is still N, create ``log/N+1``, write the keys. If
-somebody else has made commit N+1 meanwhile, ZooKeeper refuses it all; the broker reads on and begins again. So all
-commits are in one order, everybody sees the same one, and whatever was checked still holds when the commit is made.
-ZooKeeper's own versions of the keys' nodes begin anew when a node is deleted and created again, so they could not be
-compared: they are not used. Ours is the transaction's id (zxid), which ZooKeeper never gives twice; it is the revision,
-too. A log entry repeats the values, so a reader goes from one state that the store really had to the next; one that is
-too far behind reads all keys and then what the log says of the meantime.
+**One log orders all commits.** Each broker has a mirror of all keys as of some commit N and compares the checks with
+that mirror. A commit is one transaction: set ``changes`` if its version is still N, create ``log/N+1``, write the keys.
+If another broker has made commit N+1, ZooKeeper refuses the whole transaction; the broker reads the log and starts
+again. So all commits have one order, all brokers see the same order, and the checks still hold when the commit is made.
+ZooKeeper's versions of the keys' nodes are not used, because they start again when a node is deleted and created again.
+A version here is the transaction's id (zxid), which ZooKeeper never uses twice; it is also the revision. A log entry
+repeats the values, so a reader goes from one state that the store really had to the next; a reader that is too far
+behind reads all keys, and then the log entries that were written meanwhile.
 
-**Sessions end in the log as well.** A key with a session is an ordinary node; what is ephemeral is the session's own
-node. When that is gone, whoever sees it first makes a commit that takes the keys away, which proves in the same
-transaction that the session's node does not exist. Until then the keys are there but of no use to their owner: a commit
-that checks a key with a session, or writes one, also checks in its transaction that the session's node exists. So an
-owner whose session is over can change nothing from that moment on, whatever it believes.
+**Sessions end in the log, too.** A key with a session is an ordinary node; only the session's own node is ephemeral.
+When that node is gone, the first broker that sees it makes a commit that deletes the session's keys; the same
+transaction proves that the session's node does not exist. Until then the keys exist, but are of no use to their owner:
+a commit that checks or writes a key with a session also checks in its transaction that the session's node exists. So
+an owner whose session has ended can change nothing from that moment on, even if it has not noticed yet.
 
-**Who gives up first.** ZooKeeper ends a session no sooner than its timeout after it last heard of the client. A call
-that was answered proves that it heard of us no sooner than when we made it. So a session counts as lost here when its
-timeout has passed since the making of the newest call that was answered, by our own clock: never later than there. A
-session that was given up here while ZooKeeper still had it is ended in the log before there is another.
+**The owner gives up first.** ZooKeeper ends a session no sooner than its timeout after it last received something from
+the client. A response proves that ZooKeeper received the call, and no earlier than the call was made. So a broker
+regards its session as lost when the timeout has passed since it made the newest call that got a response, by its own
+clock; this is never later than ZooKeeper ends the session. If a broker gives up a session that ZooKeeper still has, it
+ends the session in the log before it opens another one.
 
-**Who is seen to be dead.** ZooKeeper waits for the timeout also when a process is killed. A broker that sees that
-another one's host is there and refuses the connection ends that session by itself (`presume_dead`). If it is wrong,
-the other one finds its session ended, is fenced, and comes back.
+**Dead processes.** ZooKeeper also waits for the timeout if a process is killed. A broker ends the session of another
+one by itself if that one's host is up and refuses the connection (`presume_dead`). If it is wrong, the other broker
+finds its session ended, is fenced, and registers again.
 
-**Unknown outcomes.** When the connection is lost during a commit, or no answer comes, the commit may happen or not,
-even later (kazoo may send it again on its next connection); then it still has to find commit N the newest one.
+**Unknown outcomes.** If the connection is lost during a commit, or there is no response, the commit may or may not
+happen, even later (kazoo may send it again on its next connection); then commit N must still be the newest one.
 
-What lives elsewhere: the connection and its threads (`zookeeper_client`), entries and mirror (`zookeeper_log`), the
-places in the feed (`feed`).
+What lives elsewhere: the connection and its threads (`zookeeper.client`), entries and mirror (`zookeeper.log`),
+subscriptions to the feed (`feed`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from typing import Any, Final, TypeVar
 from kwire.base import futures
 from kwire.base.doors import Executor
 from kwire.base.logging import get_logger
-from kwire.cluster.store.feed import Feed, OwnSession, Place
+from kwire.cluster.store.feed import Feed, FeedSubscription, OwnSession
 from kwire.cluster.store.store import (
     Change,
     Check,
@@ -93,11 +94,11 @@ _logger = get_logger("kwire.cluster.zookeeper")
 
 
 class _OtherCommit(Exception):
-    """Somebody else has made the next commit."""
+    """Another broker has made the next commit."""
 
 
 class _SessionGone(Exception):
-    """A session's node is not there."""
+    """A session's node does not exist."""
 
     def __init__(self, session: int) -> None:
         super().__init__(session)
@@ -105,11 +106,11 @@ class _SessionGone(Exception):
 
 
 class _SessionThere(Exception):
-    """The node of a session that should be over is there."""
+    """The node of a session that should have ended exists."""
 
 
 class ZooKeeperSession(OwnSession):
-    """This process's session: a node in ``sessions``. Alive only while ZooKeeper must still have it."""
+    """A session of this process: a node in ``sessions``. It is alive only as long as ZooKeeper must still have it."""
 
     def __init__(self, store: ZooKeeperStore, session_id: int, owner: str) -> None:
         super().__init__(session_id, store.end_session)
@@ -118,16 +119,17 @@ class ZooKeeperSession(OwnSession):
 
     @property
     def alive(self) -> bool:
+        """Whether ZooKeeper must still have the session."""
         return self._alive and self._store.proven
 
 
 class ZooKeeperStore:
     """`MetadataStore` in ZooKeeper."""
 
-    def __init__(self, settings: ZooKeeperSettings, executor: Executor | None = None) -> None:
+    def __init__(self, settings: ZooKeeperSettings) -> None:
         self._connect = settings.connect
         self._base = f"{settings.chroot}/kwire"
-        self._executor = executor or Executor(1)
+        self._executor = Executor(1)
         self._connection = Connection(
             settings,
             self._executor,
@@ -147,9 +149,10 @@ class ZooKeeperStore:
         self._writing = asyncio.Lock()
         self._beat: asyncio.TimerHandle | None = None
 
-    # Opening and closing
+    # -- open and close ------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        """See `MetadataStore.open`."""
         try:
             await self._connection.start()
             await self._open_connected()
@@ -163,9 +166,9 @@ class ZooKeeperStore:
     async def _open_connected(self) -> None:
         try:
             await self._make_nodes()
-            await self._read_on()
-            await self._end_the_gone()
-        except StoreUnavailable as error:  # the address is for whoever starts the broker, not for its clients
+            await self._catch_up()
+            await self._end_expired()
+        except StoreUnavailable as error:  # the address is for the operator, so only this message has it
             raise StoreUnavailable(f"zookeeper.connect={self._connect}: {error}") from error
 
     async def _make_nodes(self) -> None:
@@ -185,11 +188,12 @@ class ZooKeeperStore:
             raise StoreFormatError(f"ZooKeeper's node {self._base} is not kwire's")
         if int(version) > FORMAT:
             raise StoreFormatError(
-                f"ZooKeeper's node {self._base} has format {int(version)}, this kwire knows up to {FORMAT}: "
+                f"ZooKeeper's node {self._base} has format {int(version)}, this kwire supports up to {FORMAT}: "
                 "it was written by a newer kwire"
             )
 
     async def close(self) -> None:
+        """See `MetadataStore.close`."""
         if self._beat is not None:
             self._beat.cancel()
         for session in list(self._sessions.values()):
@@ -221,16 +225,18 @@ class ZooKeeperStore:
 
     def _task_over(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
-        futures.heed(task)
+        futures.ignore_failure(task)
 
-    # Reading
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
-        await self._read_on(sync=True)
+        """See `MetadataStore.read`."""
+        await self._catch_up(sync=True)
         entries = self._mirror.entries
         return self._mirror.revision, {key: entries[key] for key in sorted(entries) if key.startswith(prefix)}
 
-    async def subscribe(self, listener: Listener) -> Place:
+    async def subscribe(self, listener: Listener) -> FeedSubscription:
+        """See `MetadataStore.subscribe`."""
         revision, entries = await self.read("")
         return self._feed.join(listener, entries, revision)
 
@@ -238,19 +244,19 @@ class ZooKeeperStore:
         self._feed.publish(Event(changes, self._mirror.revision, consistent=True))
 
     async def _follow(self) -> None:
-        """Read on whenever there is news, and see whose session is over."""
+        """Read new commits when a watch fires, and end the sessions whose nodes are gone."""
         while True:
             await self._news.wait()
             self._news.clear()
             try:
-                await self._read_on()
+                await self._catch_up()
                 if self._sessions_changed:
                     self._sessions_changed = False
-                    await self._end_the_gone()
+                    await self._end_expired()
             except StoreError as error:
                 self._sessions_changed = True
-                if self._connection.connected:  # else the next connection is news
-                    _logger.warning("news of the metadata store cannot be read now", error=str(error))
+                if self._connection.connected:  # otherwise the next connection sets `_news`
+                    _logger.warning("changes in the metadata store cannot be read", error=str(error))
                     await asyncio.sleep(RETRY_S)
                     self._news.set()
             except Exception as error:
@@ -259,14 +265,14 @@ class ZooKeeperStore:
                 await asyncio.sleep(RETRY_S)
                 self._news.set()
 
-    async def _read_on(self, *, sync: bool = False) -> None:
-        """Bring the mirror to what the store holds now. ``sync``: as everybody may know it, not only this server."""
+    async def _catch_up(self, *, sync: bool = False) -> None:
+        """Apply all new commits to the mirror. ``sync``: those that any server has, not only the connected one."""
         async with self._reading:
-            if sync:  # answers come in order, so there is no need to wait for this one
-                self._connection.call("sync", self._path("changes")).add_done_callback(futures.heed)
+            if sync:  # responses come in order, so there is no need to wait for this one
+                self._connection.call("sync", self._path("changes")).add_done_callback(futures.ignore_failure)
             watch = self._connection.watcher(self._news.set)
             _, stat = await self._connection.call("get", self._path("changes"), watch=watch)
-            if stat.czxid != self._mirror.birth:
+            if stat.czxid != self._mirror.created_zxid:
                 await self._read_all()
             elif stat.version > self._mirror.count:
                 entries = await self._log_entries(self._mirror.count + 1, stat.version)
@@ -276,35 +282,35 @@ class ZooKeeperStore:
                     self._apply_log(entries)
 
     async def _log_entries(self, first: int, last: int) -> list[tuple[int, int, LogEntry]] | None:
-        """(number, revision, what was written) of commits; None where the log does not have them all (any more)."""
+        """(number, revision, entry) of commits; None if the log does not have them all (any more)."""
         if last - first >= LOG_KEEP + PRUNE_EVERY:
             return None
-        answers = await self._get_all([self._log_path(number) for number in range(first, last + 1)])
+        nodes = await self._get_all([self._log_path(number) for number in range(first, last + 1)])
         entries = []
-        for number, answer in zip(range(first, last + 1), answers, strict=True):
-            if answer is None:
+        for number, node in zip(range(first, last + 1), nodes, strict=True):
+            if node is None:
                 return None
-            entry = unpack_entry(answer[0])
+            entry = unpack_entry(node[0])
             if entry.writes is None:
                 return None
-            entries.append((number, answer[1].czxid, entry))
+            entries.append((number, node[1].czxid, entry))
         return entries
 
     async def _get_all(self, paths: Sequence[str]) -> list[Any]:
-        """kazoo's (data, stat) of each, None where there is no such node."""
+        """kazoo's (data, stat) of each node, None for a node that does not exist."""
         import kazoo.exceptions
 
         found: list[Any] = []
         for start in range(0, len(paths), READS_AT_ONCE):
-            asked = [self._connection.call("get", path) for path in paths[start : start + READS_AT_ONCE]]
-            for answer in await asyncio.gather(*asked, return_exceptions=True):
-                if isinstance(answer, BaseException) and not isinstance(answer, kazoo.exceptions.NoNodeError):
-                    raise answer
-                found.append(None if isinstance(answer, BaseException) else answer)
+            calls = [self._connection.call("get", path) for path in paths[start : start + READS_AT_ONCE]]
+            for node in await asyncio.gather(*calls, return_exceptions=True):
+                if isinstance(node, BaseException) and not isinstance(node, kazoo.exceptions.NoNodeError):
+                    raise node
+                found.append(None if isinstance(node, BaseException) else node)
         return found
 
     def _apply_log(self, entries: Sequence[tuple[int, int, LogEntry]]) -> None:
-        """Take commits in; own ones may have been taken in already. One event for all of them."""
+        """Apply commits to the mirror, except own ones that are applied already, and publish one event for all."""
         changed: dict[str, Change] = {}
         ended: list[int] = []
         for number, revision, entry in entries:
@@ -314,10 +320,10 @@ class ZooKeeperStore:
                 ended += entry.ended
         if entries:
             self._publish(list(changed.values()))
-            self._others_ended(ended)
+            self._sessions_ended(ended)
 
     async def _read_all(self) -> None:
-        """Make the mirror anew: all keys, then what the log says about the time in which they were read."""
+        """Read the whole mirror: all keys, then the log entries that were written meanwhile."""
         for _ in range(ATTEMPTS_MAX):
             _, before = await self._connection.call("get", self._path("changes"))
             names = await self._connection.call("get_children", self._path("keys"))
@@ -335,19 +341,20 @@ class ZooKeeperStore:
             mirror = Mirror(before.version, before.mzxid, after.czxid, entries)
             for _, revision, entry in log:
                 mirror.apply(revision, entry.writes or ())
-            if mirror.birth == self._mirror.birth and mirror.count < self._mirror.count:
-                continue  # a commit of our own has been faster
+            if mirror.created_zxid == self._mirror.created_zxid and mirror.count < self._mirror.count:
+                continue  # a commit of this broker was faster
             changes = self._mirror.changes_to(mirror)
             self._mirror = mirror
             self._publish(changes)
             return
         raise StoreUnavailable("the metadata store in ZooKeeper changes faster than it can be read")
 
-    # Committing
+    # -- committing ----------------------------------------------------------------------------------------------------
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        """See `MetadataStore.commit`."""
         check_commit(checks, writes)
-        # A task of its own: a commit whose caller is cancelled reaches the mirror all the same.
+        # A task of its own: a commit must reach the mirror even if its caller is cancelled.
         return await asyncio.shield(self._spawn(self._commit(checks, writes), "zookeeper commit"))
 
     async def _commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
@@ -360,13 +367,13 @@ class ZooKeeperStore:
                 try:
                     return await self._transact(effective, proofs=proofs)
                 except _OtherCommit:
-                    await self._read_on()
+                    await self._catch_up()
                 except _SessionGone as gone:
                     await self._session_is_gone(gone.session)
             raise StoreUnavailable("other commits kept getting in between")
 
     def _sessions_needed(self, checks: Sequence[Check], writes: Sequence[Write]) -> list[int]:
-        """The sessions that must be there for a commit to be made. `Conflict`, `SessionLost`."""
+        """The sessions that must exist for a commit. `Conflict`, `SessionLost`."""
         for key, version in checks:
             if self._mirror.version(key) != version:
                 raise Conflict(key)
@@ -389,9 +396,9 @@ class ZooKeeperStore:
         *,
         proofs: Sequence[tuple[str, int]] = (),
         ends: int | None = None,
-        its_node_is_there: bool = False,
+        node_exists: bool = False,
     ) -> int:
-        """Try to make the commit after the mirror's; its revision. ``ends``: the session that is over with it.
+        """Try to make the commit that follows the mirror; returns its revision. ``ends``: the session that it ends.
         `_OtherCommit`, `_SessionGone`, `_SessionThere`."""
         mirror, number = self._mirror, self._mirror.count + 1
         ended = [] if ends is None else [ends]
@@ -400,8 +407,8 @@ class ZooKeeperStore:
         transaction.set_data(self._path("changes"), b"", mirror.count)
         for path, _ in proofs:
             transaction.check(path, -1)
-        if ends is not None and not its_node_is_there:
-            transaction.create(self._session_path(ends))  # it can be made only if it is not there
+        if ends is not None and not node_exists:
+            transaction.create(self._session_path(ends))  # succeeds only if the node does not exist
         if ends is not None:
             transaction.delete(self._session_path(ends))
         transaction.create(self._log_path(number), entry)
@@ -409,7 +416,7 @@ class ZooKeeperStore:
         _check_size(transaction.operations)
         results = await self._connection.commit(transaction)
         if isinstance(results[0], Exception):
-            self._explain(results, proofs, ends)
+            self._raise_failure(results, proofs, ends)
         revision: int = results[0].mzxid
         if self._mirror is mirror and mirror.count == number - 1:
             self._apply_log([(number, revision, LogEntry(list(writes), ended))])
@@ -427,12 +434,12 @@ class ZooKeeperStore:
             else:
                 transaction.create(path, pack_value(value, session))
 
-    def _explain(self, results: list[Any], proofs: Sequence[tuple[str, int]], ends: int | None) -> None:
-        """Raise what the first failed operation of a transaction means."""
+    def _raise_failure(self, results: list[Any], proofs: Sequence[tuple[str, int]], ends: int | None) -> None:
+        """Raise the exception for the first failed operation of a transaction."""
         import kazoo.exceptions as errors
 
-        passing = (errors.RolledBackError, errors.RuntimeInconsistency)
-        index, error = next((at, each) for at, each in enumerate(results) if not isinstance(each, passing))
+        consequences = (errors.RolledBackError, errors.RuntimeInconsistency)
+        index, error = next((at, each) for at, each in enumerate(results) if not isinstance(each, consequences))
         if index == 0 and isinstance(error, errors.BadVersionError):
             raise _OtherCommit
         if 1 <= index <= len(proofs) and isinstance(error, errors.NoNodeError):
@@ -445,14 +452,14 @@ class ZooKeeperStore:
         raise StoreUnavailable(f"ZooKeeper refuses a commit: {type(error).__name__} {error}".rstrip())
 
     async def _prune(self, last: int) -> None:
-        """Remove log entries that nobody should need any more; who does reads all keys."""
+        """Delete old log entries; a broker that still needs one reads all keys instead."""
         names = await self._connection.call("get_children", self._path("log"))
         old = [name for name in names if name.isdigit() and int(name) <= last]
         await asyncio.gather(
             *(self._connection.call("delete", self._path("log", name)) for name in old), return_exceptions=True
         )
 
-    # Sessions
+    # -- sessions ------------------------------------------------------------------------------------------------------
 
     @property
     def proven(self) -> bool:
@@ -460,7 +467,8 @@ class ZooKeeperStore:
         return asyncio.get_running_loop().time() < self._connection.proven_s + self._connection.timeout_s
 
     async def open_session(self, owner: str, *, lease_ms: int) -> ZooKeeperSession:
-        """``lease_ms`` has no say: the timeout is that of the connection (`zookeeper.session.timeout.ms`)."""
+        """See `MetadataStore.open_session`; the lease is the connection's timeout (`zookeeper.session.timeout.ms`),
+        not ``lease_ms``."""
         await self._end_given_up()
         path = await self._connection.call(
             "create", self._path("sessions", "s-"), owner.encode(), ephemeral=True, sequence=True
@@ -470,7 +478,7 @@ class ZooKeeperStore:
         return session
 
     async def end_session(self, session: ZooKeeperSession) -> None:
-        """Take this process's own session away (called by `ZooKeeperSession.close`)."""
+        """End a session of this process (called by `ZooKeeperSession.close`)."""
         self._sessions.pop(session.id, None)
         self._given_up[session.id] = None
         await asyncio.shield(self._spawn(self._end_given_up(), "end zookeeper session"))
@@ -478,59 +486,57 @@ class ZooKeeperStore:
     async def _end_given_up(self) -> None:
         async with self._writing:
             for session in list(self._given_up):
-                await self._end(session, its_node_is_there=True, by_force=True)
+                await self._end(session, node_exists=True, delete_node=True)
                 self._given_up.pop(session, None)
 
-    async def _end_the_gone(self) -> None:
-        """End all sessions whose nodes are gone, and those that were given up here."""
+    async def _end_expired(self) -> None:
+        """End all sessions whose nodes are gone, and those that this broker gave up."""
         await self._end_given_up()
         watch = self._connection.watcher(self._on_sessions_changed)
         names = await self._connection.call("get_children", self._path("sessions"), watch=watch)
-        there = {int(name[-10:]) for name in names}
+        existing = {int(name[-10:]) for name in names}
         async with self._writing:
             for session in self._mirror.owners():
-                if session not in there:
+                if session not in existing:
                     await self._end(session)
 
-    async def _end(self, session: int, *, its_node_is_there: bool = False, by_force: bool = False) -> None:
-        """Take a session's keys away, and its node if ``by_force``. Nothing is done to one that is there after all."""
+    async def _end(self, session: int, *, node_exists: bool = False, delete_node: bool = False) -> None:
+        """Delete a session's keys, and its node if ``delete_node``; otherwise, do nothing if its node exists."""
         for _ in range(ATTEMPTS_MAX):
             keys = self._mirror.keys_of(session)
-            if not keys and not its_node_is_there:
+            if not keys and not node_exists:
                 return
             try:
-                await self._transact(
-                    [Write(key, None) for key in keys], ends=session, its_node_is_there=its_node_is_there
-                )
+                await self._transact([Write(key, None) for key in keys], ends=session, node_exists=node_exists)
                 return
             except _OtherCommit:
-                await self._read_on()
+                await self._catch_up()
             except _SessionGone:
-                its_node_is_there = False
+                node_exists = False
             except _SessionThere:
-                if not by_force:
+                if not delete_node:
                     return
-                its_node_is_there = True
+                node_exists = True
 
     def presume_dead(self, key: str, created: int) -> None:
-        """End the session of a key that has this `Entry.created`: its owner's process has been seen to be gone."""
+        """End the session of a key with this `Entry.created`, because its owner's process seems to be dead."""
         entry = self._mirror.entries.get(key)
         if entry is not None and entry.created == created and entry.session is not None and self._connection.connected:
             self._spawn(self._end_presumed_dead(key, entry.session), "end dead session")
 
     async def _end_presumed_dead(self, key: str, session: int) -> None:
-        _logger.warning("its host refuses connections: its session is ended", owner=key)
+        _logger.warning("broker refuses connections: its session is ended", owner=key)
         async with self._writing:
-            await self._end(session, its_node_is_there=True, by_force=True)
+            await self._end(session, node_exists=True, delete_node=True)
 
     async def _session_is_gone(self, session: int) -> None:
-        """A commit found that a session is over, before anybody has ended it in the log."""
+        """A commit found that a session's node is gone although the log has not ended the session yet."""
         if session in self._sessions:
             self._lose(session, "ZooKeeper has ended it")
-        await self._read_on()
+        await self._catch_up()
         await self._end(session)
 
-    def _others_ended(self, sessions: Sequence[int]) -> None:
+    def _sessions_ended(self, sessions: Sequence[int]) -> None:
         for session in sessions:
             self._lose(session, "another broker has ended it")
             self._given_up.pop(session, None)
@@ -540,24 +546,24 @@ class ZooKeeperStore:
         if session is not None:
             self._given_up[session_id] = None
             session.lost()
-            self._on_sessions_changed()  # its keys have to go, where ZooKeeper has not ended it
+            self._on_sessions_changed()  # its keys must be deleted if ZooKeeper has not ended it
             _logger.warning("session lost", owner=session.owner, reason=reason)
 
     def _lose_all(self, reason: str) -> None:
         for session in list(self._sessions):
             self._lose(session, reason)
 
-    # What happens
+    # -- connection events ---------------------------------------------------------------------------------------------
 
     def _on_connected(self) -> None:
         if self._cut_off:
             self._cut_off = False
-            _logger.info("ZooKeeper is reached again")
+            _logger.info("ZooKeeper is reachable again")
         self._on_sessions_changed()
 
     def _on_suspended(self) -> None:
         self._cut_off = True
-        _logger.warning("ZooKeeper cannot be reached: nothing can be decided until it can")
+        _logger.warning("ZooKeeper cannot be reached: no metadata can change until it can")
 
     def _on_expired(self) -> None:
         self._lose_all("ZooKeeper has ended it")
@@ -567,9 +573,9 @@ class ZooKeeperStore:
         self._news.set()
 
     def _on_beat(self) -> None:
-        """Prove that the session is there, or find that it may not be."""
+        """Send heartbeats; give up the sessions if the newest response is older than the timeout."""
         if self._sessions and not self.proven:
-            self._lose_all("no word from ZooKeeper within the session's timeout")
+            self._lose_all("no response from ZooKeeper within the session timeout")
         for session in list(self._sessions) if self._connection.connected else ():
             self._spawn(self._verify(session), "zookeeper heartbeat")
         loop = asyncio.get_running_loop()
