@@ -1,26 +1,28 @@
-"""Following a leader: a fetcher speaks the ordinary Fetch API as a replica.
+"""`Fetcher`: replicates partitions from one leading broker with the ordinary Fetch API.
 
-A fetcher has one connection and one fetch session (KIP-227), so a request names only what changed. Every partition
-fetches from the end of its log and says in which epoch its last record was written (KIP-595); a leader whose log is
-another one answers where the two part, and the follower cuts there: epochs decide, never the high watermark. An error
-of one partition delays that one only.
+A fetcher has one connection and one fetch session (KIP-227), so a request names only the partitions that changed. Each
+partition fetches from its log end offset and sends the epoch of its last record (KIP-595). If the logs have diverged,
+the response carries the diverging epoch and the follower truncates there: epochs decide where to truncate, never the
+high watermark. An error of one partition delays only that partition.
 
-A partition that begins to follow does not wait for a request that sleeps at the leader: a request behind it on the
-same connection, whatever it is, has the leader answer it at once, and the next one names what is new. (A leader of an
-older kwire answers when it has slept, at most `replica.fetch.wait.max.ms`.)
+A partition that is added while a fetch is waiting at the leader need not wait for it: the leader completes the waiting
+fetch as soon as another request arrives on the connection, so the fetcher sends one (`_nudge`), and the next fetch
+names the new partition. (A leader of an older kwire responds when the wait ends, after at most
+`replica.fetch.wait.max.ms`.)
 
-A partition rests after an error, and, where it is throttled and not in sync, while the quota is exceeded (KIP-73): then
-it is no part of the session.
+A partition is delayed, and not part of the session, after an error, and while it is throttled, out of sync, and over
+the quota (KIP-73).
 
-What lives elsewhere: which partitions are followed (`replica_fetchers`), what a follower's log takes (`partition`), the
-leader's side (`kwire.handlers.data.fetch.handler`).
+What lives elsewhere: which partitions are fetched (`replication.fetcher_manager`), how a follower's log changes
+(`replication.partition`), the leader's side (`kwire.handlers.data.fetch.handler`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
@@ -38,8 +40,9 @@ from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, List
 from kwire.net.client import ConnectionLost
 
 if TYPE_CHECKING:
-    from kwire.cluster.replication.fetcher_manager import ReplicaFetchers
+    from kwire.base.config import KafkaConfig
     from kwire.cluster.replication.partition import Partition
+    from kwire.cluster.replication.throttles import ReplicationQuota
     from kwire.codec.messages.fetch_response import FetchResponse, PartitionData
     from kwire.net.client import ClientConnection
 
@@ -47,20 +50,20 @@ FETCH_VERSION: Final = 18
 LIST_OFFSETS_VERSION: Final = 10
 EARLIEST: Final = -2
 API_VERSIONS_VERSION: Final = 0
-NUDGED_MAX_S: Final = 2.0
-"""A leader that has not answered so long after it was nudged is connected to anew: the network may have lost it."""
+NUDGED_S_MAX: Final = 2.0
+"""The fetcher reconnects if a nudged leader has not responded after this time: the network may have lost a packet."""
 
-QUIET_REST_S: Final = 0.02
-"""How long a partition rests after the first of the errors that pass by themselves; after each other one twice as long,
-at most `replica.fetch.backoff.ms`."""
+ERROR_DELAY_S_MIN: Final = 0.02
+"""The delay after the first of several transient errors. It doubles with each error, up to
+`replica.fetch.backoff.ms`."""
 
-PAUSE_MIN_S: Final = 0.02
-"""How long throttled partitions rest at least, so that a fetch is worth its while."""
+THROTTLE_DELAY_S_MIN: Final = 0.02
+"""The shortest delay of throttled partitions, so that the next fetch is worth its cost."""
 
-Key = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """Topic id and partition index."""
 
-_QUIET: Final = frozenset(
+_TRANSIENT: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -68,26 +71,52 @@ _QUIET: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""What passes by itself when both sides have the same image."""
+"""Errors that end once both brokers have the same metadata image."""
 
 _logger = get_logger("kwire.cluster.fetcher")
 
 
-class _Followed:
-    """One partition of a fetcher. ``told``: the leader has it in the session, asked for in leader epoch ``epoch``.
-    ``until_s``: it is left alone before this moment of the loop's clock; ``rest_s``: for how long it is left alone when
-    the next error comes that passes by itself."""
+class FetcherSettings(NamedTuple):
+    """What all fetchers of a broker share; the properties are read-only while a broker runs."""
 
-    __slots__ = ("epoch", "partition", "rest_s", "told", "until_s")
+    broker_id: int
+    max_bytes: int
+    response_max_bytes: int
+    min_bytes: int
+    wait_max_ms: int
+    backoff_s: float
+    socket_timeout_s: float
+
+    @classmethod
+    def of(cls, config: KafkaConfig, broker_id: int) -> FetcherSettings:
+        """The settings in a broker's configuration (`replica.fetch.*`, `replica.socket.timeout.ms`)."""
+        return cls(
+            broker_id,
+            config.replica_fetch_max_bytes,
+            config.replica_fetch_response_max_bytes,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_backoff_ms / 1000,
+            config.replica_socket_timeout_ms / 1000,
+        )
+
+
+class _FetchState:
+    """One partition of a fetcher. ``in_session``: the leader's fetch session has it; ``epoch``: the leader epoch of the
+    last request that named it; ``delayed_until_s``: no fetch before this time of the loop's clock; ``error_delay_s``:
+    the delay after the next transient error."""
+
+    __slots__ = ("delayed_until_s", "epoch", "error_delay_s", "in_session", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.told = False
+        self.in_session = False
         self.epoch = -1
-        self.until_s = 0.0
-        self.rest_s = QUIET_REST_S
+        self.delayed_until_s = 0.0
+        self.error_delay_s = ERROR_DELAY_S_MIN
 
-    def asked(self, max_bytes: int) -> FetchPartition:
+    def fetch_partition(self, max_bytes: int) -> FetchPartition:
+        """The partition as a Fetch request names it now."""
         partition, log = self.partition, self.partition.log
         self.epoch = partition.leader_epoch
         return FetchPartition(
@@ -102,46 +131,60 @@ class _Followed:
 
 
 class Fetcher:
-    """Follows the partitions that one broker leads."""
+    """Fetches the partitions that one broker leads.
 
-    def __init__(self, owner: ReplicaFetchers, leader: int) -> None:
-        self._owner = owner
+    ``connect`` opens a connection to that broker; ``broker_epoch`` gives the epoch of this broker's registration;
+    ``quota`` is that of throttled followers.
+    """
+
+    def __init__(
+        self,
+        settings: FetcherSettings,
+        leader: int,
+        connect: Callable[[], Awaitable[ClientConnection]],
+        broker_epoch: Callable[[], int],
+        quota: ReplicationQuota,
+    ) -> None:
+        self._settings = settings
         self._leader = leader
+        self._connect = connect
+        self._broker_epoch = broker_epoch
+        self._quota = quota
         self._loop = asyncio.get_running_loop()
-        self._followed: dict[Key, _Followed] = {}
-        self._dirty: dict[Key, None] = {}  # to be named in the next request
-        self._resting: dict[Key, None] = {}  # never dirty at the same time
-        self._behind: dict[Key, None] = {}  # not known to have all that is committed
-        self._forgotten: dict[Key, None] = {}
+        self._states: dict[TopicIdPartition, _FetchState] = {}
+        self._dirty: dict[TopicIdPartition, None] = {}  # to be named in the next request
+        self._delayed: dict[TopicIdPartition, None] = {}  # never dirty at the same time
+        self._lagging: dict[TopicIdPartition, None] = {}  # may not have reached the high watermark
+        self._forgotten: dict[TopicIdPartition, None] = {}
         self._connection: ClientConnection | None = None
         self._sleeping: asyncio.Future[None] | None = None
-        self._asked: asyncio.Future[FetchResponse] | None = None  # the request that is under way
-        self._hurrying = False
-        self._nudged = False  # the leader was told not to let that request sleep
-        self._anew = False  # should the connection end, the next one is opened at once
+        self._pending: asyncio.Future[FetchResponse] | None = None  # the response that is awaited
+        self._waking = False
+        self._nudged = False  # the pending fetch has been nudged
+        self._reconnect_now = False  # if the connection ends, reconnect without a backoff
         self._task = self._loop.create_task(self._run(), name=f"fetch from broker {leader}")
 
     def add(self, partition: Partition) -> None:
-        """Follow a partition, or one that is followed already in a new leader epoch."""
+        """Fetch a partition, or one that is fetched already in a new leader epoch."""
         key = (partition.topic_id, partition.index)
-        followed = self._followed.get(key)
-        if followed is None or followed.partition is not partition:
-            told = key in self._forgotten if followed is None else followed.told
-            followed = self._followed[key] = _Followed(partition)
-            followed.told = told
-        followed.rest_s = QUIET_REST_S
+        state = self._states.get(key)
+        if state is None or state.partition is not partition:
+            in_session = key in self._forgotten if state is None else state.in_session
+            state = self._states[key] = _FetchState(partition)
+            state.in_session = in_session
+        state.error_delay_s = ERROR_DELAY_S_MIN
         self._forgotten.pop(key, None)
-        self._resting.pop(key, None)
-        self._dirty[key] = self._behind[key] = None
-        self._hurry()
+        self._delayed.pop(key, None)
+        self._dirty[key] = self._lagging[key] = None
+        self._wake_early()
 
     def remove(self, partition: Partition) -> None:
-        """Follow a partition no more; what is under way for it is dropped."""
+        """Stop fetching a partition; a response for it that is still to come is ignored."""
         key = (partition.topic_id, partition.index)
-        followed = self._followed.pop(key, None)
-        for keys in (self._dirty, self._resting, self._behind):
+        state = self._states.pop(key, None)
+        for keys in (self._dirty, self._delayed, self._lagging):
             keys.pop(key, None)
-        if followed is not None and followed.told:
+        if state is not None and state.in_session:
             self._forgotten[key] = None
 
     async def close(self) -> None:
@@ -150,33 +193,33 @@ class Fetcher:
         await asyncio.gather(self._task, return_exceptions=True)
         self._disconnect()
 
-    def _hurry(self) -> None:
-        """End a wait, in the next turn of the loop, so that many partitions are one request."""
-        if not self._hurrying:
-            self._hurrying = True
+    def _wake_early(self) -> None:
+        """End a wait in the next turn of the loop, so that partitions added together share one request."""
+        if not self._waking:
+            self._waking = True
             self._loop.call_soon(self._interrupt)
 
     def _interrupt(self) -> None:
-        self._hurrying = False
+        self._waking = False
         if self._sleeping is not None:
             self._wake(self._sleeping)
-        elif self._asked is None:
-            self._anew = True
+        elif self._pending is None:
+            self._reconnect_now = True
         elif self._dirty and not self._nudged:
-            self._nudge(self._asked)
+            self._nudge(self._pending)
 
-    def _nudge(self, asked: asyncio.Future[FetchResponse]) -> None:
-        """Have the leader answer now: it does when there is another request to answer."""
-        if self._connection is None or asked.done():
+    def _nudge(self, pending: asyncio.Future[FetchResponse]) -> None:
+        """Make the leader complete the waiting fetch: it does so when another request arrives."""
+        if self._connection is None or pending.done():
             return
         self._nudged = True
-        answer = self._connection.call(ApiVersionsRequest(), API_VERSIONS_VERSION)
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._loop.call_later(NUDGED_MAX_S, self._give_up, asked)
+        response = self._connection.call(ApiVersionsRequest(), API_VERSIONS_VERSION)
+        response.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._loop.call_later(NUDGED_S_MAX, self._give_up, pending)
 
-    def _give_up(self, asked: asyncio.Future[FetchResponse]) -> None:
-        if self._asked is asked and not asked.done():
-            self._anew = True
+    def _give_up(self, pending: asyncio.Future[FetchResponse]) -> None:
+        if self._pending is pending and not pending.done():
+            self._reconnect_now = True
             self._disconnect()
 
     def _disconnect(self) -> None:
@@ -185,7 +228,7 @@ class Fetcher:
             connection.close()
 
     async def _sleep(self, seconds: float | None) -> None:
-        """Until the time is over or there is something new to do."""
+        """Wait until the time has passed or a partition is added; None: without a time limit."""
         self._sleeping = self._loop.create_future()
         timer = None if seconds is None else self._loop.call_later(seconds, self._wake, self._sleeping)
         try:
@@ -200,82 +243,79 @@ class Fetcher:
         if not future.done():
             future.set_result(None)
 
-    # The loop
+    # -- the loop -----------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while True:
-            self._anew = False
-            if not self._followed:
+            self._reconnect_now = False
+            if not self._states:
                 await self._sleep(None)
                 continue
             try:
                 await self._session()
             except (PeerUnavailable, ConnectionLost, TimeoutError, CodecError) as error:
-                if not self._anew:
-                    _logger.info("leader cannot be followed now", leader=self._leader, error=str(error))
+                if not self._reconnect_now:
+                    _logger.info("cannot fetch from leader", leader=self._leader, error=str(error))
             except KafkaError as error:
                 _logger.info("fetch session ended", leader=self._leader, error=error.code.name)
             except Exception as error:
                 _logger.error("fetcher failed", leader=self._leader, exc_info=error)
-            self._asked = None
+            self._pending = None
             self._disconnect()
-            if not self._anew:
-                await self._sleep(self._owner.config.replica_fetch_backoff_ms / 1000)
+            if not self._reconnect_now:
+                await self._sleep(self._settings.backoff_s)
 
     async def _session(self) -> None:
-        """Fetch over one connection until it ends, or nothing is left to follow."""
-        self._connection = connection = await self._owner.peers.connect(
-            self._leader, f"broker-{self._owner.broker_id}-fetcher-{self._leader}"
-        )
+        """Fetch over one connection until it ends or no partition is left."""
+        self._connection = connection = await self._connect()
         session_id = session_epoch = 0
-        self._anew = False
+        self._reconnect_now = False
         self._forgotten.clear()
-        for followed in self._followed.values():
-            followed.told = False
-        timeout_s = self._owner.config.replica_socket_timeout_ms / 1000
-        while self._followed:
-            self._wake_rested()
+        for state in self._states.values():
+            state.in_session = False
+        while self._states:
+            self._end_delays()
             self._throttle()
-            rest_s = self._rest_s()
-            if len(self._resting) == len(self._followed):
-                await self._sleep(rest_s)
+            delay_s = self._next_delay_s()
+            if len(self._delayed) == len(self._states):
+                await self._sleep(delay_s)
                 continue
             if session_epoch == 0:
-                self._dirty = dict.fromkeys(key for key in self._followed if key not in self._resting)
-            if not await self._synced():
-                await self._sleep(self._owner.config.replica_fetch_backoff_ms / 1000)
+                self._dirty = dict.fromkeys(key for key in self._states if key not in self._delayed)
+            if not await self._flush_due():
+                await self._sleep(self._settings.backoff_s)
                 continue
-            request = self._request(session_id, session_epoch, rest_s)
-            self._asked, self._nudged = connection.call(request, FETCH_VERSION), False
-            async with asyncio.timeout(timeout_s):
-                response = await self._asked
-            self._asked = None
+            request = self._request(session_id, session_epoch, delay_s)
+            self._pending, self._nudged = connection.call(request, FETCH_VERSION), False
+            async with asyncio.timeout(self._settings.socket_timeout_s):
+                response = await self._pending
+            self._pending = None
             if response.error_code:
                 raise KafkaError(ErrorCode(response.error_code))
             if session_epoch == 0:
                 session_id = response.session_id
             session_epoch = session_epoch + 1 if session_id else 0
-            await self._take(response)
+            await self._process(response)
 
-    async def _synced(self) -> bool:
-        """What a leader is told to be here is what others rely on: with `flush.messages` it is synced before. False:
-        a disk refuses, for now."""
-        due = [flushed for key in self._dirty if (flushed := self._followed[key].partition.log.flush_if_due())]
+    async def _flush_due(self) -> bool:
+        """Sync what `flush.messages` requires before the request reports it as replicated. False if a disk refuses for
+        now."""
+        due = [flushed for key in self._dirty if (flushed := self._states[key].partition.log.flush_if_due())]
         if due:
             await asyncio.wait(due)
         return not any(flushed.exception() for flushed in due)
 
-    def _request(self, session_id: int, session_epoch: int, rest_s: float) -> FetchRequest:
-        """What is new since the last request. ``rest_s``: until the next partition has rested."""
-        config = self._owner.config
+    def _request(self, session_id: int, session_epoch: int, delay_s: float) -> FetchRequest:
+        """The changes since the last request. ``delay_s``: until the next delayed partition is due."""
+        settings = self._settings
         topics: dict[bytes, FetchTopic] = {}
         for key in self._dirty:
-            followed = self._followed[key]
+            state = self._states[key]
             topic = topics.get(key[0])
             if topic is None:
                 topic = topics[key[0]] = FetchTopic(topic_id=key[0])
-            topic.partitions.append(followed.asked(config.replica_fetch_max_bytes))
-            followed.told = True
+            topic.partitions.append(state.fetch_partition(settings.max_bytes))
+            state.in_session = True
             self._forgotten.pop(key, None)
         self._dirty.clear()
         forgotten: dict[bytes, ForgottenTopic] = {}
@@ -283,118 +323,117 @@ class Fetcher:
             forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
         self._forgotten.clear()
         return FetchRequest(
-            replica_state=ReplicaState(replica_id=self._owner.broker_id, replica_epoch=self._owner.epoch()),
-            max_wait_ms=int(min(config.replica_fetch_wait_max_ms, max(rest_s * 1000, 1))),
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
+            replica_state=ReplicaState(replica_id=settings.broker_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=int(min(settings.wait_max_ms, max(delay_s * 1000, 1))),
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
             session_id=session_id,
             session_epoch=session_epoch,
             topics=list(topics.values()),
             forgotten_topics_data=list(forgotten.values()),
         )
 
-    # Responses
+    # -- responses ----------------------------------------------------------------------------------------------------
 
-    async def _take(self, response: FetchResponse) -> None:
+    async def _process(self, response: FetchResponse) -> None:
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                followed = self._followed.get(key)
-                if followed is not None:
-                    await self._take_partition(key, followed, data)
+                state = self._states.get(key)
+                if state is not None:
+                    await self._process_partition(key, state, data)
 
-    async def _take_partition(self, key: Key, followed: _Followed, data: PartitionData) -> None:
-        partition = followed.partition
-        if not partition.following or partition.leader != self._leader or partition.leader_epoch != followed.epoch:
-            return  # of an earlier request; the next one names it
-        self._dirty[key] = self._behind[key] = None
+    async def _process_partition(self, key: TopicIdPartition, state: _FetchState, data: PartitionData) -> None:
+        partition = state.partition
+        if not partition.following or partition.leader != self._leader or partition.leader_epoch != state.epoch:
+            return  # the response to a request in an earlier epoch; the next request names the partition
+        self._dirty[key] = self._lagging[key] = None
         error = ErrorCode(data.error_code)
         try:
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._start_where_leader_starts(partition)
+                await self._restart_at_leader_start(partition)
             elif error is not ErrorCode.NONE:
-                self._rest(key, followed, error)
+                self._delay_after_error(key, state, error)
             elif data.diverging_epoch.end_offset >= 0:
-                self._cut(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             else:
                 self._append(key, partition, data)
         except KafkaError as failure:
             _logger.warning(
                 "replica cannot follow", topic=partition.topic, partition=partition.index, error=str(failure)
             )
-            self._rest(key, followed, failure.code)
+            self._delay_after_error(key, state, failure.code)
 
-    def _append(self, key: Key, partition: Partition, data: PartitionData) -> None:
+    def _append(self, key: TopicIdPartition, partition: Partition, data: PartitionData) -> None:
         records: Any = data.records or b""
-        self._followed[key].rest_s = QUIET_REST_S
-        quota = self._owner.quota
-        if quota.is_throttled(partition.topic, partition.index):
-            quota.record(len(records))
+        self._states[key].error_delay_s = ERROR_DELAY_S_MIN
+        if self._quota.is_throttled(partition.topic, partition.index):
+            self._quota.record(len(records))
         partition.metrics.replication_bytes_in += len(records)
         if partition.append_fetched(records, data.high_watermark, data.log_start_offset) >= data.high_watermark:
-            self._behind.pop(key, None)
+            self._lagging.pop(key, None)
 
-    # Resting
+    # -- delays -------------------------------------------------------------------------------------------------------
 
     def _throttle(self) -> None:
-        """Leave out what is throttled and not in sync while too much has come."""
-        quota = self._owner.quota
-        if quota.idle or not self._behind or not quota.is_exceeded():
+        """Delay the throttled partitions that lag while the quota is exceeded."""
+        if self._quota.idle or not self._lagging or not self._quota.is_exceeded():
             return
-        pause_s = max(quota.pause_s(self._owner.config.replica_fetch_backoff_ms / 1000), PAUSE_MIN_S)
+        pause_s = max(self._quota.pause_s(self._settings.backoff_s), THROTTLE_DELAY_S_MIN)
         until_s = self._loop.time() + pause_s
-        for key in self._behind:
-            followed = self._followed[key]
-            if key not in self._resting and quota.is_throttled(followed.partition.topic, followed.partition.index):
-                self._leave_alone(key, followed, until_s)
+        for key in self._lagging:
+            state = self._states[key]
+            if key not in self._delayed and self._quota.is_throttled(state.partition.topic, state.partition.index):
+                self._delay(key, state, until_s)
 
-    def _wake_rested(self) -> None:
-        """Have those fetched again that have rested."""
-        if self._resting:
+    def _end_delays(self) -> None:
+        """Fetch the partitions again whose back-off has passed."""
+        if self._delayed:
             now_s = self._loop.time()
-            for key in [key for key in self._resting if self._followed[key].until_s <= now_s]:
-                del self._resting[key]
+            for key in [key for key in self._delayed if self._states[key].delayed_until_s <= now_s]:
+                del self._delayed[key]
                 self._dirty[key] = None
 
-    def _rest_s(self) -> float:
-        """In how many seconds the next one has rested (at least a millisecond)."""
-        if not self._resting:
+    def _next_delay_s(self) -> float:
+        """Seconds until the next back-off ends, at least a millisecond; infinite if no partition is delayed."""
+        if not self._delayed:
             return math.inf
-        return max(min(self._followed[key].until_s for key in self._resting) - self._loop.time(), 0.001)
+        return max(min(self._states[key].delayed_until_s for key in self._delayed) - self._loop.time(), 0.001)
 
-    def _leave_alone(self, key: Key, followed: _Followed, until_s: float) -> None:
-        followed.until_s = until_s
-        self._resting[key] = None
+    def _delay(self, key: TopicIdPartition, state: _FetchState, until_s: float) -> None:
+        state.delayed_until_s = until_s
+        self._delayed[key] = None
         self._dirty.pop(key, None)
-        if followed.told:
-            followed.told = False
+        if state.in_session:
+            state.in_session = False
             self._forgotten[key] = None
 
-    def _rest(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
-        """Leave a partition alone for a while that cannot be fetched."""
-        rest_s = self._owner.config.replica_fetch_backoff_ms / 1000
+    def _delay_after_error(self, key: TopicIdPartition, state: _FetchState, error: ErrorCode) -> None:
+        delay_s = self._settings.backoff_s
         log = _logger.info
-        if error in _QUIET:
+        if error in _TRANSIENT:
             log = _logger.debug
-            rest_s = min(rest_s, followed.rest_s)
-            followed.rest_s *= 2
-        self._leave_alone(key, followed, self._loop.time() + rest_s)
-        log("partition rests", topic=followed.partition.topic, partition=followed.partition.index, error=error.name)
+            delay_s = min(delay_s, state.error_delay_s)
+            state.error_delay_s *= 2
+        self._delay(key, state, self._loop.time() + delay_s)
+        log("partition fetch delayed", topic=state.partition.topic, partition=state.partition.index, error=error.name)
 
-    def _cut(self, partition: Partition, epoch: int, end_offset: int) -> None:
-        """The leader's last records of ``epoch`` end at ``end_offset``, and it has none of a later epoch that this log
-        has: cut to what both can have."""
+    # -- truncation ---------------------------------------------------------------------------------------------------
+
+    def _truncate(self, partition: Partition, epoch: int, end_offset: int) -> None:
+        """Truncate to the last offset that both logs can share: the leader's records of ``epoch`` end at
+        ``end_offset``, and the leader has no later epoch that this log has."""
         log = partition.log
-        mine, my_end = log.end_offset_for_epoch(epoch)
-        if mine == epoch:
-            offset = min(end_offset, my_end, log.log_end_offset)
-        elif mine >= 0:
-            offset = min(my_end, log.log_end_offset)
+        own_epoch, own_end = log.end_offset_for_epoch(epoch)
+        if own_epoch == epoch:
+            offset = min(end_offset, own_end, log.log_end_offset)
+        elif own_epoch >= 0:
+            offset = min(own_end, log.log_end_offset)
         else:
             offset = min(end_offset, log.log_end_offset)
         report = _logger.warning if offset < log.high_watermark else _logger.info
         report(
-            "log cut to where it parts from the leader's",
+            "log truncated where it diverges from the leader's",
             topic=partition.topic,
             partition=partition.index,
             offset=offset,
@@ -403,14 +442,15 @@ class Fetcher:
         )
         partition.truncate_to(offset)
 
-    async def _start_where_leader_starts(self, partition: Partition) -> None:
-        """The leader has nothing of what this log ends with: begin anew at its start."""
+    async def _restart_at_leader_start(self, partition: Partition) -> None:
+        """The leader's log starts after this log's end: drop this log's records and start where the leader's does."""
         if self._connection is None:
             return
         epoch = partition.leader_epoch
-        asked = ListOffsetsPartition(partition_index=partition.index, current_leader_epoch=epoch, timestamp=EARLIEST)
+        earliest = ListOffsetsPartition(partition_index=partition.index, current_leader_epoch=epoch, timestamp=EARLIEST)
         request = ListOffsetsRequest(
-            replica_id=self._owner.broker_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]
+            replica_id=self._settings.broker_id,
+            topics=[ListOffsetsTopic(name=partition.topic, partitions=[earliest])],
         )
         response = await self._connection.call(request, LIST_OFFSETS_VERSION)
         found = response.topics[0].partitions[0]
@@ -420,7 +460,9 @@ class Fetcher:
             return
         start, log = found.offset, partition.log
         if start > log.log_end_offset or log.log_start_offset >= log.log_end_offset:
-            _logger.info("log begins anew", topic=partition.topic, partition=partition.index, offset=start)
-            partition.start_anew_at(start)
+            _logger.info(
+                "log restarted at the leader's start", topic=partition.topic, partition=partition.index, offset=start
+            )
+            partition.truncate_fully_and_start_at(start)
         else:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The leader starts at {start}, {log} does not fit.")

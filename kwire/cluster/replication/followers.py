@@ -1,17 +1,18 @@
-"""What a leader knows of its followers: how far each is, and since when it keeps up.
+"""`Follower`: the leader's view of one follower: its log end offset, and since when it has kept up.
 
-A follower tells its position with every Fetch: it has everything below the offset that it asks for. It *keeps up* while
-it has asked, within `replica.lag.time.max.ms`, for what was the leader's end at that time (or at its fetch before), as
-in Kafka. What lives elsewhere: what follows for the ISR and the high watermark (`partition`).
+A follower's Fetch says that it has everything below the fetch offset. It *keeps up* if, within
+`replica.lag.time.max.ms`, it fetched at what was the leader's log end offset then (or at its fetch before), as in
+Kafka. What lives elsewhere: what follows for the ISR and the high watermark (`partition`).
 """
 
 from __future__ import annotations
 
 
-class Heard:
-    """When a broker last asked for what it follows, in whatever partition (milliseconds, monotonic).
+class LastFetch:
+    """The time of the last fetch over a follower's fetch session, for any partition (milliseconds, monotonic).
 
-    Of partitions in which there is nothing new the leader notes nothing else: whoever was at their end still is.
+    A fetch does not name partitions without changes. For those, this is all the leader notes: a follower that was at
+    the log end still is.
     """
 
     __slots__ = ("ms",)
@@ -21,17 +22,17 @@ class Heard:
 
 
 class Follower:
-    """One remote replica, as its fetches show it. Offsets are -1 before the first one in this leader epoch."""
+    """One remote replica. Offsets are -1 before its first fetch in this leader epoch."""
 
     __slots__ = (
         "broker_epoch",
         "caught_up_ms",
         "end_offset",
         "fetched_ms",
-        "heard",
+        "last_fetch",
         "leader_end_at_fetch",
         "start_offset",
-    )  # fmt: skip
+    )
 
     def __init__(self, now_ms: int, end_offset: int = -1) -> None:
         self.end_offset = end_offset
@@ -40,7 +41,7 @@ class Follower:
         self.fetched_ms = now_ms
         self.leader_end_at_fetch = -1
         self.broker_epoch = -1
-        self.heard: Heard | None = None
+        self.last_fetch: LastFetch | None = None
 
     def fetched(
         self,
@@ -49,20 +50,21 @@ class Follower:
         leader_end: int,
         broker_epoch: int,
         now_ms: int,
-        heard: Heard | None = None,
+        last_fetch: LastFetch | None = None,
     ) -> None:
-        """A Fetch asks for ``offset`` while the leader ends at ``leader_end``. Times in milliseconds, monotonic.
+        """Note a fetch at ``offset`` while the leader's log ends at ``leader_end``. Times in milliseconds, monotonic.
 
-        ``heard``: of the fetches before this one; from now on it stands for those that do not name the partition.
+        ``last_fetch``: the time of the session's fetch before this one; the session keeps it up to date for the fetches
+        that do not name the partition.
         """
-        if heard is not None and heard is self.heard:
-            self.fetched_ms = max(self.fetched_ms, heard.ms)
+        if last_fetch is not None and last_fetch is self.last_fetch:
+            self.fetched_ms = max(self.fetched_ms, last_fetch.ms)
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif 0 <= self.leader_end_at_fetch <= offset:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         self.fetched_ms = now_ms
-        self.heard = heard
+        self.last_fetch = last_fetch
         self.leader_end_at_fetch = leader_end
         self.end_offset = offset
         self.start_offset = start_offset
@@ -74,7 +76,7 @@ class Follower:
 
     @property
     def last_caught_up_ms(self) -> int:
-        """When it last had everything, as far as is known."""
-        if self.heard is not None and 0 <= self.leader_end_at_fetch <= self.end_offset:
-            return max(self.caught_up_ms, self.heard.ms)
+        """When the follower was last at the leader's log end (milliseconds, monotonic)."""
+        if self.last_fetch is not None and 0 <= self.leader_end_at_fetch <= self.end_offset:
+            return max(self.caught_up_ms, self.last_fetch.ms)
         return self.caught_up_ms

@@ -1,12 +1,12 @@
-"""A leader's changes of the ISR, written to the store by compare-and-set.
+"""`IsrWriter`: writes a leader's ISR changes to the store by compare-and-set.
 
-A change is written only if this broker is still registered as it was, the partition is as the image has it, and every
-replica that comes in is registered under the very broker epoch with which it fetched (KIP-903: a broker that died and
-came back with less cannot be let in by what it had told before). What was refused is dropped: the leader looks again at
-the next fetch. Where the store does not answer, nothing is known: the leader keeps waiting for old and new members
-alike, and the change is tried again.
+A change is written only if this broker's registration is unchanged, the partition is as in the image, and every added
+replica is registered under the broker epoch of its last fetch (KIP-903: a broker that restarted with fewer records must
+not join the ISR because of fetches before the restart). A refused change is dropped; the leader checks again at the
+next fetch. If the store is unavailable, the outcome is unknown: the leader waits for the members of both the old and
+the new ISR, and the change is tried again.
 
-What lives elsewhere: when the ISR should change (`partition`), changes because of brokers that go (`controller`).
+What lives elsewhere: when the ISR should change (`partition`), changes because a broker fails or leaves (`leaders`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kwire.cluster.store import keys
 from kwire.cluster.store.store import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from kwire.cluster.controller.membership import ElectionRules
+    from kwire.cluster.controller.elections import RulesOfTopic
     from kwire.cluster.metadata.image import ClusterImage, MetadataCache
     from kwire.cluster.replication.partition import Partition
     from kwire.cluster.store.keys import PartitionState
@@ -29,57 +29,57 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 0.2
 CHANGES_PER_COMMIT: Final = 1000
-TOLD_ONE_BY_ONE: Final = 10
+LOGGED_ONE_BY_ONE_MAX: Final = 10
 
 _logger = get_logger("kwire.cluster.isr")
 
 
 class IsrWriter:
-    """Takes changes from partitions and writes them, many at a time. All methods belong to the event loop."""
+    """Collects proposals of partitions and writes many at a time. All methods are called on the event loop."""
 
-    def __init__(self, store: MetadataStore, metadata: MetadataCache, broker_id: int, rules: ElectionRules) -> None:
+    def __init__(self, store: MetadataStore, metadata: MetadataCache, broker_id: int, rules: RulesOfTopic) -> None:
         self._store = store
         self._metadata = metadata
         self._broker_id = broker_id
         self._rules = rules
-        self._wanted: dict[Partition, tuple[int, ...]] = {}
+        self._proposed: dict[Partition, tuple[int, ...]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        """`ProposeIsr` of the partitions here."""
-        self._wanted[partition] = isr
-        if self._task is None or self._task.done():  # done and not told yet: it does not see this one any more
+        """Queue a partition's proposal (`partition.ProposeIsr`)."""
+        self._proposed[partition] = isr
+        if self._task is None or self._task.done():  # a task that is done does not see this proposal any more
             self._task = asyncio.get_running_loop().create_task(self._write_all(), name="write ISR")
-            self._task.add_done_callback(self._over)
+            self._task.add_done_callback(self._log_failure)
 
     async def close(self) -> None:
-        """Write nothing more."""
-        self._wanted.clear()
+        """Stop writing."""
+        self._proposed.clear()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _log_failure(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("ISR changes stopped", exc_info=error)
 
     async def _write_all(self) -> None:
-        while self._wanted:
-            batch = dict(list(self._wanted.items())[:CHANGES_PER_COMMIT])
-            for partition in batch:  # before writing: what is asked for meanwhile is another change
-                del self._wanted[partition]
+        while self._proposed:
+            batch = dict(list(self._proposed.items())[:CHANGES_PER_COMMIT])
+            for partition in batch:  # before writing: a proposal that arrives meanwhile is another change
+                del self._proposed[partition]
             try:
                 await self._write(batch)
             except StoreUnavailable as error:
-                _logger.warning("ISR cannot be changed now", error=str(error))
-                self._wanted = {**batch, **self._wanted}
+                _logger.warning("ISR cannot be changed, will retry", error=str(error))
+                self._proposed = {**batch, **self._proposed}
                 await asyncio.sleep(RETRY_S)
-            except StoreError:  # this registration is over: so is everything that this broker led with it
+            except StoreError:  # this broker lost its registration, and with it all leaderships
                 for partition in batch:
                     partition.isr_refused()
 
     async def _write(self, batch: dict[Partition, tuple[int, ...]]) -> None:
-        """Write what still holds. What the image has by then tells each partition what became of it."""
+        """Write the changes that are still valid. The partitions learn the outcome from the image."""
         while True:
             plan = Plan(self._metadata)
             changed = self._changes(plan, batch)
@@ -91,27 +91,25 @@ class IsrWriter:
                 return
 
     def _changes(self, plan: Plan, batch: dict[Partition, tuple[int, ...]]) -> ChangedStates:
-        """The changes that still hold; those that come in are checked to be who they were."""
+        """The changes that are still valid, with checks that the added replicas' registrations do not change."""
         changed: ChangedStates = {}
         for partition, isr in batch.items():
             state = plan.image.partition(partition.topic, partition.index)
-            if state is None or not self._still_holds(plan.image, partition, state, isr):
+            if state is None or not self._is_valid(plan.image, partition, state, isr):
                 partition.isr_refused()
                 continue
             for member in isr:
                 if member not in state.isr:
                     plan.check(keys.broker_key(member))
-            min_isr, _ = self._rules(plan.image, partition.topic)
+            min_isr = self._rules(plan.image, partition.topic).min_isr
             changed.setdefault(partition.topic, {})[partition.index] = with_isr(state, isr, min_isr)
-            if len(batch) <= TOLD_ONE_BY_ONE:
+            if len(batch) <= LOGGED_ONE_BY_ONE_MAX:
                 _logger.info("ISR changes", topic=partition.topic, partition=partition.index, old=state.isr, new=isr)
-        if changed and len(batch) > TOLD_ONE_BY_ONE:
+        if changed and len(batch) > LOGGED_ONE_BY_ONE_MAX:
             _logger.info("ISR changes", partitions=sum(map(len, changed.values())))
         return changed
 
-    def _still_holds(
-        self, image: ClusterImage, partition: Partition, state: PartitionState, isr: tuple[int, ...]
-    ) -> bool:
+    def _is_valid(self, image: ClusterImage, partition: Partition, state: PartitionState, isr: tuple[int, ...]) -> bool:
         if (state.leader, state.leader_epoch, state.partition_epoch) != (
             self._broker_id,
             partition.leader_epoch,

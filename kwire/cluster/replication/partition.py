@@ -1,20 +1,20 @@
-"""One partition on this broker: who may append, what is committed, who waits for that, who is in sync.
+"""`Partition`: one replica on this broker, with leadership, high watermark, ISR, and the requests that wait.
 
-`append` is synchronous: check the office, append to the log, move the high watermark, and only then (in a later turn
-of the loop, so that the producer's answer is under way first) tell those who wait for data. The high watermark is the
-lowest end offset among the in-sync replicas; where this broker is the only one, that is the end of its own log, held
-back while `flush.messages` still waits for the disk. It stands still while fewer than `min.insync.replicas` are in sync
-(KIP-966), and it waits for a replica from the moment in which the leader asks for it to be counted in: the store may
-have said yes long before that is known here.
+`append` is synchronous: it checks the leadership, appends to the log, advances the high watermark, and calls the
+listeners in a later turn of the loop, so that the producer's response is sent first. The high watermark is the lowest
+log end offset of the in-sync replicas; if this broker is the only one, it is the end of its own log, or less while
+`flush.messages` waits for the disk. It does not advance while fewer than `min.insync.replicas` replicas are in sync
+(KIP-966). It waits for the *maximal* ISR: a replica counts as soon as the leader proposes to add it, because the store
+may have accepted the change long before the image here shows it.
 
-A follower's log grows by what its fetcher brings (`append_fetched`), is cut where it parts from the leader's, and takes
-the leader's high watermark.
+A follower's log grows by what its fetcher receives (`append_fetched`), is truncated where it diverges from the
+leader's, and takes over the leader's high watermark.
 
-Nothing here polls: waiting for a commit is a future in a heap, waiting for data is a callback.
+Nothing here polls: a request that waits for a commit is a future in a heap, and one that waits for data is a listener.
 
-What lives elsewhere: bytes and offsets (`kwire.log`), which partitions exist and who leads them (`replica_manager`,
-`image`), how the ISR is changed in the store (`isr_writer`), fetching (`replica_fetcher`), what requests make of all
-this (`kwire.handlers`).
+What lives elsewhere: bytes and offsets (`kwire.log`), partitions and leaders in the metadata (`replica_manager`,
+`image`), writing ISR changes to the store (`isr_writer`), fetching (`replication.fetcher`), the requests
+(`kwire.handlers`).
 """
 
 from __future__ import annotations
@@ -26,48 +26,44 @@ from typing import TYPE_CHECKING
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import fail
-from kwire.base.metrics import TopicMetrics
-from kwire.cluster.replication.followers import Follower, Heard
+from kwire.cluster.replication.followers import Follower, LastFetch
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.records import HEADER_SIZE, parse_header
 from kwire.log.common.append_info import AppendInfo, FetchedData, Origin
-from kwire.log.state.producer_state import NOT_ASKED, Verification
+from kwire.log.state.producer_state import NOT_REQUIRED, VerificationGuard
 
 if TYPE_CHECKING:
+    from kwire.base.metrics import TopicMetrics
     from kwire.log.partition.partition_log import PartitionLog
 
 ACKS_ALL = -1
 
 ProposeIsr = Callable[["Partition", "tuple[int, ...]"], None]
-"""(partition, ISR): the leader wants the cluster to decide so; what becomes of it comes back by `Partition.update`."""
-
-
-def keep_isr(_partition: Partition, _isr: tuple[int, ...]) -> None:
-    """For partitions without a cluster around them."""
+"""(partition, ISR): propose an ISR to the cluster. The decision comes back by `Partition.update` or `isr_refused`."""
 
 
 class Partition:
     """A replica on this broker.
 
-    ``leader_epoch``, ``isr`` and ``replicas`` are the cluster's decision (`update`); `log` is the local log. Methods
-    that only a leader may serve raise NOT_LEADER_OR_FOLLOWER elsewhere, KAFKA_STORAGE_ERROR when the disk failed.
+    ``leader_epoch``, ``isr`` and ``replicas`` are the cluster's decision (`update`); ``log`` is the local log. Methods
+    for leaders raise NOT_LEADER_OR_FOLLOWER on other replicas, and KAFKA_STORAGE_ERROR if the disk failed.
     """
 
     __slots__ = (
-        "_announcing",
         "_broker_id",
         "_epoch_start",
         "_failure",
         "_followers",
         "_in_sync",
+        "_isr_proposer",
         "_listeners",
         "_may_commit",
         "_min_isr",
+        "_notifying",
         "_pending_isr",
-        "_propose",
-        "_tickets",
         "_unflushed",
         "_waiters",
+        "_waiters_added",
         "index",
         "isr",
         "leader",
@@ -80,16 +76,10 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(
-        self,
-        broker_id: int,
-        log: PartitionLog,
-        metrics: TopicMetrics | None = None,
-        propose_isr: ProposeIsr = keep_isr,
-    ) -> None:
+    def __init__(self, broker_id: int, log: PartitionLog, metrics: TopicMetrics, propose_isr: ProposeIsr) -> None:
         self._broker_id = broker_id
-        self._propose = propose_isr
-        self.metrics = metrics or TopicMetrics()
+        self._isr_proposer = propose_isr
+        self.metrics = metrics
         self.log = log
         self.topic: str = log.topic
         self.index: int = log.partition
@@ -102,23 +92,23 @@ class Partition:
         self._min_isr = 1
         self._failure: ErrorCode | None = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._followers: dict[int, Follower] = {}  # all other replicas, while this broker leads
-        self._in_sync: tuple[Follower, ...] = ()  # those that the high watermark waits for
-        self._pending_isr: tuple[int, ...] | None = None  # asked for, not yet decided
+        self._in_sync: tuple[Follower, ...] = ()  # the remote part of the maximal ISR
+        self._pending_isr: tuple[int, ...] | None = None  # proposed, not yet decided
         self._may_commit = True
         self._epoch_start = 0
-        self._unflushed: dict[asyncio.Future[None], int] = {}  # first offset by the sync that it waits for
+        self._unflushed: dict[asyncio.Future[None], int] = {}  # first offset by the sync that covers it
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._tickets = 0  # equal offsets are served in the order in which they came
+        self._waiters_added = 0  # orders waiters for the same offset
         self._listeners: dict[Callable[[], None], None] = {}
-        self._announcing = False
+        self._notifying = False
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader={self.leader}, epoch={self.leader_epoch})"
 
-    # What the cluster decides
+    # -- cluster decisions ---------------------------------------------------------------------------------------------
 
     def update(self, state: PartitionState) -> bool:
-        """Follow the cluster's decision; whether this broker's leadership began anew, ended, or changed its epoch."""
+        """Apply the cluster's decision; returns whether the leader epoch changed. An older state is ignored."""
         if state.partition_epoch <= self.partition_epoch:
             return False
         changed = state.leader_epoch != self.leader_epoch
@@ -126,7 +116,7 @@ class Partition:
         self.replicas, self.isr = state.replicas, state.isr
         self._pending_isr = None
         if state.leader != self._broker_id:
-            self._resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return changed
         if self._failure != ErrorCode.KAFKA_STORAGE_ERROR:
             self._failure = None
@@ -137,13 +127,13 @@ class Partition:
         self._followers = {
             replica: known.get(replica) or Follower(now_ms) for replica in state.replicas if replica != self._broker_id
         }
-        self._count_in_sync()
+        self._update_maximal_isr()
         self._advance()
-        self._announce()
+        self._notify_soon()
         return changed
 
-    def _count_in_sync(self) -> None:
-        """Who has to have the data before it is committed: the ISR, and who is about to be in it."""
+    def _update_maximal_isr(self) -> None:
+        """Recompute the maximal ISR: the replicas that must have the data before it is committed."""
         members = dict.fromkeys((*self.isr, *(self._pending_isr or ())))
         self._in_sync = tuple(self._followers[each] for each in members if each in self._followers)
         self._may_commit = len(self.isr) >= self.effective_min_isr
@@ -153,23 +143,23 @@ class Partition:
             self._epoch_start = self.log.log_end_offset
             self.log.begin_leader_epoch(self.leader_epoch)
             flushed = self.log.flush_if_due()
-            if flushed is not None:  # what came while this broker followed
-                self._hold_back(self.log.recovery_point, flushed)
+            if flushed is not None:  # records from the time as a follower
+                self._wait_for_flush(self.log.recovery_point, flushed)
         except (OSError, KafkaError):
             self.fail()
             return False
         return True
 
     def replace_log(self, log: PartitionLog) -> None:
-        """The log goes on in another data directory, with the same records, all of them synced."""
+        """Continue with the log in another log directory; it has the same records, all of them synced."""
         self.log = log
         self._unflushed = {}
         if self._failure is None:
             self._advance()
-        self._announce()
+        self._notify_soon()
 
     def set_min_isr(self, replicas: int) -> None:
-        """`min.insync.replicas` of the topic: what acks=all needs at the moment of the append."""
+        """Set `min.insync.replicas` of the topic."""
         self._min_isr = replicas
         self._may_commit = len(self.isr) >= self.effective_min_isr
         if self._failure is None and self.replicas:
@@ -177,36 +167,36 @@ class Partition:
 
     @property
     def leading(self) -> bool:
-        """Whether this broker leads the partition and its disk works."""
+        """Whether this broker leads the partition and its log directory works."""
         return self._failure is None
 
     @property
     def effective_min_isr(self) -> int:
-        """`min.insync.replicas`, but not more than there are replicas."""
+        """`min.insync.replicas`, at most the number of replicas."""
         return min(self._min_isr, len(self.replicas))
 
     def fail(self) -> None:
-        """The disk under the log failed: from now on everything is answered with KAFKA_STORAGE_ERROR."""
-        self._resign(ErrorCode.KAFKA_STORAGE_ERROR)
+        """The log directory failed: from now on every request gets KAFKA_STORAGE_ERROR."""
+        self._stop_serving(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def fence(self) -> None:
-        """This broker's registration is over: it leads and follows nothing until the cluster decides anew."""
+        """This broker lost its registration: it neither leads nor follows the partition until the next `update`."""
         self.leader = self.leader_epoch = self.partition_epoch = -1
-        self._resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def remove(self) -> None:
-        """The partition is gone from this broker (deleted topic, moved replica)."""
-        self._resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        """This broker no longer has the replica (topic deleted, replica reassigned)."""
+        self._stop_serving(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
-        """Raise unless this broker leads the partition, and in the epoch that the client believes in.
+        """Raise unless this broker leads the partition in the leader epoch that the client has (KIP-320).
 
-        ``current_leader_epoch`` is -1 for a client that does not say. FENCED_LEADER_EPOCH: the client is behind;
-        UNKNOWN_LEADER_EPOCH: this broker is (KIP-320).
+        ``current_leader_epoch`` is -1 for a client that sends none. FENCED_LEADER_EPOCH: the client's metadata is
+        older than this broker's; UNKNOWN_LEADER_EPOCH: it is newer.
         """
         if self._failure is not None:
             if self._failure == ErrorCode.NOT_LEADER_OR_FOLLOWER and self.leader_epoch >= 0:
-                self._check_epoch(current_leader_epoch)  # told first, as in Kafka
+                self._check_epoch(current_leader_epoch)  # checked first, as in Kafka
             raise KafkaError(self._failure)
         self._check_epoch(current_leader_epoch)
 
@@ -225,7 +215,7 @@ class Partition:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    # Offsets
+    # -- offsets -------------------------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
@@ -234,7 +224,7 @@ class Partition:
 
     @property
     def high_watermark_lags(self) -> bool:
-        """Whether this leader may not know yet all that its predecessors have committed."""
+        """Whether earlier leaders may have committed records above this leader's high watermark."""
         return self.log.high_watermark < self._epoch_start
 
     @property
@@ -244,13 +234,15 @@ class Partition:
 
     @property
     def log_start_offset(self) -> int:
+        """The first offset of the log."""
         return self.log.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
+        """The offset of the next record to be appended."""
         return self.log.log_end_offset
 
-    # Reading and writing
+    # -- reading and writing -------------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -258,32 +250,30 @@ class Partition:
         *,
         required_acks: int,
         origin: Origin = Origin.CLIENT,
-        verification: Verification | None = NOT_ASKED,
+        guard: VerificationGuard | None = NOT_REQUIRED,
     ) -> AppendInfo:
-        """Append whole batches; the log assigns offsets. KafkaError for what leader, ISR or log refuse.
+        """Append whole batches; the log assigns the offsets. KafkaError if leader, ISR or log refuse them.
 
-        ``verification``: what a transaction's coordinator was asked with (`producer_state`). With acks=all (-1) the
-        append needs `min.insync.replicas`, and the answer belongs after `wait_committed(info.last_offset)`.
+        ``guard`` is that of the transaction verification (KIP-890). With acks=all (-1) the append
+        needs `min.insync.replicas`, and the response must wait for `wait_committed(info.last_offset)`.
         """
         if self._failure is not None:
             raise KafkaError(self._failure)
         if required_acks == ACKS_ALL and len(self.isr) < self._min_isr:
             self._require_enough_replicas()
         try:
-            info = self.log.append_as_leader(
-                records, leader_epoch=self.leader_epoch, origin=origin, verification=verification
-            )
+            info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, guard=guard)
         except KafkaError as error:
             if _is_lasting(error):
                 self.fail()
             raise
         if info.flushed is not None:
-            self._hold_back(info.first_offset, info.flushed)
+            self._wait_for_flush(info.first_offset, info.flushed)
         if not info.duplicate:
             self.metrics.bytes_in += info.size
             self.metrics.messages_in += info.last_offset - info.first_offset + 1
         self._advance()
-        self._announce()
+        self._notify_soon()
         return info
 
     def read(
@@ -296,9 +286,9 @@ class Partition:
         to_end: bool = False,
         from_follower: bool = False,
     ) -> FetchedData:
-        """Committed batches from an offset on; ``committed_only`` (isolation level read_committed) stops at the last
-        stable offset, ``to_end`` (a follower reads) at the end of the log; ``from_follower``: see `require_replica`.
-        OFFSET_OUT_OF_RANGE below the log's start or above its end; nothing between what may be read and the end."""
+        """Batches from an offset on, up to the high watermark; ``committed_only`` (isolation level read_committed): up
+        to the last stable offset; ``to_end`` (a follower fetches): up to the log end. ``from_follower``: see
+        `require_replica`. OFFSET_OUT_OF_RANGE outside the log; no data from the limit to the log end."""
         if self._failure is not None:
             if not from_follower:
                 raise KafkaError(self._failure)
@@ -309,17 +299,17 @@ class Partition:
         else:
             upto = log.last_stable_offset if committed_only else log.high_watermark
         try:
-            return log.read(offset, max_bytes, upto=upto, min_one=min_one, on_verified=self._announce)
+            return log.read(offset, max_bytes, upto=upto, min_one=min_one, on_verified=self._notify_soon)
         except KafkaError as error:
             if _is_lasting(error):
                 self.fail()
             raise
 
     def wait_committed(self, offset: int) -> asyncio.Future[None] | None:
-        """A future that ends when the record at ``offset`` is committed; None if it is already.
+        """A future that ends when the record at ``offset`` is committed; None if it already is.
 
-        It fails with NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION when that can no
-        longer be told here.
+        It fails with NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION if this broker stops
+        leading the partition first.
         """
         if offset < self.log.high_watermark:
             return None
@@ -327,20 +317,20 @@ class Partition:
         if self._failure is not None:
             fail(future, KafkaError(self._failure))
         else:
-            self._tickets += 1
-            heapq.heappush(self._waiters, (offset, self._tickets, future))
+            self._waiters_added += 1
+            heapq.heappush(self._waiters, (offset, self._waiters_added, future))
         return future
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Have a callback called after every append, move of the high watermark, and loss of leadership, until
-        `off_change`; changes of one turn of the loop are one call."""
+        """Call ``callback`` after every append, advance of the high watermark, and loss of leadership, until
+        `off_change`; changes in the same turn of the loop cause one call."""
         self._listeners[callback] = None
 
     def off_change(self, callback: Callable[[], None]) -> None:
-        """Undo `on_change`; content if it was not there."""
+        """Undo `on_change`; no error if there is no such listener."""
         self._listeners.pop(callback, None)
 
-    # In-sync replicas, on the leader
+    # -- in-sync replicas (leader) -------------------------------------------------------------------------------------
 
     def follower_at(
         self,
@@ -349,36 +339,37 @@ class Partition:
         *,
         start_offset: int = 0,
         broker_epoch: int = -1,
-        heard: Heard | None = None,
+        last_fetch: LastFetch | None = None,
     ) -> None:
-        """A follower has everything below ``end_offset``; the high watermark may move, the ISR may grow.
+        """A follower fetched at ``end_offset``, so it has everything below: advance the high watermark, and propose a
+        larger ISR if it has caught up.
 
-        NOT_LEADER_OR_FOLLOWER for a broker that has no replica.
+        ``last_fetch``: see `Follower.fetched`. NOT_LEADER_OR_FOLLOWER for a broker that has no replica.
         """
         follower = self._followers.get(replica)
         if follower is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
-        follower.fetched(end_offset, start_offset, log.log_end_offset, broker_epoch, self._now_ms(), heard)
+        follower.fetched(end_offset, start_offset, log.log_end_offset, broker_epoch, self._now_ms(), last_fetch)
         self._advance()
         if replica not in self.isr and self._pending_isr is None and self._has_caught_up(follower):
-            self._ask_for((*self.isr, replica))
+            self._propose_isr((*self.isr, replica))
 
     def follower_epoch(self, replica: int) -> int:
-        """The broker epoch that a follower last fetched with; -1 if it has not."""
+        """The broker epoch of a follower's last fetch; -1 if it has not fetched."""
         follower = self._followers.get(replica)
         return -1 if follower is None else follower.broker_epoch
 
     def in_sync_followers(self) -> list[tuple[int, Follower]]:
-        """The leader's followers that are in sync, as far as it knows of each."""
+        """The in-sync followers, by broker id."""
         return [(each, self._followers[each]) for each in self.isr if each in self._followers]
 
     def _has_caught_up(self, follower: Follower) -> bool:
-        """Whether a follower has all that is committed, and whatever this leader began with."""
+        """Whether a follower may join the ISR: it has reached the high watermark and the start of the leader epoch."""
         return follower.end_offset >= max(self.log.high_watermark, self._epoch_start)
 
-    def drop_laggards(self, lag_max_ms: int) -> None:
-        """Ask for an ISR without those that have not kept up for `replica.lag.time.max.ms`."""
+    def shrink_isr(self, lag_max_ms: int) -> None:
+        """Propose an ISR without the followers that have not caught up for `replica.lag.time.max.ms`."""
         if self._failure is not None or self._pending_isr is not None or len(self.isr) < 2:
             return
         now_ms, end = self._now_ms(), self.log.log_end_offset
@@ -388,26 +379,26 @@ class Partition:
             if each == self._broker_id or self._followers[each].keeps_up(end, now_ms, lag_max_ms)
         )
         if kept != self.isr:
-            self._ask_for(kept)
+            self._propose_isr(kept)
 
-    def _ask_for(self, isr: tuple[int, ...]) -> None:
+    def _propose_isr(self, isr: tuple[int, ...]) -> None:
         self._pending_isr = tuple(each for each in self.replicas if each in isr)
-        self._count_in_sync()
-        self._propose(self, self._pending_isr)
+        self._update_maximal_isr()
+        self._isr_proposer(self, self._pending_isr)
 
     def isr_refused(self) -> None:
-        """The ISR that was asked for will not come true: from now on it can be asked for anew."""
+        """The cluster refused the proposed ISR; another one can be proposed now."""
         if self._pending_isr is not None:
             self._pending_isr = None
-            self._count_in_sync()
+            self._update_maximal_isr()
             if self._failure is None:
                 self._advance()
 
-    # Following a leader
+    # -- following a leader (follower) ---------------------------------------------------------------------------------
 
     @property
     def following(self) -> bool:
-        """Whether this broker's replica has another leader to follow, and a disk that works."""
+        """Whether this replica has another broker to follow, and its log directory works."""
         return (
             self._failure == ErrorCode.NOT_LEADER_OR_FOLLOWER
             and self.leader not in (-1, self._broker_id)
@@ -415,60 +406,60 @@ class Partition:
         )
 
     def append_fetched(self, records: bytes | memoryview, high_watermark: int, leader_start: int) -> int:
-        """What the leader sent: batches (perhaps none), its high watermark and log start. Returns the new end.
+        """Append batches (perhaps none) from the leader, with its high watermark and log start; returns the log end.
 
-        KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (it does not follow the end), KAFKA_STORAGE_ERROR.
+        KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (the batches do not continue the log), KAFKA_STORAGE_ERROR.
         """
         log = self.log
         try:
             if len(records):
-                self._begin_inside(records)
+                self._accept_earlier_first_batch(records)
                 log.append_as_follower(records)
             moved = log.advance_high_watermark(min(high_watermark, log.log_end_offset))
             if leader_start > log.log_start_offset:
-                self._follow_start(leader_start)
+                self._follow_leader_start(leader_start)
         except KafkaError as error:
             if _is_lasting(error):
                 self.fail()
             raise
         if moved:
-            self._announce()
+            self._notify_soon()
         return log.log_end_offset
 
-    def _begin_inside(self, records: bytes | memoryview) -> None:
-        """An empty log whose first batch began before what was asked for (the leader's log starts inside it)."""
+    def _accept_earlier_first_batch(self, records: bytes | memoryview) -> None:
+        """Accept a first batch that begins before the requested offset, because the leader's log starts inside it."""
         log = self.log
         if log.log_start_offset < log.log_end_offset or len(records) < HEADER_SIZE:
             return
         header = parse_header(records)
         if header.base_offset < log.log_end_offset <= header.last_offset:
-            self.start_anew_at(header.base_offset)
+            self.truncate_fully_and_start_at(header.base_offset)
 
-    def _follow_start(self, leader_start: int) -> None:
+    def _follow_leader_start(self, leader_start: int) -> None:
         log = self.log
         if leader_start > log.log_end_offset:
-            self.start_anew_at(leader_start)
+            self.truncate_fully_and_start_at(leader_start)
         else:
             log.advance_log_start_offset(leader_start)
             log.delete_old_segments()
 
     def truncate_to(self, offset: int) -> None:
-        """Drop what the leader does not have. KAFKA_STORAGE_ERROR."""
-        self._cut(self.log.truncate_to, offset)
+        """Drop the records from ``offset`` on, which the leader does not have. KAFKA_STORAGE_ERROR."""
+        self._truncate(self.log.truncate_to, offset)
 
-    def start_anew_at(self, offset: int) -> None:
-        """Drop everything: the leader begins behind this log's end. KAFKA_STORAGE_ERROR."""
-        self._cut(self.log.start_anew_at, offset)
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop all records and continue at ``offset``: the leader's log starts there. KAFKA_STORAGE_ERROR."""
+        self._truncate(self.log.truncate_fully_and_start_at, offset)
 
-    def _cut(self, cut: Callable[[int], None], offset: int) -> None:
+    def _truncate(self, truncate: Callable[[int], None], offset: int) -> None:
         try:
-            cut(offset)
+            truncate(offset)
         except KafkaError as error:
             if _is_lasting(error):
                 self.fail()
             raise
 
-    # Inside
+    # -- internals -----------------------------------------------------------------------------------------------------
 
     def _require_enough_replicas(self) -> None:
         if len(self.isr) < self.effective_min_isr:
@@ -476,20 +467,20 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} in-sync replicas, {self.effective_min_isr} needed"
             )
 
-    def _hold_back(self, first_offset: int, flushed: asyncio.Future[None]) -> None:
-        """Nothing from this offset on is committed before the sync ends. One sync can cover several appends."""
+    def _wait_for_flush(self, first_offset: int, flushed: asyncio.Future[None]) -> None:
+        """Commit nothing from this offset on before the sync has ended. One sync can cover several appends."""
         if not flushed.done() and flushed not in self._unflushed:
             self._unflushed[flushed] = first_offset
             flushed.add_done_callback(self._on_flushed)
 
     def _committable(self) -> Iterable[int]:
-        """How far each in-sync replica has the data, this one first."""
+        """The log end offsets of the maximal ISR, this broker's first."""
         yield next(iter(self._unflushed.values()), self.log.log_end_offset)
         for follower in self._in_sync:
             yield follower.end_offset
 
     def _advance(self) -> None:
-        """Move the high watermark to where the in-sync replicas are; never back."""
+        """Advance the high watermark to the lowest log end offset of the maximal ISR; it never goes back."""
         log = self.log
         if not self._may_commit:
             return
@@ -505,7 +496,7 @@ class Partition:
             future = heapq.heappop(waiters)[2]
             if not future.done():
                 future.set_result(None)
-        self._announce()
+        self._notify_soon()
 
     def _on_flushed(self, flushed: asyncio.Future[None]) -> None:
         if flushed not in self._unflushed:
@@ -515,8 +506,8 @@ class Partition:
             self.fail()
             return
         if error is not None:
-            return  # the next sync that succeeds covers this one's records
-        # Syncs may end out of order; a later one covers what was written before it.
+            return  # the next successful sync covers these records, too
+        # Syncs may end out of order; each one covers everything that was written before it began.
         for future in list(self._unflushed):
             del self._unflushed[future]
             if future is flushed:
@@ -524,7 +515,7 @@ class Partition:
         if self._failure is None:
             self._advance()
 
-    def _resign(self, code: ErrorCode) -> None:
+    def _stop_serving(self, code: ErrorCode) -> None:
         if self._failure != ErrorCode.KAFKA_STORAGE_ERROR or code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._failure = code
         self._followers = {}
@@ -534,24 +525,24 @@ class Partition:
         waiters, self._waiters = self._waiters, []
         for _, _, future in sorted(waiters):
             fail(future, KafkaError(code))
-        self._announce()
+        self._notify_soon()
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
 
-    def _announce(self) -> None:
-        if self._listeners and not self._announcing:
-            self._announcing = True
-            asyncio.get_running_loop().call_soon(self._tell)
+    def _notify_soon(self) -> None:
+        if self._listeners and not self._notifying:
+            self._notifying = True
+            asyncio.get_running_loop().call_soon(self._notify)
 
-    def _tell(self) -> None:
-        self._announcing = False
+    def _notify(self) -> None:
+        self._notifying = False
         for callback in list(self._listeners):
             callback()
 
 
 def _is_lasting(error: BaseException) -> bool:
-    """Whether a partition cannot go on after an error: its disk has failed, and not only no room."""
+    """Whether an error takes the partition offline: the disk failed, and is not just full."""
     if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
         return False
     return not getattr(error, "transient", False)

@@ -1,11 +1,11 @@
-"""The other brokers, as this one calls them: by id, over the inter-broker listener.
+"""`Peers`: requests to other brokers, by broker id, over the inter-broker listener.
 
-One connection per broker for requests, kept open; a lost one is opened anew with the next call. Nothing is tried again
-here: the caller knows whether that is safe. A broker whose host refuses the connection, and took one before, is not
-there any more: ``on_refused`` is told, for stores that would otherwise wait for the end of its session.
+One connection per broker is kept open for requests; if it is lost, the next call opens another one. Calls are not
+retried here, because only the caller can tell whether that is safe. If a broker that was reachable before refuses a
+connection, its process is dead: ``on_refused`` is called, for stores that would otherwise wait for its session to end.
 
-What lives elsewhere: frames (`kwire.net.client`), following a leader's log (`replica_fetcher`, which has connections of
-its own).
+What lives elsewhere: frames (`kwire.net.client`), fetching from a leader (`replication.fetcher`, which has connections
+of its own).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from kwire.base.addresses import Address
 from kwire.base.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class PeerUnavailable(Exception):
-    """The broker is not registered, cannot be reached, or the connection ended before it answered."""
+    """The broker is not live, cannot be reached, or closed the connection before it responded."""
 
 
 class Peers:
-    """Connections to other brokers. ``listener``: `inter.broker.listener.name`. ``on_refused(broker)``: its process
-    must be gone."""
+    """Connections to other brokers. ``listener``: `inter.broker.listener.name`. ``on_refused(broker)`` is called if a
+    broker's process must be dead."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Peers:
         image: Callable[[], ClusterImage],
         broker_id: int,
         listener: str,
-        on_refused: Callable[[BrokerImage], None] = lambda _broker: None,
+        on_refused: Callable[[BrokerImage], None],
     ) -> None:
         self._doors = doors
         self._image = image
@@ -50,8 +51,8 @@ class Peers:
         self._on_refused = on_refused
 
     async def connect(self, broker_id: int, client_id: str = "") -> ClientConnection:
-        """A new connection, of the caller's own. `PeerUnavailable`."""
-        from kwire.net.client import ClientConnection  # a broker without others never needs it
+        """A new connection that belongs to the caller. `PeerUnavailable`."""
+        from kwire.net.client import ClientConnection  # a single broker never needs it
 
         broker = self._find(broker_id)
         endpoint = broker.endpoints.get(self._listener) or next(iter(broker.endpoints.values()))
@@ -61,10 +62,10 @@ class Peers:
             )
         except OSError as error:
             if isinstance(error, ConnectionRefusedError) and broker_id in self._reached:
-                del self._reached[broker_id]  # one refusal counts, until it has been reached again
+                del self._reached[broker_id]  # only the first refusal counts, until the broker is reached again
                 if not broker.leaving:
                     self._on_refused(broker)
-            raise PeerUnavailable(f"broker {broker_id} at {endpoint.host}:{endpoint.port}: {error}") from error
+            raise PeerUnavailable(f"broker {broker_id} at {Address(endpoint.host, endpoint.port)}: {error}") from error
         self._reached[broker_id] = None
         return connection
 
@@ -79,7 +80,7 @@ class Peers:
         except ConnectionLost:
             raise PeerUnavailable(f"broker {broker_id} closed the connection") from None
         except TimeoutError:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id} does not answer.") from None
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id} does not respond.") from None
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,7 +1,7 @@
-"""Which replica a consumer should read from (KIP-392), by the rules of Kafka's `RackAwareReplicaSelector`, the only
-value of `replica.selector.class` that is taken. Pure functions.
+"""Replica selection: which replica a consumer should fetch from (KIP-392). Pure functions.
 
-What lives elsewhere: how far followers are (`followers`), serving consumers from a follower
+The rules are those of Kafka's `RackAwareReplicaSelector`, the only supported value of `replica.selector.class`. What
+lives elsewhere: the state of followers (`followers`), serving consumers from a follower
 (`kwire.handlers.data.fetch.handler`).
 """
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def closest(partition: Partition, offset: int, rack: str | None, listener: str, image: ClusterImage) -> int | None:
-    """The follower in the consumer's rack that it should ask instead of this leader; None: stay.
+    """The follower in the consumer's rack that it should fetch from instead of this leader; None: this leader.
 
-    Only replicas count that are in sync, have ``offset``, and can be reached through the ``listener`` that the consumer
-    uses. A leader in the same rack is left to no follower; of several followers it is the one with the most, then the
-    one that was at the leader's end last, then the highest number.
+    A follower must be in sync, have ``offset``, and be reachable through the ``listener`` that the consumer uses. A
+    leader in the consumer's rack is always preferred; of several followers, the one with the highest log end offset is
+    taken, then the one that caught up last, then the one with the highest id.
     """
     if not rack:
         return None

@@ -1,40 +1,42 @@
-"""A leader's changes of the ISR on their way to the store."""
+"""Writing a leader's ISR changes to the store."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from harness.waiting import until
-from kwire.cluster.controller.membership import plain_rules
 from kwire.cluster.replication.isr_writer import IsrWriter
 from kwire.cluster.store.store import SessionLost
-from tests.cluster.helpers import node
+from tests.cluster.helpers import default_rules, node
 
 
-class Asking:
-    """A partition that the image does not have, so that what it asks for is refused."""
+class UnknownPartition:
+    """A partition that the image does not have, so that its proposals are refused."""
 
     topic, index, leader_epoch, partition_epoch = "unknown", 0, 0, 0
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.refused = 0
 
-    def isr_refused(self):
+    def isr_refused(self) -> None:
         self.refused += 1
 
 
 @pytest.fixture
-async def writer():
+async def writer() -> AsyncIterator[IsrWriter]:
     broker = await node()
-    writer = IsrWriter(broker.store, broker.metadata, 1, plain_rules)
+    writer = IsrWriter(broker.store, broker.metadata, 1, default_rules)
     yield writer
     await writer.close()
 
 
-async def test_what_is_asked_for_while_the_last_writing_has_just_ended_is_decided_too(writer: IsrWriter):
-    first, second = Asking(), Asking()
+async def test_a_proposal_between_the_end_of_a_task_and_its_callbacks_is_decided(writer: IsrWriter) -> None:
+    first: Any = UnknownPartition()
+    second: Any = UnknownPartition()
     writer.propose(first, (1, 2))
     asyncio.get_running_loop().call_soon(
         writer.propose, second, (1, 2)
@@ -43,11 +45,13 @@ async def test_what_is_asked_for_while_the_last_writing_has_just_ended_is_decide
     assert first.refused == second.refused == 1
 
 
-async def test_a_change_that_can_never_come_true_can_be_asked_for_anew(writer: IsrWriter, monkeypatch):
-    async def lost(_batch):
+async def test_an_isr_can_be_proposed_again_after_the_session_was_lost(
+    writer: IsrWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(_batch: object) -> None:
         raise SessionLost
 
     monkeypatch.setattr(writer, "_write", lost)
-    asking = Asking()
-    writer.propose(asking, (1, 2))
-    await until(lambda: asking.refused)
+    partition: Any = UnknownPartition()
+    writer.propose(partition, (1, 2))
+    await until(lambda: partition.refused)

@@ -3,49 +3,64 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller.adoption import adopt_logs
-from kwire.cluster.controller.controller import ConfigUpdate, NewPartitions, NewTopic
+from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
 from kwire.cluster.metadata.image import ConfigResource
 from kwire.cluster.replication.replica_manager import ReplicaManager
-from tests.cluster.helpers import FakeLogs, node
+from tests.cluster.helpers import FakeLog, FakeLogs, Node, log_of, node, replica_manager
 
 
-async def running(made=None, logs=None, **properties):
-    made = made or await node(**properties)
-    made.logs = logs or FakeLogs()
-    made.replicas = ReplicaManager(made.config, made.logs, made.metadata, 1)
-    made.replicas.start()
-    return made
+@dataclass(kw_only=True)
+class RunningNode(Node):
+    """A broker whose replicas follow the image."""
+
+    logs: FakeLogs
+    replicas: ReplicaManager
+
+    def log(self, topic: str, index: int) -> FakeLog:
+        log = self.logs.get(topic, index)
+        assert log is not None
+        return log
 
 
-async def create(made, *topics):
+async def running(made: Node | None = None, logs: FakeLogs | None = None, **properties: Any) -> RunningNode:
+    made, logs = made or await node(**properties), logs or FakeLogs()
+    running = RunningNode(**vars(made), logs=logs, replicas=replica_manager(made, logs))
+    running.replicas.start()
+    return running
+
+
+async def create(made: Node, *topics: NewTopic | str) -> list[bytes]:
     results = await made.controller.create_topics(
         [topic if isinstance(topic, NewTopic) else NewTopic(topic) for topic in topics]
     )
-    return [results[name].id for name in results]
+    return [topic.id for topic in results.values() if isinstance(topic, CreatedTopic)]
 
 
-def code(action):
+def code(action: Callable[[], object]) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
         action()
     return caught.value.code
 
 
-async def test_a_created_topic_can_be_written_to_at_once():
+async def test_a_created_topic_accepts_appends_at_once() -> None:
     made = await running()
     (topic_id,) = await create(made, NewTopic("a", partitions=2))
     partition = made.replicas.partition("a", 1)
     assert partition.append(memoryview(b"x"), required_acks=-1).first_offset == 0
     assert made.replicas.partition_by_id(topic_id, 1) is partition
     assert made.replicas.topic_name(topic_id) == "a"
-    assert made.logs.get("a", 1).topic_id == topic_id
+    assert made.log("a", 1).topic_id == topic_id
 
 
-async def test_what_is_not_there_is_told_apart():
+async def test_look_ups_raise_the_error_for_what_is_missing() -> None:
     made = await running()
     (topic_id,) = await create(made, "a")
     assert code(lambda: made.replicas.partition("a", 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -56,7 +71,7 @@ async def test_what_is_not_there_is_told_apart():
     assert made.replicas.get("none", 0) is None
 
 
-async def test_a_partition_of_other_brokers_only_is_not_led_here():
+async def test_a_partition_of_other_brokers_only_is_not_led_here() -> None:
     made = await running()
     await node(made.store, 2)
     await create(made, NewTopic("a", assignments=[(0, [2])]))
@@ -64,11 +79,12 @@ async def test_a_partition_of_other_brokers_only_is_not_led_here():
     assert made.logs.logs == {}
 
 
-async def test_a_deleted_topic_fails_its_waiters_and_loses_its_logs():
+async def test_a_deleted_topic_fails_its_waiters_and_loses_its_logs() -> None:
     made = await running()
     (topic_id,) = await create(made, NewTopic("a", partitions=2))
     partition = made.replicas.partition("a", 0)
     waiting = partition.wait_committed(5)
+    assert waiting is not None
     await made.controller.delete_topics([topic_id])
     with pytest.raises(KafkaError) as caught:
         await waiting
@@ -78,7 +94,7 @@ async def test_a_deleted_topic_fails_its_waiters_and_loses_its_logs():
     assert made.logs.deleted == [("a", 0), ("a", 1)]
 
 
-async def test_a_topic_made_anew_waits_until_the_old_log_is_gone():
+async def test_a_recreated_topic_waits_until_the_old_log_is_deleted() -> None:
     made = await running()
     (first,) = await create(made, "a")
     made.logs.gate = asyncio.Event()
@@ -91,7 +107,7 @@ async def test_a_topic_made_anew_waits_until_the_old_log_is_gone():
     assert made.replicas.partition("a", 0).topic_id == second
 
 
-async def test_many_partitions_are_created_in_pieces_and_all_arrive():
+async def test_many_partitions_are_created_in_several_steps() -> None:
     made = await running()
     await create(made, NewTopic("a", partitions=500))
     await made.replicas.close()
@@ -99,7 +115,7 @@ async def test_many_partitions_are_created_in_pieces_and_all_arrive():
     assert made.replicas.partition("a", 499).leading
 
 
-async def test_added_partitions_come_without_touching_the_old_ones():
+async def test_added_partitions_leave_the_old_ones_untouched() -> None:
     made = await running()
     await create(made, "a")
     old = made.replicas.partition("a", 0)
@@ -108,10 +124,10 @@ async def test_added_partitions_come_without_touching_the_old_ones():
     assert made.replicas.partition("a", 2).leading
 
 
-async def test_topic_properties_reach_the_log_and_the_partition():
+async def test_topic_properties_reach_the_log_and_the_partition() -> None:
     made = await running(min_insync_replicas="1")
     await create(made, NewTopic("a", configs={"retention.ms": "7"}))
-    log = made.logs.get("a", 0)
+    log = made.log("a", 0)
     assert log.config.retention_ms == 7
     change = ConfigUpdate(ConfigResource.TOPIC, "a", lambda old: {"min.insync.replicas": "2", "segment.ms": "9"})
     await made.controller.alter_configs([change])
@@ -119,48 +135,48 @@ async def test_topic_properties_reach_the_log_and_the_partition():
     assert made.replicas.partition("a", 0)._min_isr == 2
 
 
-async def test_the_brokers_own_properties_reach_logs_that_set_none():
+async def test_the_brokers_own_properties_reach_logs_that_set_none() -> None:
     made = await running()
     await create(made, "a", NewTopic("b", configs={"segment.bytes": "2000000"}))
     made.config.apply_dynamic({"log.segment.bytes": "3000000"}, {})
-    assert made.logs.get("a", 0).config.segment_bytes == 3_000_000
-    assert made.logs.get("b", 0).config.segment_bytes == 2_000_000
+    assert made.log("a", 0).config.segment_bytes == 3_000_000
+    assert made.log("b", 0).config.segment_bytes == 2_000_000
 
 
-async def test_a_log_that_cannot_be_created_is_a_storage_error_not_a_crash():
+async def test_a_log_that_cannot_be_created_is_a_storage_error_not_a_crash() -> None:
     made = await running()
     made.logs.broken = True
     await create(made, "a")
     assert code(lambda: made.replicas.partition("a", 0)) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_leadership_is_told_at_once_for_what_is_led_and_later_for_changes():
+async def test_leadership_is_reported_at_once_and_at_every_change() -> None:
     made = await running()
     (topic_id,) = await create(made, NewTopic("a", partitions=2))
-    told = []
-    made.replicas.on_leadership("a", lambda index, partition: told.append((index, partition is not None)))
-    assert told == [(0, True), (1, True)]
+    reported: list[tuple[int, bool]] = []
+    made.replicas.on_leadership("a", lambda index, partition: reported.append((index, partition is not None)))
+    assert reported == [(0, True), (1, True)]
     await made.controller.create_partitions([NewPartitions("a", 3)])
     await made.controller.delete_topics([topic_id])
-    assert told[2:] == [(2, True), (0, False), (1, False), (2, False)]
+    assert reported[2:] == [(2, True), (0, False), (1, False), (2, False)]
 
 
-async def test_at_the_start_known_logs_are_taken_over_and_strays_put_aside():
+async def test_at_the_start_known_logs_are_taken_over_and_strays_set_aside() -> None:
     made = await running()
     await create(made, NewTopic("a", partitions=2))
     await made.membership.leave()
     logs = made.logs
-    log = logs.get("a", 0)
+    log = made.log("a", 0)
     logs.create("a", 2, b"x" * 16, None)  # a partition that the topic does not have
     logs.create("b", 0, b"y" * 16, None)
     again = await running(await node(made.store), logs)
     await again.replicas.close()
-    assert again.replicas.partition("a", 0).log is log
+    assert log_of(again.replicas.partition("a", 0)) is log
     assert again.replicas.partition("a", 0).leader_epoch == 1
     assert logs.aside == [("a", 2), ("b", 0)]
 
 
-async def test_logs_of_another_broker_are_adopted_under_their_ids():
+async def test_logs_of_another_broker_are_adopted_under_their_ids() -> None:
     made = await node()
     assert made.membership.founded
     logs = FakeLogs()
@@ -168,8 +184,8 @@ async def test_logs_of_another_broker_are_adopted_under_their_ids():
         logs.create(topic, partition, topic_id, None)
     logs.create("two", 0, b"c" * 16, None)
     logs.create("two", 1, b"d" * 16, None)
-    assert await adopt_logs(made.controller, logs) == ["a", "b"]
-    await running(made, logs)
+    assert await adopt_logs(made.controller, cast(Any, logs)) == ["a", "b"]
+    made = await running(made, logs)
     assert made.replicas.partition_by_id(b"a" * 16, 2).leading
     assert made.replicas.partition("a", 1).topic_id == b"a" * 16
     assert logs.aside == [("two", 0), ("two", 1)]
