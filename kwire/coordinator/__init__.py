@@ -1,7 +1,12 @@
-"""Coordinators: pure state machines over replicated logs, and the service that binds them to those logs.
+"""Coordinators: state machines over replicated logs, and the services that handlers call.
 
-`machine` says what every machine speaks (instants, records, results); `timers` is its alarm clock. A group's life is
-in `classic_group` (state), `classic_rebalance`, `classic_join` and `classic_protocol` (transitions), committed offsets
-in `offset_store` and `offset_protocol`; `group_shard` holds all groups of one ``__consumer_offsets`` partition and
-applies its records. `shard_runtime` runs a shard on its log, `group_coordinator` is what handlers call.
+A *shard* is the state machine of one partition of a coordinator's topic. It does no I/O, never waits and reads no
+clock.
+
+* `runtime`: runs a shard on its log. `runtime.machine` defines what a shard takes and returns.
+* `groups`: the group coordinator. `groups.coordinator` is the service, `groups.shard` the state machine.
+* `transactions`: the transaction coordinator, built in the same way.
+* `assignors`: the server-side assignors of consumer groups (KIP-848).
+
+Each package may import those named before it in the order runtime, assignors, groups, transactions.
 """

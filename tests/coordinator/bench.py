@@ -1,4 +1,4 @@
-"""A shard on a virtual clock with a log in memory: what the tests of the pure machines drive."""
+"""A group shard with a virtual clock and a log in memory, and the requests of clients."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.metadata.image import ClusterImage
 from kwire.codec.messages.heartbeat_request import HeartbeatRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
@@ -19,14 +20,19 @@ from kwire.codec.messages.offset_commit_request import (
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kwire.coordinator.groups.classic.group import ClassicGroup
+from kwire.coordinator.groups.consumer.topics import Topics
+from kwire.coordinator.groups.group import GroupCounters
 from kwire.coordinator.groups.shard import GroupShard
 from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result, settle
 
+NO_TOPICS = Topics(ClusterImage(), lambda _: {})
 WALL_MS = 1_800_000_000_000
 
 
 @dataclass
 class Settings:
+    """The properties that the shard reads."""
+
     group_consumer_assignment_interval_ms: int = 0
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_heartbeat_interval_ms: int = 5_000
@@ -44,22 +50,24 @@ class Settings:
 
 @dataclass
 class Call:
-    """A request that was sent: its answer, once there is one."""
+    """A request that was sent, and its response once there is one."""
 
-    answer: Any = None
+    response: Any = None
 
     @property
     def parked(self) -> bool:
-        return self.answer is None
+        return self.response is None
 
     @property
     def error(self) -> ErrorCode:
-        assert self.answer is not None, "still parked"
-        return ErrorCode(self.answer.error_code)
+        assert self.response is not None, "still parked"
+        return ErrorCode(self.response.error_code)
 
 
 @dataclass
 class Bench:
+    """One shard with one group under test. ``refuse``: the error with which appends to the log fail."""
+
     settings: Settings = field(default_factory=Settings)
     seed: int = 1
     group: str = "g"
@@ -71,14 +79,14 @@ class Bench:
         self.refuse: ErrorCode | None = None
         self.shard = self._new_shard()
 
-    # --- time and log ----------------------------------------------------------------------------------------------
+    # -- time and log --------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> Instant:
         return Instant(self.now_ms, WALL_MS + self.now_ms)
 
     def advance(self, ms: int) -> None:
-        """Let time pass; every timer fires at its own moment."""
+        """Let time pass. Every timer fires at its deadline."""
         end = self.now_ms + ms
         while (wake := self.shard.timers.next_wake_ms()) is not None and wake <= end:
             self.now_ms = max(self.now_ms, wake)
@@ -86,14 +94,14 @@ class Bench:
         self.now_ms = end
 
     def tick(self) -> None:
-        """Fire what is due now."""
+        """Fire the timers that are due."""
         while (due := self.shard.timers.pop_due(self.now_ms)) is not None:
             out: Result[Any] = Result()
             due[1](out, self.now)
             self.run(out)
 
     def reload(self) -> None:
-        """Lose the leadership and gain it again."""
+        """Lose the leadership, become the leader again, and load the log."""
         self.run(self.shard.unload())
         self.shard = self._new_shard()
         for offset, record in enumerate(self.log):
@@ -103,16 +111,23 @@ class Bench:
     def run(self, result: Result[Any], call: Call | None = None) -> Call:
         call = call or Call()
         settle(result, self.now, self._append, self._apply)
-        if result.answer is not None:
+        if result.response is not None:
             assert call.parked
-            call.answer = result.answer
-        for waiter, answer in result.replies:
+            call.response = result.response
+        for waiter, response in result.replies:
             assert waiter.parked, "answered twice"
-            waiter.answer = answer
+            waiter.response = response
         return call
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(self.settings, lambda: str(uuid.UUID(bytes=self.random.randbytes(16), version=4)))
+        return GroupShard(self.settings, self._new_id, GroupCounters(), self.topics())
+
+    def _new_id(self) -> str:
+        return str(uuid.UUID(bytes=self.random.randbytes(16), version=4))
+
+    def topics(self) -> Topics:
+        """The topics of the cluster: none here."""
+        return NO_TOPICS
 
     def _append(self, records: list[CoordinatorRecord]) -> int:
         if self.refuse is not None:
@@ -123,7 +138,7 @@ class Bench:
     def _apply(self, record: CoordinatorRecord, offset: int) -> None:
         self.shard.apply(*record, offset, wall_ms=self.now.wall_ms)
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def join(
         self,
@@ -158,7 +173,7 @@ class Bench:
         """Both steps of a dynamic member's first JoinGroup."""
         first = self.join(**settings)
         assert first.error is ErrorCode.MEMBER_ID_REQUIRED
-        return self.join(first.answer.member_id, **settings)
+        return self.join(first.response.member_id, **settings)
 
     def sync(
         self, joined: Any, assignments: dict[str, bytes] | None = None, *, instance: str | None = None, **changes: Any
@@ -190,10 +205,10 @@ class Bench:
             group_id=self.group,
             members=[MemberIdentity(member_id=member, group_instance_id=instance) for member, instance in pairs],
         )
-        answer = self.run(self.shard.leave(request, self.now)).answer
+        response = self.run(self.shard.leave(request, self.now)).response
         self.tick()
-        assert answer.error_code == ErrorCode.NONE
-        return [ErrorCode(member.error_code) for member in answer.members]
+        assert response.error_code == ErrorCode.NONE
+        return [ErrorCode(member.error_code) for member in response.members]
 
     def commit(
         self,
@@ -207,7 +222,7 @@ class Bench:
         instance: str | None = None,
         topic_id: bytes = bytes(16),
     ) -> ErrorCode:
-        """All partitions must get the same answer, which is returned."""
+        """OffsetCommit. All partitions must have the same error, which is returned."""
         request = OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=generation,
@@ -231,26 +246,26 @@ class Bench:
             result = self.shard.commit_offsets(request, Caller("c", "/127.0.0.1", version), self.now)
         except KafkaError as error:
             return error.code
-        answer = self.run(result).answer
-        codes = {p.error_code for t in answer.topics for p in t.partitions}
+        response = self.run(result).response
+        codes = {p.error_code for t in response.topics for p in t.partitions}
         assert len(codes) == 1
         return ErrorCode(codes.pop())
 
     def committed(self, *, require_stable: bool = False) -> dict[tuple[str, int], int]:
-        """All positions of the group."""
+        """All committed offsets of the group."""
         request = OffsetFetchRequestGroup(group_id=self.group, topics=None)
-        answer = self.run(self.shard.fetch_offsets(request, require_stable=require_stable)).answer
-        return {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}
+        response = self.run(self.shard.fetch_offsets(request, require_stable=require_stable)).response
+        return {(t.name, p.partition_index): p.committed_offset for t in response.topics for p in t.partitions}
 
     def fetch(self, topic: str, partition: int, *, require_stable: bool = False, topic_id: bytes = bytes(16)) -> Any:
         request = OffsetFetchRequestGroup(
             group_id=self.group,
             topics=[OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=[partition])],
         )
-        answer = self.run(self.shard.fetch_offsets(request, require_stable=require_stable)).answer
-        return answer.topics[0].partitions[0]
+        response = self.run(self.shard.fetch_offsets(request, require_stable=require_stable)).response
+        return response.topics[0].partitions[0]
 
-    # --- what a test sees ------------------------------------------------------------------------------------------
+    # -- the state of the group ----------------------------------------------------------------------------------------
 
     @property
     def classic(self) -> ClassicGroup:
@@ -264,12 +279,12 @@ class Bench:
         return "Dead" if group is None else group.state_name
 
     def stable(self, *calls: Call) -> list[Any]:
-        """Bring the joined members to a stable group; member n is assigned b"n". Returns their join answers."""
-        joined = [call.answer for call in calls]
-        assert all(answer is not None and answer.error_code == 0 for answer in joined)
-        assignments = {answer.member_id: str(n).encode() for n, answer in enumerate(joined)}
-        followers = [self.sync(answer) for answer in joined if answer.member_id != answer.leader]
-        leader = next(answer for answer in joined if answer.member_id == answer.leader)
+        """Complete the rebalance of the joined members. Member n is assigned b"n". Returns the JoinGroup responses."""
+        joined = [call.response for call in calls]
+        assert all(response is not None and response.error_code == 0 for response in joined)
+        assignments = {response.member_id: str(n).encode() for n, response in enumerate(joined)}
+        followers = [self.sync(response) for response in joined if response.member_id != response.leader]
+        leader = next(response for response in joined if response.member_id == response.leader)
         self.sync(leader, assignments)
         assert all(not call.parked for call in followers)
         assert self.state == "Stable"
@@ -277,7 +292,7 @@ class Bench:
 
     def stable_group(self, count: int = 1, **settings: Any) -> list[Any]:
         """A stable group of dynamic members."""
-        ids = [self.join(tick=False, **settings).answer.member_id for _ in range(count)]
+        ids = [self.join(tick=False, **settings).response.member_id for _ in range(count)]
         calls = [self.join(member_id, tick=False, **settings) for member_id in ids]
         self.tick()
         if any(call.parked for call in calls):
@@ -285,7 +300,7 @@ class Bench:
         return self.stable(*calls)
 
     def picture(self) -> Any:
-        """All that must survive a reload."""
+        """All state that must be the same after the log is loaded again."""
         groups = {}
         for group in self.shard.groups:
             assert isinstance(group, ClassicGroup)
@@ -296,12 +311,20 @@ class Bench:
                 "protocol": (group.protocol_type, group.protocol_name),
                 "leader": group.leader,
                 "members": [
-                    (m.member_id, m.instance_id, m.client_id, m.client_host, m.rebalance_timeout_ms,
-                     m.session_timeout_ms, m.protocols.get(name), m.assignment)
+                    (
+                        m.member_id,
+                        m.instance_id,
+                        m.client_id,
+                        m.client_host,
+                        m.rebalance_timeout_ms,
+                        m.session_timeout_ms,
+                        m.protocols.get(name),
+                        m.assignment,
+                    )
                     for m in group.members.values()
                 ],
                 "static": dict(group.static_ids),
                 "subscribed": group.subscribed_topics,
-            }  # fmt: skip
+            }
         offsets = {group_id: list(self.shard.offsets.walk(group_id)) for group_id in self.shard.offsets.group_ids()}
         return groups, offsets

@@ -1,4 +1,4 @@
-"""Consumer groups on a virtual clock: the bench of the classic groups with topics, and clients that follow KIP-848."""
+"""The bench of `bench` with topics and consumer groups, and clients of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.groups.consumer.topics import Topics
 from kwire.coordinator.runtime.machine import Caller, settle
 from tests.coordinator.bench import Bench, Settings
 
@@ -15,7 +16,7 @@ LONG_MS = 30_000
 
 
 class Cluster:
-    """Topics by name, as an image shows them."""
+    """A cluster with topics."""
 
     def __init__(self) -> None:
         self.revision = 1
@@ -24,7 +25,7 @@ class Cluster:
         self.group_configs: dict[str, dict[str, str]] = {}
 
     def id(self, name: str) -> bytes:
-        """A topic that is created again has another id."""
+        """The id of a topic. A topic that is created again has another one."""
         return f"{name}{self.lives[name]}".encode().ljust(16, b"-")
 
     def image(self) -> Any:
@@ -40,18 +41,22 @@ class Cluster:
             topics_by_id={topic.id: topic for topic in topics.values()},
             brokers={},
             notes={},
-            config=lambda resource, name: self.group_configs.get(name, {}),
         )
+
+    def topics(self) -> Topics:
+        return Topics(self.image(), lambda group_id: self.group_configs.get(group_id, {}))
 
 
 class ConsumerBench(Bench):
+    """A shard with one consumer group under test."""
+
     def __post_init__(self) -> None:
         self.cluster = Cluster()
         super().__post_init__()
         self.set_topics(t=4)
 
     def set_topics(self, **counts: int) -> None:
-        """Topics come, grow, or (with 0) go."""
+        """Create, extend or (with 0) delete topics."""
         new = any(name not in self.cluster.counts for name in counts)
         self.cluster.revision += 1
         for name, count in counts.items():
@@ -60,11 +65,10 @@ class ConsumerBench(Bench):
                 self.cluster.lives[name] = self.cluster.lives.get(name, 0) + 1
             if count:
                 self.cluster.counts[name] = max(before, count)
-        self.shard.consumers.protocol.see_topics(self.cluster.image(), list(counts), new=new)
+        self.shard.consumers.protocol.update_topics(self.topics(), list(counts), new=new)
 
-    def reload(self) -> None:
-        super().reload()
-        self.shard.consumers.protocol.see_topics(self.cluster.image(), (), new=False)
+    def topics(self) -> Topics:
+        return self.cluster.topics()
 
     @property
     def consumers(self) -> ConsumerGroup:
@@ -73,7 +77,7 @@ class ConsumerBench(Bench):
         return found
 
     def beat(self, member: str, epoch: int, *, version: int = 1, **fields: Any) -> Any:
-        """One heartbeat; the answer, or the error as an answer. What it asks to be done next is done."""
+        """Send one heartbeat. Returns the response, or the error as a response. Timers that are due fire afterwards."""
         owned = fields.pop("owned", None)
         if owned is not None:
             fields["topic_partitions"] = [
@@ -87,7 +91,7 @@ class ConsumerBench(Bench):
             return SimpleNamespace(error_code=error.code, assignment=None, member_id=None, member_epoch=0)
         if self.refuse is None:
             self.tick()
-        return out.answer
+        return out.response
 
     def enter(self, member: str, topics: tuple[str, ...] = ("t",), **fields: Any) -> Any:
         fields.setdefault("subscribed_topic_names", list(topics))
@@ -95,7 +99,7 @@ class ConsumerBench(Bench):
 
 
 class Consumer:
-    """A client as its luck lets it be: it reads what it owns until it has told that it gave it up."""
+    """A client of the consumer protocol. It reads its partitions until it has reported that it revoked them."""
 
     def __init__(self, bench: ConsumerBench, number: int) -> None:
         self.bench = bench
@@ -126,21 +130,25 @@ class Consumer:
         return self._hear(self.bench.beat(self.member_id, self.epoch, instance_id=self.instance, owned=owned, **fields))
 
     def leave(self, epoch: int = -1) -> ErrorCode:
-        answer = self.bench.beat(self.member_id, epoch, instance_id=self.instance)
-        if answer.error_code == ErrorCode.NONE:
+        response = self.bench.beat(self.member_id, epoch, instance_id=self.instance)
+        if response.error_code == ErrorCode.NONE:
             self.forget()
-        return ErrorCode(answer.error_code)
+        return ErrorCode(response.error_code)
 
-    def _hear(self, answer: Any) -> ErrorCode:
-        error = ErrorCode(answer.error_code)
-        if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID,
-                     ErrorCode.GROUP_ID_NOT_FOUND):  # fmt: skip
+    def _hear(self, response: Any) -> ErrorCode:
+        error = ErrorCode(response.error_code)
+        if error in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.FENCED_INSTANCE_ID,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ):
             self.forget()
         elif error is ErrorCode.NONE:
-            self.epoch = answer.member_epoch
+            self.epoch = response.member_epoch
             self.heard_ms = self.bench.now_ms
-            if answer.assignment is not None:
-                self.owned = {one.topic_id: set(one.partitions) for one in answer.assignment.topic_partitions}
+            if response.assignment is not None:
+                self.owned = {one.topic_id: set(one.partitions) for one in response.assignment.topic_partitions}
         return error
 
 

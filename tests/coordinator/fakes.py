@@ -1,4 +1,4 @@
-"""A partition, the replicas and the metadata as the group coordinator sees them, in memory and under control."""
+"""In-memory replacements for what the group coordinator uses: partition, log, replica manager, metadata cache."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.records import iter_headers, patch_offsets
-from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC
+from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.log.common.append_info import AppendInfo, FetchedData
 
 
 @dataclass
 class FakeLog:
+    """A log in memory. ``broken``: reads fail."""
+
     topic: str
     partition: int
     batches: list[tuple[int, bytes]] = field(default_factory=list)
     log_start_offset: int = 0
     log_end_offset: int = 0
     broken: bool = False
-    segments: tuple[object, ...] = ()  # nothing of it was found on disk
+    segments: tuple[object, ...] = ()  # no batch was found on disk, so none has to be verified
 
     def read(self, offset: int, max_bytes: int, *, upto: int, min_one: bool = True) -> FetchedData:
         if self.broken:
@@ -34,7 +36,8 @@ class FakeLog:
 
 
 class FakePartition:
-    """Commits at once unless told to ``hold``; then `commit` moves the high watermark."""
+    """A partition that commits at once. With ``hold`` set, `commit` moves the high watermark. ``refuse``: appends fail
+    with this error."""
 
     def __init__(self, index: int = 0, log: FakeLog | None = None) -> None:
         self.index = index
@@ -77,6 +80,8 @@ class FakePartition:
 
 
 class FakeReplicas:
+    """A replica manager that leads the given partitions of the offsets topic."""
+
     def __init__(self, *partitions: FakePartition) -> None:
         self.partitions = list(partitions)
         self.callback: Callable[[int, Any], None] = lambda index, partition: None
@@ -89,6 +94,8 @@ class FakeReplicas:
 
 
 class FakeMetadata:
+    """A metadata cache with the offsets topic and the given topics."""
+
     def __init__(self, offsets_partitions: int = 1, topics: dict[str, int] | None = None) -> None:
         counts = {OFFSETS_TOPIC: offsets_partitions} | (topics or {})
         self.image: Any = SimpleNamespace(

@@ -1,7 +1,7 @@
-"""The server-side assignors of KIP-848: pure functions that decide which member should own which partition.
+"""The server-side assignors of consumer groups (KIP-848): pure functions that compute a target assignment.
 
-They decide what Apache Kafka's decide, partition by partition, given the same members in the same order. Who may own a
-partition *now* is another question (`consumer_reconcile`).
+Given the same members in the same order, they return the same assignment as Apache Kafka's. When a member actually gets
+its partitions is decided elsewhere (`groups.consumer.reconcile`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ from kwire.coordinator.assignors.uniform import assign_uniform
 Assignor = Callable[[GroupSpec], GroupAssignment]
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
-"""By the names that ``group.consumer.assignors`` and ConsumerGroupHeartbeat know."""
+"""Assignors by their names in `group.consumer.assignors` and ConsumerGroupHeartbeat."""
 
 __all__ = ["ASSIGNORS", "Assignor", "GroupAssignment", "GroupSpec", "MemberSpec", "Partitions"]

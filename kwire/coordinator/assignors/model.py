@@ -1,4 +1,4 @@
-"""What assignors are given and what they give."""
+"""The input and output of assignors, and the sort orders of topic ids in Kafka's assignors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Partitions = Mapping[bytes, Collection[int]]
 """Topic id -> partition indexes in ascending order."""
 
 GroupAssignment = dict[str, dict[bytes, list[int]]]
-"""Member id -> topic id -> partitions, ascending. A member that gets nothing may be left out."""
+"""Member id -> topic id -> partitions in ascending order. A member without partitions may be missing."""
 
 
 class MemberSpec(NamedTuple):
-    """One member: the topics it subscribes to, and its part of the last target assignment."""
+    """One member: the topics that it subscribes to, and its part of the last target assignment."""
 
     topics: frozenset[bytes]
     assigned: Partitions
@@ -22,8 +22,8 @@ class MemberSpec(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """A group. The order of ``members`` decides who is served first; ``partition_counts`` has every topic that is
-    subscribed to. ``homogeneous``: all members subscribe to the same topics."""
+    """A group. Partitions are assigned in the order of ``members``. ``partition_counts`` has every subscribed topic.
+    ``homogeneous``: all members subscribe to the same topics."""
 
     members: Mapping[str, MemberSpec]
     partition_counts: Mapping[bytes, int]
@@ -42,7 +42,7 @@ def uuid_order(topic_id: bytes) -> tuple[int, int]:
 
 
 def hash_set_order(topic_ids: Iterable[bytes]) -> list[bytes]:
-    """Topic ids in the order in which a Java HashSet, made of them at once, yields them."""
+    """Topic ids in the iteration order of a Java `HashSet` that was created from the whole collection."""
     ids = sorted(topic_ids)
     wanted = max(int(len(ids) / 0.75) + 1, 16)
     capacity = 1 << (wanted - 1).bit_length()
@@ -59,5 +59,5 @@ def _bucket(topic_id: bytes, capacity: int) -> int:
 
 
 def mutable(assigned: Partitions) -> dict[bytes, list[int]]:
-    """A copy of an assignment that may be changed."""
+    """A mutable copy of an assignment."""
     return {topic_id: sorted(partitions) for topic_id, partitions in assigned.items()}

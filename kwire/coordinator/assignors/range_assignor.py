@@ -1,7 +1,8 @@
-"""The ``range`` assignor: each topic cut into one run of partitions per subscriber, the same order for every topic.
+"""The ``range`` assignor: each topic is split into one range of partitions per subscriber.
 
-Members with equal positions own equal partition numbers of topics of equal size, so that consumers can join them.
-Static members come first, by instance id, then the others by member id; the last assignment plays no part.
+The order of the members is the same for every topic, so that with topics of equal size a member gets the same partition
+numbers of each (co-partitioning). Static members come first, by instance id, then the others by member id. The previous
+assignment is ignored.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from kwire.coordinator.assignors.model import GroupAssignment, GroupSpec, Member
 
 
 class _Topic:
-    """One topic on its way through the members: where the next run starts, and how many runs are one longer."""
+    """The state of one topic: where the next range starts, and how many ranges still get one more partition."""
 
     __slots__ = ("extra", "next", "quota")
 
@@ -19,7 +20,7 @@ class _Topic:
         self.next = 0
 
     def take(self) -> list[int]:
-        """The next member's run."""
+        """The next member's range."""
         length = self.quota
         if self.extra:
             length += 1
@@ -30,20 +31,20 @@ class _Topic:
 
 
 def assign_range(group: GroupSpec) -> GroupAssignment:
-    """See the module."""
+    """Compute the assignment. See the module."""
     subscribers: dict[bytes, int] = {}
     for spec in group.members.values():
         for topic_id in spec.topics:
             subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
     topics = {topic_id: _Topic(group.partition_counts[topic_id], count) for topic_id, count in subscribers.items()}
     assignment: GroupAssignment = {}
-    for member_id, spec in sorted(group.members.items(), key=_position):
+    for member_id, spec in sorted(group.members.items(), key=_sort_key):
         runs = {topic_id: topics[topic_id].take() for topic_id in sorted(spec.topics)}
         assignment[member_id] = {topic_id: run for topic_id, run in runs.items() if run}
     return assignment
 
 
-def _position(member: tuple[str, MemberSpec]) -> tuple[bool, bytes]:
+def _sort_key(member: tuple[str, MemberSpec]) -> tuple[bool, bytes]:
     """Java compares strings by their UTF-16 units."""
     member_id, spec = member
     name = member_id if spec.instance_id is None else spec.instance_id

@@ -1,6 +1,6 @@
-"""The ``uniform`` assignor: as even as can be, and moving as little as possible.
+"""The ``uniform`` assignor: as balanced as possible, with as few moved partitions as possible.
 
-Here: groups whose members all subscribe to the same topics. Others: `uniform_heterogeneous`.
+This module handles groups whose members all subscribe to the same topics, `uniform_heterogeneous` all others.
 """
 
 from __future__ import annotations
@@ -8,18 +8,19 @@ from __future__ import annotations
 from kwire.coordinator.assignors.model import GroupAssignment, GroupSpec, MemberSpec, hash_set_order
 from kwire.coordinator.assignors.uniform_heterogeneous import assign_heterogeneous
 
-TopicPartition = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
+"""A topic id and a partition index."""
 
 
 def assign_uniform(group: GroupSpec) -> GroupAssignment:
-    """See the module."""
+    """Compute the assignment. See the module."""
     if not group.members:
         return {}
     return _Homogeneous(group).assign() if group.homogeneous else assign_heterogeneous(group)
 
 
 class _Homogeneous:
-    """Every member keeps what its quota allows; what is free then goes to those below it, in order."""
+    """Every member keeps partitions up to its quota. Free partitions then go to the members below theirs, in order."""
 
     def __init__(self, group: GroupSpec) -> None:
         self._members = group.members
@@ -27,7 +28,7 @@ class _Homogeneous:
         self._counts = group.partition_counts
         total = sum(self._counts[topic_id] for topic_id in self._topics)
         self._quota, self._extra = divmod(total, len(group.members))
-        self._free: list[TopicPartition] = []
+        self._free: list[TopicIdPartition] = []
         self._unfilled: list[tuple[str, int]] = []
         self._assignment: GroupAssignment = {}
 
@@ -54,8 +55,8 @@ class _Homogeneous:
             self._free.extend(one for one in free if one not in owned)
 
     def _keep(self, member_id: str, spec: MemberSpec, members_left: int) -> None:
-        """Let a member keep up to its quota. One more than the others it may have only if it has it already, or if
-        those who come after it are too few to take what is over."""
+        """Let a member keep partitions up to its quota. It gets one more than the minimum only if it has that many
+        already, or if too few members come after it to take the remainder."""
         quota = self._quota
         one_more = self._extra > 0
         if one_more:
@@ -65,7 +66,9 @@ class _Homogeneous:
             if topic_id not in self._topics:
                 continue
             partitions = list(assigned)
-            if partitions and partitions[-1] >= self._counts[topic_id]:  # as a classic group had it: another topic
+            if (
+                partitions and partitions[-1] >= self._counts[topic_id]
+            ):  # from a classic group: a topic of this name was recreated
                 partitions = [partition for partition in partitions if partition < self._counts[topic_id]]
             keep, revoke = partitions[:quota], partitions[quota:]
             quota -= len(keep)

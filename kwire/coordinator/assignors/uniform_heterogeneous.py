@@ -1,8 +1,9 @@
-"""The ``uniform`` assignor where members subscribe to different topics.
+"""The ``uniform`` assignor for groups whose members subscribe to different topics.
 
-1. Members keep what they own of the topics that they (still) subscribe to.
-2. Free partitions go to the least loaded subscribers of their topic; topics with many partitions per subscriber first.
-3. Topic after topic, partitions move from its most to its least loaded subscribers, until a whole round moves none.
+1. Members keep their partitions of the topics that they still subscribe to.
+2. Free partitions go to the least loaded subscribers of their topic. Topics with many partitions per subscriber come
+   first.
+3. Topic by topic, partitions move from the most to the least loaded subscribers, until a whole round moves none.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ NOBODY: Final = -1
 
 
 def assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
-    """See the module."""
+    """Compute the assignment. See the module."""
     if not any(spec.topics for spec in group.members.values()):
         return {}
     return _Builder(group).assign()
 
 
 class _Builder:
-    """The assignment in the making. Members are numbered in their order."""
+    """Builds the assignment. Members are identified by their index."""
 
     def __init__(self, group: GroupSpec) -> None:
         self._counts = group.partition_counts
@@ -85,7 +86,7 @@ class _Builder:
                     last_changed = index
 
     def _balance_topic(self, topic_id: bytes) -> bool:
-        """Move partitions of one topic; whether any moved. Each member gives its highest ones first."""
+        """Move partitions of one topic; returns whether any moved. Each member gives its highest partitions first."""
         subscribers = self._subscribers[topic_id]
         loads = [self.loads[index] for index in subscribers]
         if max(loads) - min(loads) <= 1:
@@ -112,11 +113,12 @@ class _Builder:
 
 
 class _Balancer:
-    """Two ranges of one topic's subscribers, sorted by load: the least loaded, which grows from the left, and the
-    most loaded, which grows from the right. All of a range have the same load; each turn raises (lowers) it by one.
+    """Two ranges of one topic's subscribers, sorted by load: the least loaded, which grows from the left, and the most
+    loaded, which grows from the right. All members of a range have the same load. Each pass raises (or lowers) it by
+    one.
 
-    ``loads`` is the live list, which moves change while a range is walked: a range grows only when it was walked
-    through, and its members then have exactly the range's level.
+    ``loads`` is the shared list, which moves change during a pass. A range grows only after a complete pass, when its
+    members have exactly the range's level.
     """
 
     def __init__(self, loads: list[int], members: list[int]) -> None:
@@ -130,11 +132,11 @@ class _Balancer:
         self._high_next = len(members) - 1
 
     def is_balanced(self) -> bool:
-        """Whether another move would gain nothing."""
+        """Whether another move would not improve the balance."""
         return self._high_level - self._low_level <= 1
 
     def next_least_loaded(self) -> int:
-        """The member that gets the next partition."""
+        """The member that gets the next partition: one of the least loaded."""
         if self._low_next >= self._low_end:
             self._low_level += 1
             while self._low_end < len(self._members) and self._load_at(self._low_end) == self._low_level:
@@ -144,7 +146,7 @@ class _Balancer:
         return self._members[self._low_next - 1]
 
     def next_most_loaded(self) -> int:
-        """The member that gives the next partition, or NOBODY."""
+        """The member that gives the next partition: one of the most loaded, or NOBODY."""
         if self._high_next < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
                 self._high_level = self._load_at(self._high_start - 1)  # all of the range were excluded
@@ -159,7 +161,7 @@ class _Balancer:
         return self._members[self._high_next + 1]
 
     def exclude_most_loaded(self) -> None:
-        """The member given last has nothing to give: out of the range with it."""
+        """Remove the last member of `next_most_loaded` from its range: it has no partition of the topic to give."""
         members, last = self._members, self._high_end - 1
         members[self._high_next + 1], members[last] = members[last], members[self._high_next + 1]
         self._high_end = last

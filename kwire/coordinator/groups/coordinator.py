@@ -1,8 +1,9 @@
 """The group coordinator that handlers call: finds the shard of a group and runs operations on it.
 
-Every operation returns its response, or a future of it where it is parked or waits for a commit, and raises KafkaError
-where the coordinator itself cannot serve: COORDINATOR_NOT_AVAILABLE (shutting down), NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID. What an operation does is the machine's business (`group_shard`).
+Every operation returns its response, or a future of the response if the request is parked or its records have to be
+committed first. It raises KafkaError if the coordinator cannot serve the request: COORDINATOR_NOT_AVAILABLE (the broker
+shuts down), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID. The operations themselves are in
+`groups.shard`.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.store.keys import ConfigResource
 from kwire.coordinator.groups.classic.group import ClassicGroup, GroupState
 from kwire.coordinator.groups.consumer.group import CONSUMER_STATES, ConsumerGroup
 from kwire.coordinator.groups.consumer.protocol import check_request
+from kwire.coordinator.groups.consumer.topics import Topics
+from kwire.coordinator.groups.group import GroupCounters
+from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.coordinator.groups.shard import GroupShard
 from kwire.coordinator.runtime.java_hash import partition_for
-from kwire.coordinator.runtime.machine import Caller, GroupFigures, Instant, Result
-from kwire.coordinator.runtime.runtime import Phase, ShardRuntime
+from kwire.coordinator.runtime.machine import Caller, Instant, Result
+from kwire.coordinator.runtime.runtime import Phase, Runtime
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -52,28 +57,26 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-
 
 class GroupCoordinator:
-    """All shards that this broker leads. All methods belong to the event loop."""
+    """The shards of all partitions that this broker leads. All methods run on the event loop."""
 
     def __init__(self, doors: Doors, config: KafkaConfig, replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._doors = doors
         self._config = config
         self._replicas = replicas
         self._metadata = metadata
-        self._runtimes: dict[int, ShardRuntime] = {}
+        self._runtimes: dict[int, Runtime[GroupShard]] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._open = False
-        self._figures = GroupFigures()
+        self._counters = GroupCounters()
         self._topic_ids: Collection[bytes] = ()
 
-    # --- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take over the partitions that this broker leads, now and later; return when the present ones are loaded."""
+        """Coordinate the partitions that this broker leads, now and later. Returns when the present ones are loaded."""
         self._open = True
         self._replicas.on_leadership(OFFSETS_TOPIC, self._on_leadership)
         self._metadata.add_listener(self._on_image)
@@ -82,7 +85,7 @@ class GroupCoordinator:
             await asyncio.gather(*self._loading.values())
 
     async def close(self) -> None:
-        """Take no more operations and tell the members whose requests are parked."""
+        """Accept no more operations, and answer all parked requests."""
         self._open = False
         if self._expiry is not None:
             self._expiry.cancel()
@@ -103,11 +106,8 @@ class GroupCoordinator:
             task.cancel()
         if partition is None or not self._open:
             return
-        runtime = ShardRuntime(
-            GroupShard(self._config, self._new_id, self._figures), partition, self._doors, self._config
-        )
-        self._runtimes[index] = runtime
-        runtime.shard.consumers.protocol.see_topics(self._metadata.image, (), new=False)
+        shard = GroupShard(self._config, self._new_id, self._counters, _topics(self._metadata.image))
+        runtime = self._runtimes[index] = Runtime(shard, partition, self._doors, self._config)
         if runtime.is_empty_log:
             runtime.begin()
         else:
@@ -120,12 +120,13 @@ class GroupCoordinator:
             del self._loading[index]
 
     def _on_image(self, image: ClusterImage, delta: Delta) -> None:
-        """Consumer groups look at their topics again; positions on a deleted topic are deleted, too."""
+        """The cluster has changed: update the topics of consumer groups, and delete the offsets of deleted topics."""
         changed = [*delta.changed, *(topic.name for topic in delta.deleted)]
         new = any(name in image.topics and image.topics[name].id not in self._topic_ids for name in delta.changed)
         self._topic_ids = image.topics_by_id.keys()
+        topics = _topics(image)
         for runtime in self._runtimes.values():
-            runtime.shard.consumers.protocol.see_topics(image, changed, new=new)
+            runtime.shard.consumers.protocol.update_topics(topics, changed, new=new)
         if not delta.deleted:
             return
         gone = {topic.name: frozenset(range(len(topic.partitions))) for topic in delta.deleted}
@@ -141,7 +142,7 @@ class GroupCoordinator:
             runtime.perform_in_parts(runtime.shard.expire)
         self._schedule_expiry()
 
-    def _active(self) -> list[ShardRuntime]:
+    def _active(self) -> list[Runtime[GroupShard]]:
         return [runtime for runtime in self._runtimes.values() if runtime.phase is Phase.ACTIVE]
 
     def _new_id(self) -> str:
@@ -152,14 +153,14 @@ class GroupCoordinator:
         text = raw.hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
-    # --- whose group -----------------------------------------------------------------------------------------------
+    # -- finding the shard ---------------------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> int | None:
-        """The partition of `OFFSETS_TOPIC` that a group belongs to; None while there is no such topic."""
+        """The partition of `OFFSETS_TOPIC` that a group belongs to, or None if the topic does not exist."""
         topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
         return None if topic is None else partition_for(group_id, len(topic.partitions))
 
-    def _runtime(self, group_id: str, *, may_be_empty: bool) -> ShardRuntime:
+    def _runtime(self, group_id: str, *, may_be_empty: bool) -> Runtime[GroupShard]:
         if not self._open:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not group_id and not may_be_empty:
@@ -176,7 +177,7 @@ class GroupCoordinator:
         runtime = self._runtime(group_id, may_be_empty=may_be_empty)
         return runtime.perform(partial(operation, runtime.shard))
 
-    # --- members ---------------------------------------------------------------------------------------------------
+    # -- members -------------------------------------------------------------------------------------------------------
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
         """JoinGroup."""
@@ -193,31 +194,32 @@ class GroupCoordinator:
         return self._perform(request.group_id, lambda shard, now: shard.heartbeat(request, now), may_be_empty=False)
 
     def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
-        """LeaveGroup, its members in the form of version 3 (a list)."""
+        """LeaveGroup. Its members are a list, as in version 3 and later."""
         return self._perform(request.group_id, lambda shard, now: shard.leave(request, now), may_be_empty=False)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerGroupHeartbeatResponse | asyncio.Future[ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat. Raises KafkaError with a message for the member."""
+        """ConsumerGroupHeartbeat. Raises KafkaError with a message for the client."""
         check_request(request, caller.api_version, self._config)
         return self._perform(
             request.group_id, lambda shard, now: shard.consumers.heartbeat(request, caller, now), may_be_empty=False
         )
 
-    # --- offsets ---------------------------------------------------------------------------------------------------
+    # -- offsets -------------------------------------------------------------------------------------------------------
 
     def commit_offsets(
         self, request: OffsetCommitRequest, caller: Caller
     ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
-        """OffsetCommit of topics that are there, each with its name and id. Raises what holds for all partitions."""
+        """OffsetCommit. All topics exist; each has its name and id. Raises KafkaError for an error of all
+        partitions."""
         return self._perform(request.group_id, lambda shard, now: shard.commit_offsets(request, caller, now))
 
     def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, version: int
     ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
-        """TxnOffsetCommit of topics that are there, by a producer whose transaction the partition is part of. Raises
-        what holds for all partitions."""
+        """TxnOffsetCommit. All topics exist, and the group's partition of `OFFSETS_TOPIC` is part of the producer's
+        transaction. Raises KafkaError for an error of all partitions."""
         runtime = self._runtime(request.group_id, may_be_empty=False)
         return runtime.perform(
             lambda now: runtime.shard.commit_transactional_offsets(request, version, now),
@@ -227,8 +229,9 @@ class GroupCoordinator:
     def write_marker(
         self, index: int, producer: tuple[int, int], *, commit: bool, coordinator_epoch: int
     ) -> asyncio.Future[None] | None:
-        """Write the end of a producer's transaction to one partition of `OFFSETS_TOPIC`; its offsets count, or are
-        forgotten, from now on. Returns the commit to wait for. KafkaError: NOT_COORDINATOR and the log's."""
+        """Append the marker that ends a producer's transaction to one partition of `OFFSETS_TOPIC`. The transaction's
+        offsets are committed or dropped from then on. Returns the future of the marker's commit, or None if it is
+        committed. Raises KafkaError: NOT_COORDINATOR, or an error of the log."""
         runtime = self._runtimes.get(index)
         if runtime is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -238,7 +241,7 @@ class GroupCoordinator:
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup | asyncio.Future[OffsetFetchResponseGroup]:
-        """One group's part of OffsetFetch, topics by name. Raises what holds for the group."""
+        """OffsetFetch for one group, topics by name. Raises KafkaError for an error of the group."""
         return self._perform(
             request.group_id, lambda shard, _: shard.fetch_offsets(request, require_stable=require_stable)
         )
@@ -246,27 +249,27 @@ class GroupCoordinator:
     def delete_offsets(
         self, request: OffsetDeleteRequest
     ) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
-        """OffsetDelete of topics that are there. Raises what holds for the group."""
+        """OffsetDelete. All topics exist. Raises KafkaError for an error of the group."""
         return self._perform(request.group_id, lambda shard, _: shard.delete_offsets(request), may_be_empty=False)
 
-    # --- groups ----------------------------------------------------------------------------------------------------
+    # -- groups --------------------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str, version: int) -> DescribedGroup | asyncio.Future[DescribedGroup]:
-        """One group's part of DescribeGroups."""
+        """DescribeGroups for one group."""
         return self._perform(group_id, lambda shard, _: shard.describe(group_id, version))
 
     def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup | asyncio.Future[ConsumerDescribedGroup]:
-        """One group's part of ConsumerGroupDescribe. Raises GROUP_ID_NOT_FOUND."""
+        """ConsumerGroupDescribe for one group. Raises GROUP_ID_NOT_FOUND."""
         return self._perform(group_id, lambda shard, _: shard.consumers.describe(group_id), may_be_empty=False)
 
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
-        """One group's part of DeleteGroups."""
+        """DeleteGroups for one group."""
         return self._perform(group_id, lambda shard, _: shard.delete_group(group_id))
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
         """The groups that this broker coordinates, in these states and of these types (lower case; empty: all).
 
-        Raises COORDINATOR_LOAD_IN_PROGRESS while one of its shards is not loaded.
+        Raises COORDINATOR_LOAD_IN_PROGRESS while one of its shards is being loaded.
         """
         if not self._open:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -276,28 +279,28 @@ class GroupCoordinator:
             if runtime.phase is Phase.LOADING:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if runtime.phase is Phase.ACTIVE:
-                listed.extend(runtime.shard.list_groups(states, types).answer or ())
+                listed.extend(runtime.shard.list_groups(states, types).response or ())
         return listed
 
-    # --- metrics ---------------------------------------------------------------------------------------------------
+    # -- metrics -------------------------------------------------------------------------------------------------------
 
     def add_metrics(self, metrics: MetricsRegistry) -> None:
-        """Register Kafka's metrics of the group coordinator. All are worked out when somebody asks."""
+        """Register Kafka's metrics of the group coordinator. Values are computed when a metric is read."""
         manager = "kafka.coordinator.group:type=GroupMetadataManager,name="
         metrics.gauge(manager + "NumOffsets", lambda: sum(len(one.shard.offsets) for one in self._active()))
         metrics.gauge(manager + "NumGroups", lambda: sum(len(one.shard.groups) for one in self._active()))
         for state in GroupState:
             metrics.gauge(f"{manager}NumGroups{state.value}", partial(self._count_groups, state))
-        server, figures = "kafka.server:type=group-coordinator-metrics,name=", self._figures
+        server, counters = "kafka.server:type=group-coordinator-metrics,name=", self._counters
         metrics.gauge(server + "group-count,protocol=classic", lambda: self._count_groups(None))
         metrics.gauge(server + "group-count,protocol=consumer", lambda: self._count_consumer_groups(None))
         for name in CONSUMER_STATES:
             gauge = f"{server}consumer-group-count,state={name.lower()}"
             metrics.gauge(gauge, partial(self._count_consumer_groups, name))
-        metrics.gauge(server + "offset-commit-count", lambda: figures.offset_commits)
-        metrics.gauge(server + "offset-deletion-count", lambda: figures.offset_deletions)
-        metrics.gauge(server + "offset-expiration-count", lambda: figures.offset_expirations)
-        metrics.gauge(server + "group-completed-rebalance-count", lambda: figures.completed_rebalances)
+        metrics.gauge(server + "offset-commit-count", lambda: counters.offset_commits)
+        metrics.gauge(server + "offset-deletion-count", lambda: counters.offset_deletions)
+        metrics.gauge(server + "offset-expiration-count", lambda: counters.offset_expirations)
+        metrics.gauge(server + "group-completed-rebalance-count", lambda: counters.completed_rebalances)
         for phase, state_name in ((Phase.LOADING, "loading"), (Phase.ACTIVE, "active"), (Phase.OVER, "failed")):
             metrics.gauge(f"{server}num-partitions,state={state_name}", partial(self._count_partitions, phase))
 
@@ -320,10 +323,10 @@ class GroupCoordinator:
     def _count_partitions(self, phase: Phase) -> int:
         return sum(runtime.phase is phase for runtime in self._runtimes.values())
 
-    # --- for people ------------------------------------------------------------------------------------------------
+    # -- diagnostic dump -----------------------------------------------------------------------------------------------
 
     def dump(self) -> Iterator[dict[str, Any]]:
-        """The groups in few words each, for the dump on SIGUSR1."""
+        """A summary of each group, for the diagnostic dump on SIGUSR1."""
         for index in sorted(self._runtimes):
             shard = self._runtimes[index].shard
             for group in shard.groups:
@@ -338,3 +341,8 @@ class GroupCoordinator:
                 elif isinstance(group, ConsumerGroup):
                     facts |= {"epoch": group.epoch, "assigned": group.assignment_epoch, "members": len(group.members)}
                 yield {**facts, "partition": index, "offsets": sum(1 for _ in shard.offsets.walk(group.group_id))}
+
+
+def _topics(image: ClusterImage) -> Topics:
+    """The topics and group properties of one snapshot of the cluster."""
+    return Topics(image, partial(image.config, ConfigResource.GROUP))

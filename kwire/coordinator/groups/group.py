@@ -1,7 +1,7 @@
-"""What all types of groups have in common, and the table that holds them: classic groups now, KIP-848's beside them.
+"""What groups of all types have in common, and the table of a shard's groups.
 
-Committed offsets ask a group these questions and never what type it is (`offset_protocol`); ListGroups and DeleteGroups
-do the same.
+The two types are `classic.group.ClassicGroup` and `consumer.group.ConsumerGroup` (KIP-848). Committed offsets,
+ListGroups and DeleteGroups use the methods of `Group` whatever the type.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from kwire.coordinator.runtime.machine import CoordinatorRecord
 
 ExpiryBase = Callable[["CommittedOffset"], int]
-"""From when (wall clock, milliseconds) the retention of a committed offset counts."""
+"""Returns when the retention of a committed offset starts, in wall clock milliseconds."""
 
 
 class GroupSettings(Protocol):
-    """The configuration that the machines read: Kafka's properties of these names (a `KafkaConfig` is one)."""
+    """The configuration that the shard reads: Kafka's properties of these names. `KafkaConfig` has all of them."""
 
     group_consumer_assignment_interval_ms: int
     group_consumer_assignors: tuple[str, ...]
@@ -36,13 +36,25 @@ class GroupSettings(Protocol):
     offsets_retention_minutes: int
 
 
+class GroupCounters:
+    """Events counted since the start of the broker, for the metrics. All shards of a broker share one object."""
+
+    __slots__ = ("completed_rebalances", "offset_commits", "offset_deletions", "offset_expirations")
+
+    def __init__(self) -> None:
+        self.completed_rebalances = 0
+        self.offset_commits = 0
+        self.offset_deletions = 0
+        self.offset_expirations = 0
+
+
 class Group(ABC):
     """A group of any type."""
 
     __slots__ = ("group_id",)
 
     type_name: ClassVar[str] = ""
-    """As ListGroups shows it."""
+    """The group type in ListGroups."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -50,31 +62,31 @@ class Group(ABC):
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """As ListGroups and DescribeGroups show it."""
+        """The group state in ListGroups and DescribeGroups."""
 
     @property
     @abstractmethod
     def listed_protocol_type(self) -> str:
-        """As ListGroups shows it: "" for a group that only commits offsets."""
+        """The protocol type in ListGroups: "" for a group that only commits offsets."""
 
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """No members: it may be deleted, and it is, once its last offset is gone."""
+        """Whether the group has no members. Such a group may be deleted, and is, once its last offset is gone."""
 
     @abstractmethod
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, transactional: bool = False
     ) -> None:
-        """Raises KafkaError unless a member with this generation (or epoch) may commit now."""
+        """Raises KafkaError unless a member with this generation (or member epoch) may commit offsets now."""
 
     @abstractmethod
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raises KafkaError unless such a member may read the group's offsets now."""
+        """Raises KafkaError unless a member with this member epoch may read the group's offsets now."""
 
     @abstractmethod
     def check_offset_delete(self) -> None:
-        """Raises KafkaError unless offsets of topics without subscription may be deleted now."""
+        """Raises KafkaError unless the offsets of topics without a subscription may be deleted now."""
 
     @abstractmethod
     def check_delete(self) -> None:
@@ -82,19 +94,19 @@ class Group(ABC):
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
-        """Offsets of such a topic neither expire nor can be deleted."""
+        """Whether a member subscribes to the topic. Its offsets neither expire nor can be deleted."""
 
     @abstractmethod
     def offset_expiry_base(self) -> ExpiryBase | None:
-        """How the age of an offset is counted now; None: nothing expires at present."""
+        """How the age of an offset is computed now. None: no offset expires at present."""
 
     @abstractmethod
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that delete the group itself (its offsets are somebody else's)."""
+        """The records that delete the group itself. Its offsets have tombstones of their own."""
 
 
 class Groups:
-    """The groups of one shard by id, in the order in which they came."""
+    """The groups of one shard by id, in the order of their creation."""
 
     __slots__ = ("_by_id",)
 
@@ -108,21 +120,21 @@ class Groups:
         return iter(self._by_id.values())
 
     def find(self, group_id: str) -> Group | None:
-        """The group of any type, or None."""
+        """The group with this id, of any type, or None."""
         return self._by_id.get(group_id)
 
     def put(self, group: Group) -> None:
-        """Add a group, in place of one of the same id."""
+        """Add a group. It replaces a group with the same id."""
         self._by_id[group.group_id] = group
 
     def remove(self, group_id: str) -> Group | None:
-        """Take a group out and return it, if it is there."""
+        """Remove a group and return it, or None if there is no such group."""
         return self._by_id.pop(group_id, None)
 
     def holds(self, group: Group) -> bool:
-        """Whether this very object is the group of its id: a timer may outlive its group."""
+        """Whether this object is still the group with its id. A timer may outlive its group."""
         return self._by_id.get(group.group_id) is group
 
     def snapshot(self) -> Iterable[Group]:
-        """All groups, safe against changes while walking."""
+        """All groups, as a copy that may be iterated while groups are added and removed."""
         return list(self._by_id.values())

@@ -1,9 +1,9 @@
-"""All groups and offsets of one ``__consumer_offsets`` partition: its operations, its records, its timers.
+"""The state machine of one ``__consumer_offsets`` partition: its groups, committed offsets and timers.
 
-The shard is the pure machine. Each operation takes an `Instant` and returns a `Result`; `apply` changes state from a
-record, the same live and at load. Parked requests and timers are soft: they are lost with the leadership (`unload`).
-What binds a shard to a log and a loop: `shard_runtime`. Groups of the consumer protocol (KIP-848) live beside the
-classic ones; what is theirs alone is `consumers`' business.
+Each operation takes an `Instant` and returns a `Result`. `apply` changes the state from a record, in operation and when
+the log is loaded. Parked requests and timers are soft state, lost when this broker no longer leads the partition
+(`unload`). `runtime.runtime` runs the shard on its log. The operations of consumer groups (KIP-848) are in
+`consumer.shard`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from kwire.codec.messages.sync_group_request import SyncGroupRequest
 from kwire.codec.messages.sync_group_response import SyncGroupResponse
 from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from kwire.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+from kwire.codec.records import NO_PRODUCER_ID
 from kwire.coordinator.groups import records as group_records
 from kwire.coordinator.groups.classic.group import ClassicGroup
 from kwire.coordinator.groups.classic.join import Arrival, JoinGroup, NewId
@@ -39,43 +40,41 @@ from kwire.coordinator.groups.classic.protocol import ClassicProtocol
 from kwire.coordinator.groups.classic.rebalance import Rebalancer, refusal
 from kwire.coordinator.groups.consumer.group import ConsumerGroup
 from kwire.coordinator.groups.consumer.shard import ConsumerShard
-from kwire.coordinator.groups.group import Groups, GroupSettings
+from kwire.coordinator.groups.consumer.topics import Topics
+from kwire.coordinator.groups.group import GroupCounters, Groups, GroupSettings
 from kwire.coordinator.groups.offsets import transactional as transactional_offsets
 from kwire.coordinator.groups.offsets.protocol import OffsetProtocol
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import CommittedOffset
-from kwire.coordinator.runtime.machine import Caller, GroupFigures, Instant, Result, Waiter
+from kwire.coordinator.runtime.machine import Caller, Instant, Result, Waiter
 from kwire.coordinator.runtime.timers import Timers
-
-NO_PRODUCER_ID = -1
 
 
 class GroupShard:
-    """The machine. ``new_id`` makes the random part of member ids; ``figures`` may be shared by many."""
+    """See the module. ``new_id`` makes the random part of member ids; ``topics`` are those of the present cluster."""
 
-    def __init__(self, settings: GroupSettings, new_id: NewId, figures: GroupFigures | None = None) -> None:
-        figures = figures or GroupFigures()
+    def __init__(self, settings: GroupSettings, new_id: NewId, counters: GroupCounters, topics: Topics) -> None:
         self.groups = Groups()
         self.offsets = OffsetStore()
         self.timers = Timers()
         self._settings = settings
         self._rebalancer = Rebalancer(self.groups, self.timers, settings)
         self._join = JoinGroup(self.groups, self._rebalancer, settings, new_id)
-        self._classic = ClassicProtocol(self.groups, self._rebalancer, figures)
-        self.consumers = ConsumerShard(self.groups, self.timers, settings, new_id, self._rebalancer)
-        self._positions = OffsetProtocol(self.groups, self.offsets, self._classic, settings, figures)
+        self._classic = ClassicProtocol(self.groups, self._rebalancer, counters)
+        self.consumers = ConsumerShard(self.groups, self.timers, settings, new_id, self._rebalancer, topics)
+        self._offset_protocol = OffsetProtocol(self.groups, self.offsets, self._classic, settings, counters)
 
-    # --- members ---------------------------------------------------------------------------------------------------
+    # -- members -------------------------------------------------------------------------------------------------------
 
     def join(
         self, request: JoinGroupRequest, caller: Caller, waiter: Waiter, now: Instant
     ) -> Result[JoinGroupResponse]:
-        """JoinGroup; parked (no answer) while a rebalance collects members."""
+        """JoinGroup. Parked (no response) while a rebalance collects members."""
         out: Result[JoinGroupResponse] = Result()
         settings = self._settings
         low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
-            out.answer = refusal(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+            out.response = refusal(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         elif isinstance(group := self.groups.find(request.group_id), ConsumerGroup) and not group.is_empty:
             self.consumers.classic.join(group, request, caller, out, now)
         else:
@@ -83,7 +82,7 @@ class GroupShard:
         return out
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter, now: Instant) -> Result[SyncGroupResponse]:
-        """SyncGroup; parked (no answer) until the leader has brought the assignment."""
+        """SyncGroup. Parked (no response) until the leader has sent the assignment."""
         out: Result[SyncGroupResponse] = Result()
         if isinstance(group := self.groups.find(request.group_id), ConsumerGroup):
             self.consumers.classic.sync(group, request, out, now)
@@ -101,7 +100,7 @@ class GroupShard:
         return out
 
     def leave(self, request: LeaveGroupRequest, now: Instant) -> Result[LeaveGroupResponse]:
-        """LeaveGroup, its members in the form of version 3 (a list)."""
+        """LeaveGroup. Its members are a list, as in version 3 and later."""
         out: Result[LeaveGroupResponse] = Result()
         if isinstance(group := self.groups.find(request.group_id), ConsumerGroup):
             self.consumers.classic.leave(group, request, out, now)
@@ -109,84 +108,92 @@ class GroupShard:
             self._classic.leave(request, out, now)
         return out
 
-    # --- offsets ---------------------------------------------------------------------------------------------------
+    # -- offsets -------------------------------------------------------------------------------------------------------
 
     def commit_offsets(
         self, request: OffsetCommitRequest, caller: Caller, now: Instant
     ) -> Result[OffsetCommitResponse]:
-        """OffsetCommit. Raises KafkaError where the member may not commit."""
+        """OffsetCommit. Raises KafkaError if the member may not commit."""
         out: Result[OffsetCommitResponse] = Result()
-        self._positions.commit(request, caller, out, now)
+        self._offset_protocol.commit(request, caller, out, now)
         return out
 
     def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, version: int, now: Instant
     ) -> Result[TxnOffsetCommitResponse]:
-        """TxnOffsetCommit, to be written as part of its producer's transaction. Raises KafkaError as above."""
+        """TxnOffsetCommit. The caller appends the records as part of the producer's transaction. Raises KafkaError if
+        the member may not commit."""
         self.consumers.check_transactional_commit(request)
         return transactional_offsets.commit(request, version, self.groups, self._settings, now)
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> Result[OffsetFetchResponseGroup]:
-        """One group's part of OffsetFetch. Raises KafkaError where the member may not read."""
-        return Result(self._positions.fetch(request, require_stable=require_stable))
+        """OffsetFetch for one group. Raises KafkaError if the member may not read the offsets."""
+        return Result(self._offset_protocol.fetch(request, require_stable=require_stable))
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
-        """OffsetDelete. Raises KafkaError for the group as a whole."""
+        """OffsetDelete. Raises KafkaError for an error of the whole group."""
         out: Result[OffsetDeleteResponse] = Result()
-        self._positions.delete(request, out)
+        self._offset_protocol.delete(request, out)
         return out
 
     def forget_partitions(self, deleted: dict[str, frozenset[int]]) -> Result[None]:
-        """Topics were deleted: topic -> its partitions."""
+        """Delete the offsets of deleted topics (topic -> its partitions)."""
         out: Result[None] = Result()
-        self._positions.forget_partitions(deleted, out)
+        self._offset_protocol.forget_partitions(deleted, out)
         return out
 
     def expire(self, now: Instant) -> Result[None]:
-        """Forget what is past its retention: to be called every ``offsets.retention.check.interval.ms``."""
+        """Delete offsets past their retention. The caller runs this every `offsets.retention.check.interval.ms`."""
         out: Result[None] = Result()
-        self._positions.expire(out, now)
+        self._offset_protocol.expire(out, now)
         return out
 
-    # --- groups ----------------------------------------------------------------------------------------------------
+    # -- groups --------------------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str, version: int) -> Result[DescribedGroup]:
-        """One group's part of DescribeGroups."""
+        """DescribeGroups for one group."""
         return Result(self._classic.describe(group_id, version))
 
     def delete_group(self, group_id: str) -> Result[ErrorCode]:
-        """One group's part of DeleteGroups."""
+        """DeleteGroups for one group."""
         out: Result[ErrorCode] = Result(ErrorCode.NONE)
         try:
-            self._positions.delete_group(group_id, out)
+            self._offset_protocol.delete_group(group_id, out)
         except KafkaError as error:
-            out.answer = error.code
+            out.response = error.code
         return out
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Result[list[ListedGroup]]:
-        """Groups in these states and of these types (names in lower case; an empty set takes all)."""
-        return Result([
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.listed_protocol_type,
-                group_state=group.state_name,
-                group_type=group.type_name,
-            )
-            for group in self.groups
-            if (not states or group.state_name.lower() in states) and (not types or group.type_name in types)
-        ])  # fmt: skip
+        """The groups in these states and of these types. Names are in lower case; an empty set means all."""
+        return Result(
+            [
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.listed_protocol_type,
+                    group_state=group.state_name,
+                    group_type=group.type_name,
+                )
+                for group in self.groups
+                if (not states or group.state_name.lower() in states) and (not types or group.type_name in types)
+            ]
+        )
 
-    # --- records ---------------------------------------------------------------------------------------------------
+    # -- records -------------------------------------------------------------------------------------------------------
 
     def apply(
-        self, key: bytes | memoryview, value: bytes | memoryview | None, offset: int, *,
-        wall_ms: int, producer_id: int = NO_PRODUCER_ID,
-    ) -> None:  # fmt: skip
-        """Change the state as a record says. ``producer_id``: given when the record is part of a transaction.
+        self,
+        key: bytes | memoryview,
+        value: bytes | memoryview | None,
+        offset: int,
+        *,
+        wall_ms: int,
+        producer_id: int = NO_PRODUCER_ID,
+    ) -> None:
+        """Apply a record. ``producer_id`` is -1 unless the record is part of a transaction.
 
-        Raises CodecError for bytes that are no record; types that are not known are passed over.
+        Raises CodecError for invalid bytes. Records of unknown types are ignored.
         """
         parsed = group_records.parse_key(key)
         if parsed is None:
@@ -200,7 +207,7 @@ class GroupShard:
             self._apply_offset(parsed, value, offset, wall_ms, producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Change the state as a transaction's marker in the log says."""
+        """Apply a transaction marker of the log."""
         self.offsets.end_transaction(producer_id, committed=committed)
 
     def _apply_group(self, group_id: str, value: bytes | memoryview | None, wall_ms: int) -> None:
@@ -208,13 +215,13 @@ class GroupShard:
             removed = self.groups.remove(group_id)
             if isinstance(removed, ClassicGroup):
                 self._rebalancer.forget(removed)
-            elif removed is not None:  # a stale tombstone: the group has gone on as one of another type
+            elif removed is not None:  # a stale tombstone: a group of the other type has replaced the classic one
                 self.groups.put(removed)
             return
         self._classic_group(group_id, wall_ms).apply_metadata(group_records.parse_value(GroupMetadataValue, value))
 
     def _apply_offset(self, key: Any, value: bytes | memoryview, offset: int, wall_ms: int, producer_id: int) -> None:
-        if self.groups.find(key.group) is None:  # nobody ever joined: a group that only keeps offsets
+        if self.groups.find(key.group) is None:  # no member ever joined: a group that only holds offsets
             self.groups.put(ClassicGroup(key.group, wall_ms))
         written: OffsetCommitValue = group_records.parse_value(OffsetCommitValue, value)
         committed = CommittedOffset(
@@ -238,24 +245,24 @@ class GroupShard:
             self.groups.put(group)
         return group
 
-    # --- leadership ------------------------------------------------------------------------------------------------
+    # -- leadership ----------------------------------------------------------------------------------------------------
 
     def loaded(self, now: Instant) -> Result[None]:
-        """The log is read: the sessions of all members start, and groups that are too large rebalance, as do those that
-        were downgraded from the consumer protocol and had not begun to."""
+        """The log is loaded: start the sessions of all members. Groups above `group.max.size` rebalance, as do groups
+        that were downgraded from the consumer protocol and have not rebalanced since."""
         out: Result[None] = Result()
         self.consumers.protocol.loaded(now)
         for group in self.groups.snapshot():
             if not isinstance(group, ClassicGroup):
                 continue
             for member in group.members.values():
-                self._rebalancer.heard_of(group, member.member_id, member.session_timeout_ms, now)
-            if group.is_unled or len(group.members) > self._settings.group_max_size:
+                self._rebalancer.restart_session(group, member.member_id, member.session_timeout_ms, now)
+            if group.is_just_downgraded or len(group.members) > self._settings.group_max_size:
                 self._rebalancer.prepare(group, out, now)
         return out
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Result[None]:
-        """The leadership is gone: whatever is parked is answered with an error, and no timer is left."""
+        """This broker no longer leads the partition: answer all parked requests with an error, stop all timers."""
         out: Result[None] = Result()
         for group in self.groups.snapshot():
             if isinstance(group, ClassicGroup):

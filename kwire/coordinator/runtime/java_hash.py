@@ -1,4 +1,8 @@
-"""The two things of Java's that decide what clients see: where a group lives, and how ties between protocols break."""
+"""Java's string hashing and the iteration order of its hash maps.
+
+Both are visible to clients: they decide which partition of an internal topic a group belongs to, how a tie in the vote
+for a protocol breaks, and in which order assignors serve the members.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from functools import lru_cache
 _FIBONACCI = -7046029254386353131
 
 
-@lru_cache(maxsize=1 << 14)  # a large group's members are put in order with every assignment
+@lru_cache(maxsize=1 << 14)  # every assignment sorts the members of its group
 def string_hash(text: str) -> int:
-    """Java's `String.hashCode`: 31-fold sums over UTF-16 units, as a signed 32-bit number."""
+    """Java's `String.hashCode`, computed over UTF-16 code units, as a signed 32-bit number."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -29,12 +33,12 @@ def partition_for(key: str, partitions: int) -> int:
 
 
 def utf16_length(text: str) -> int:
-    """Java's `String.length`: characters outside the basic plane count twice."""
+    """Java's `String.length`: a character outside the Basic Multilingual Plane counts as two."""
     return len(text) if text.isascii() else len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """Distinct strings in the order in which a Java `HashMap` filled in the order given yields them."""
+    """Distinct strings in the iteration order of a Java `HashMap` into which they were put in the order of ``keys``."""
     names = list(dict.fromkeys(keys))
     capacity = 16
     while len(names) > capacity * 3 // 4:
@@ -43,8 +47,8 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
 
 
 def timeline_map_order(keys: Iterable[str]) -> list[str]:
-    """Distinct strings in the order in which Kafka's `TimelineHashMap`, filled in the order given, yields them: by
-    slots that double when three quarters are taken, the last one of a slot first."""
+    """Distinct strings in the iteration order of Kafka's `TimelineHashMap`, filled in the order of ``keys``. The number
+    of slots doubles when three quarters are taken; within a slot the last string comes first."""
     names = list(dict.fromkeys(keys))
     names.reverse()
     bits = 1

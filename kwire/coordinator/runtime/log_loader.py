@@ -1,7 +1,7 @@
-"""Reading a coordinator's log from its start to its end, without holding up the loop.
+"""Reads a coordinator's log from start to end without blocking the event loop.
 
-A chunk at a time: large ones are read on a thread, and the loop runs between them. What the records mean is the
-machine's business (`Replay`).
+The log is read in chunks: large chunks on a thread, and other tasks run between two chunks. The records are handed to a
+`Replay`, which applies them.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 20
 INLINE_BYTES: Final = 1 << 16
-"""Less than this is read on the loop: handing it to a thread would take longer."""
+"""Smaller chunks are read on the event loop: handing them to a thread would take longer."""
 BATCHES_PER_TURN: Final = 64
 BATCH_BYTES_MAX: Final = 256 << 20
-"""No batch of a coordinator unpacks to more."""
+"""The limit on the decompressed size of a batch. No coordinator writes larger ones."""
 
 
 class Replay(Protocol):
-    """Who takes the records in."""
+    """Receives the records of a log in order."""
 
     def replay(self, key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
-        """One record; ``producer_id`` is -1 outside transactions."""
+        """Apply one record. ``producer_id`` is -1 outside transactions."""
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """A transaction's marker."""
+        """Apply a transaction marker."""
 
 
 async def load(partition: Partition, doors: Doors, into: Replay, chunk_bytes: int = CHUNK_BYTES) -> int:
-    """Replay everything that the log holds now; returns the number of batches. Raises KafkaError (storage),
-    CodecError (a batch that is none)."""
+    """Replay everything that the log holds now, and return the number of batches. Raises KafkaError if the log cannot
+    be read, CodecError for an invalid batch."""
     log = partition.log
     offset, count = log.log_start_offset, 0
     while offset < log.log_end_offset:
@@ -65,7 +65,7 @@ async def load(partition: Partition, doors: Doors, into: Replay, chunk_bytes: in
 
 
 def replay_batch(batch: memoryview, header: BatchHeader, into: Replay) -> None:
-    """Replay one batch: its records, or what its marker says of a transaction."""
+    """Replay one batch: its records, or the transaction marker that it holds."""
     if header.is_control:
         for record in iter_records(batch, max_bytes=BATCH_BYTES_MAX):
             marker = parse_end_transaction_marker(record)
@@ -90,7 +90,7 @@ async def _read(partition: Partition, offset: int, doors: Doors, chunk_bytes: in
 
 
 async def _when_verified(log: PartitionLog, offset: int, chunk_bytes: int) -> FetchedData:
-    """Read; what a start found on disk is verified before, in pieces between which the loop runs."""
+    """Read a chunk. Batches found on disk at start-up are verified first, in steps between which other tasks run."""
     for _ in log.segments:
         verified: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         data = log.read(offset, chunk_bytes, upto=log.log_end_offset, on_verified=partial(_set, verified))
@@ -108,7 +108,7 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 def _whole_batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches of a chunk, whose last one may be cut off."""
+    """The complete batches of a chunk with their positions. The last batch may be incomplete; it is left out."""
     position = 0
     while position + HEADER_SIZE <= len(data):
         header = parse_header(data, position)

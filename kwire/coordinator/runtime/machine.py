@@ -1,9 +1,10 @@
-"""What every coordinator machine speaks: instants, callers, records, and the result of one operation.
+"""What every shard takes and returns: instants, callers, records, and the result of one operation.
 
-A machine never writes, waits or looks at a clock. An operation gets the `Instant` and fills a `Result`: records to
-append, replies to requests that were parked earlier, and the answer to the one that came. State that the records
-describe changes only when they are applied, with the same function live and at load. `settle` is the one place that
-knows the order of these steps. Who appends and who waits for the commit is `shard_runtime`'s business.
+A shard never writes, never waits and never reads a clock. An operation takes the current `Instant` and fills a
+`Result`: records to append, responses to requests parked earlier, and the response to the present request. Replicated
+state changes only when its records are applied, by the same function in operation and when the log is loaded. `settle`
+is the only place that defines the order of these steps. `runtime.runtime` appends the records and waits until they are
+committed.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ from kwire.base.errors import ErrorCode, KafkaError
 A = TypeVar("A")
 
 Waiter = Any
-"""Stands for a parked request: the machine keeps it and names it in `Result.replies`, and never looks into it."""
+"""An opaque handle of a parked request. The shard stores it and returns it in `Result.replies`."""
 
 
 class Instant(NamedTuple):
-    """One moment on both clocks. ``timer_ms`` never jumps (sessions, rebalances); ``wall_ms`` is what records carry."""
+    """The current time in milliseconds: ``timer_ms`` on the monotonic clock (for timers), ``wall_ms`` on the wall clock
+    (for the timestamps in records)."""
 
     timer_ms: int
     wall_ms: int
 
 
 class Caller(NamedTuple):
-    """Who sent a request: what of its header and connection a coordinator remembers or decides by."""
+    """The sender of a request: client id, host, and the API version of the request."""
 
     client_id: str
     client_host: str
@@ -35,42 +37,31 @@ class Caller(NamedTuple):
 
 
 class CoordinatorRecord(NamedTuple):
-    """Key and value of one record of a coordinator's log; without a value it is a tombstone."""
+    """Key and value of one record of a coordinator's log. A record without a value is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
-class GroupFigures:
-    """What has happened so far, for the metrics."""
-
-    __slots__ = ("completed_rebalances", "offset_commits", "offset_deletions", "offset_expirations")
-
-    def __init__(self) -> None:
-        self.completed_rebalances = 0
-        self.offset_commits = 0
-        self.offset_deletions = 0
-        self.offset_expirations = 0
-
-
 Continuation = Callable[["Result[Any]", Instant], None]
-"""What an operation does once its records are applied; it may leave further records in the same result."""
+"""Runs after the records of an operation were applied; may add further records to the same result."""
 
 FailedAppend = Callable[["Result[Any]", Instant, ErrorCode], None]
+"""Runs instead if the records could not be appended, with the error for the client."""
 
 
 class Result(Generic[A]):
-    """What one operation wants to happen.
+    """The outcome of one operation.
 
-    ``answer``: the response, None while it is parked. ``replies``: (waiter, response) of parked requests. Both leave
-    when the records are committed. ``applied`` runs right after the records were applied, ``failed`` instead of it
-    when they could not be appended.
+    ``response``: the response to the request, None while the request is parked. ``replies``: pairs of waiter and
+    response for requests parked earlier. Both are sent once the records are committed. ``applied`` runs right after the
+    records were applied, ``failed`` instead if they could not be appended.
     """
 
-    __slots__ = ("answer", "applied", "failed", "records", "replies")
+    __slots__ = ("applied", "failed", "records", "replies", "response")
 
-    def __init__(self, answer: A | None = None) -> None:
-        self.answer: A | None = answer
+    def __init__(self, response: A | None = None) -> None:
+        self.response: A | None = response
         self.records: list[CoordinatorRecord] = []
         self.replies: list[tuple[Waiter, Any]] = []
         self.applied: Continuation | None = None
@@ -83,10 +74,10 @@ def settle(
     append: Callable[[list[CoordinatorRecord]], int],
     apply: Callable[[CoordinatorRecord, int], object],
 ) -> None:
-    """Append what an operation yielded, apply it, and go on until nothing is left to write.
+    """Append the records of an operation, apply them, and repeat until no records are left.
 
-    `append` returns the offset of the first record. It raises KafkaError when the log refuses; then nothing of it is
-    applied and ``result.failed`` decides. An operation without ``failed`` lets the error through.
+    ``append`` returns the offset of the first record. If it raises KafkaError, no record is applied and
+    ``result.failed`` handles the error; without ``result.failed`` the error propagates.
     """
     while result.records:
         records, applied, failed = result.records, result.applied, result.failed
@@ -119,7 +110,7 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 
 
 def append_error(code: ErrorCode) -> ErrorCode:
-    """What a client of the coordinator is told when the coordinator's own log refused with ``code``."""
+    """The error for the client when an append to the coordinator's log has failed with ``code``."""
     if code in _COORDINATOR_NOT_AVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code in _NOT_COORDINATOR:

@@ -1,8 +1,8 @@
-"""One shard bound to its partition: loaded from the log, run on the loop's clock, answered when committed.
+"""Runs one shard on its partition: loads the log, runs operations, sends responses once they are committed.
 
-The loop serialises operations: each runs machine, append and apply in one go. What waits is only the answer, until the
-high watermark has passed everything that was written before it, so that nobody sees what may still be lost. One timer
-of the loop stands for all timers of the shard; a shard without groups has none.
+The event loop serialises operations: each runs the shard, the append and the apply without interruption. Only the
+response waits, until the high watermark has passed everything written before it, so that no client sees state that may
+still be lost. All timers of a shard share one timer of the event loop.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import fail
 from kwire.base.logging import get_logger
 from kwire.codec.errors import CodecError
-from kwire.codec.records import ABORT, COMMIT, RecordBatchBuilder, build_control_batch
-from kwire.coordinator.groups.shard import NO_PRODUCER_ID, GroupShard
+from kwire.codec.records import ABORT, COMMIT, NO_PRODUCER_ID, RecordBatchBuilder, build_control_batch
 from kwire.coordinator.runtime import log_loader
 from kwire.coordinator.runtime.machine import CoordinatorRecord, Instant, Result, Waiter, append_error, settle
 from kwire.coordinator.runtime.timers import Timers
@@ -33,30 +32,35 @@ _log = get_logger("kwire.coordinator")
 
 ALL_REPLICAS: Final = -1
 TIMER_RETRY_MS: Final = 500
-"""When a timer that the log refused comes up again."""
+"""If the records of a timer could not be appended, the timer fires again after this time."""
 RECORDS_PER_BATCH: Final = 1000
-"""Expiry and deleted topics can yield any number of records, which need not stand or fall together."""
+"""Expiry and deleted topics can yield any number of records. They are written in several batches, not atomically."""
 
 
 class Shard(Protocol):
-    """A pure machine that a runtime can run."""
+    """A state machine that a runtime can run. It does no I/O and reads no clock."""
 
     timers: Timers
 
     def apply(
-        self, key: bytes | memoryview, value: bytes | memoryview | None, offset: int, *,
-        wall_ms: int, producer_id: int = NO_PRODUCER_ID,
-    ) -> None:  # fmt: skip
-        """Change the state as a record says. Raises CodecError."""
+        self,
+        key: bytes | memoryview,
+        value: bytes | memoryview | None,
+        offset: int,
+        *,
+        wall_ms: int,
+        producer_id: int = NO_PRODUCER_ID,
+    ) -> None:
+        """Apply a record. ``producer_id`` is -1 outside transactions. Raises CodecError."""
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Change the state as a transaction's marker says."""
+        """Apply a transaction marker."""
 
     def loaded(self, now: Instant) -> Result[None]:
-        """The log is read."""
+        """The whole log was applied: start timers."""
 
     def unload(self) -> Result[None]:
-        """The leadership is gone."""
+        """This broker no longer leads the partition: answer all parked requests, stop all timers."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -67,15 +71,15 @@ class RuntimeSettings(Protocol):
 
     @property
     def offsets_commit_timeout_ms(self) -> int:
-        """How long an answer waits for its commit."""
+        """`offsets.commit.timeout.ms`: how long a response waits until its records are committed."""
 
     @property
     def offsets_topic_compression_codec(self) -> int:
-        """How batches are compressed."""
+        """`offsets.topic.compression.codec`: how batches are compressed."""
 
 
 class Phase(Enum):
-    """Where a shard is on its way through a leadership."""
+    """The phases of a shard while this broker leads its partition."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -89,7 +93,7 @@ _NOT_ACTIVE = {
 
 
 class Runtime(Generic[S]):
-    """Runs ``shard`` on ``partition`` for one leadership."""
+    """Runs ``shard`` on ``partition`` until this broker no longer leads it. A later leadership gets a new runtime."""
 
     def __init__(self, shard: S, partition: Partition, doors: Doors, settings: RuntimeSettings) -> None:
         self.shard = shard
@@ -102,16 +106,16 @@ class Runtime(Generic[S]):
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
 
-    # --- leadership ------------------------------------------------------------------------------------------------
+    # -- leadership ----------------------------------------------------------------------------------------------------
 
     @property
     def is_empty_log(self) -> bool:
-        """Nothing is to be loaded."""
+        """Whether there is nothing to load."""
         return self.partition.log.log_start_offset >= self.partition.log.log_end_offset
 
     async def load(self) -> None:
-        """Replay the log; then operations are taken. A log that cannot be read ends the leadership: whoever asks is
-        told NOT_COORDINATOR, and the next leadership tries again."""
+        """Replay the log, then accept operations. If the log cannot be read, requests fail with NOT_COORDINATOR until
+        this broker becomes the leader again."""
         try:
             count = await log_loader.load(self.partition, self._doors, self)
         except (KafkaError, CodecError, OSError) as error:
@@ -123,69 +127,68 @@ class Runtime(Generic[S]):
             self.begin()
 
     def begin(self) -> None:
-        """Everything is loaded: take operations."""
+        """The log is loaded: accept operations."""
         self.phase = Phase.ACTIVE
         self._last_offset = self.partition.log.log_end_offset - 1
         self._run(self.shard.loaded)
 
     def end(self) -> None:
-        """The leadership is over: parked requests are told, timers stop. Harmless when it was over before."""
+        """This broker no longer leads the partition: answer parked requests with NOT_COORDINATOR, stop timers.
+        Idempotent."""
         if self.phase is Phase.OVER:
             return
         self.phase = Phase.OVER
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        for waiter, answer in self.shard.unload().replies:
-            _resolve(waiter, answer)
+        for waiter, response in self.shard.unload().replies:
+            _resolve(waiter, response)
 
     def replay(self, key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
-        """Take a record of the log in; one that cannot be understood is named in the log and passed over."""
+        """Apply a record of the log. A record that cannot be parsed is logged as an error and skipped."""
         if key is None:
             return
         try:
             self.shard.apply(key, value, offset, wall_ms=self._doors.clock.time_ms(), producer_id=producer_id)
         except CodecError as error:
-            _log.error(
-                "coordinator record passed over", partition=self.partition.index, offset=offset, error=str(error)
-            )
+            _log.error("coordinator record skipped", partition=self.partition.index, offset=offset, error=str(error))
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Take a transaction's marker in."""
+        """Apply a transaction marker of the log."""
         self.shard.end_transaction(producer_id, committed=committed)
 
-    # --- operations ------------------------------------------------------------------------------------------------
+    # -- operations ----------------------------------------------------------------------------------------------------
 
     def perform(
         self, operation: Callable[[Instant], Result[A]], producer: tuple[int, int] | None = None
     ) -> A | asyncio.Future[A]:
-        """Run an operation that answers at once; a future where the answer has to wait for a commit.
+        """Run an operation that does not park. Returns its response, or a future if records have to be committed first.
 
-        ``producer`` (id, epoch): what is written belongs to that producer's transaction. Raises KafkaError:
-        COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, what the machine refuses, and what the log does (as clients are
-        told, `append_error`).
+        If ``producer`` (id, epoch) is given, the records are part of that producer's transaction. Raises KafkaError:
+        COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, an error of the shard, or a failed append (`append_error`).
         """
         result, barrier = self._step(operation, producer)
-        assert result.answer is not None
+        assert result.response is not None
         if barrier is None:
-            return result.answer
+            return result.response
         waiter: asyncio.Future[A] = self._loop.create_future()
-        self._after(barrier, [(waiter, result.answer), *result.replies])
+        self._after(barrier, [(waiter, result.response), *result.replies])
         return waiter
 
     def park(self, operation: Callable[[Waiter, Instant], Result[A]]) -> A | asyncio.Future[A]:
-        """Run an operation whose answer may come with a later one. Raises as `perform` does."""
+        """Run an operation that may park its request until a later operation. Raises as `perform` does."""
         waiter: asyncio.Future[A] = self._loop.create_future()
         result, barrier = self._step(lambda now: operation(waiter, now))
         if barrier is not None:
-            answers = result.replies if result.answer is None else [(waiter, result.answer), *result.replies]
-            self._after(barrier, answers)
-        elif result.answer is not None:
-            return result.answer
+            responses = result.replies if result.response is None else [(waiter, result.response), *result.replies]
+            self._after(barrier, responses)
+        elif result.response is not None:
+            return result.response
         return waiter
 
     def perform_in_parts(self, operation: Callable[[Instant], Result[Any]]) -> None:
-        """Run an operation that only writes, perhaps a lot; failures are logged (it will be tried again)."""
+        """Run an operation that only writes, possibly many records. Failures are logged; the caller runs it again
+        later."""
         if self.phase is not Phase.ACTIVE:
             return
         records = operation(self._now()).records
@@ -195,13 +198,13 @@ class Runtime(Generic[S]):
             self._run(lambda _, part=part: part)  # type: ignore[misc]
 
     def barrier(self) -> asyncio.Future[None] | None:
-        """The commit of all that was written so far; None when nothing is left to wait for."""
+        """A future that completes when everything written so far is committed, or None if it already is."""
         return self.partition.wait_committed(self._last_offset)
 
     def _step(
         self, operation: Callable[[Instant], Result[A]], producer: tuple[int, int] | None = None
     ) -> tuple[Result[A], asyncio.Future[None] | None]:
-        """Run, append, apply. Replies that need not wait are given; else the future of the commit is returned."""
+        """Run, append, apply. If everything is committed, send the replies; else return the future of the commit."""
         if self.phase is not Phase.ACTIVE:
             raise KafkaError(_NOT_ACTIVE[self.phase])
         now = self._now()
@@ -223,12 +226,12 @@ class Runtime(Generic[S]):
         self._set_alarm()
         barrier = self.barrier()
         if barrier is None:
-            for waiter, answer in result.replies:
-                _resolve(waiter, answer)
+            for waiter, response in result.replies:
+                _resolve(waiter, response)
         return result, barrier
 
     def _run(self, operation: Callable[[Instant], Result[Any]]) -> bool:
-        """Run what nobody waits for: timers, loading, expiry. Whether the log has taken it."""
+        """Run an operation without a request: a timer, loading, expiry. Returns whether the append succeeded."""
         try:
             result, barrier = self._step(operation)
         except KafkaError as error:
@@ -265,8 +268,8 @@ class Runtime(Generic[S]):
         self.shard.apply(record.key, record.value, offset, wall_ms=self._doors.clock.time_ms(), producer_id=producer_id)
 
     def write_marker(self, producer: tuple[int, int], *, commit: bool, coordinator_epoch: int) -> None:
-        """Write the end of a producer's transaction to this log, and let the machine see it. Wait for `barrier` then.
-        KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what the log refuses, as it says it."""
+        """Append the marker that ends a producer's transaction and apply it. The caller then waits for `barrier`.
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, or the log's own error."""
         if self.phase is not Phase.ACTIVE:
             raise KafkaError(_NOT_ACTIVE[self.phase])
         producer_id, producer_epoch = producer
@@ -281,24 +284,24 @@ class Runtime(Generic[S]):
         )
         self.shard.end_transaction(producer_id, committed=commit)
 
-    # --- answers that wait for a commit ------------------------------------------------------------------------------
+    # -- responses that wait for a commit ------------------------------------------------------------------------------
 
-    def _after(self, barrier: asyncio.Future[None], answers: list[tuple[Waiter, Any]]) -> None:
+    def _after(self, barrier: asyncio.Future[None], responses: list[tuple[Waiter, Any]]) -> None:
         timeout_s = self._settings.offsets_commit_timeout_ms / 1000
-        late = self._loop.call_later(timeout_s, _refuse, answers, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        late = self._loop.call_later(timeout_s, _refuse, responses, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         def committed(done: asyncio.Future[None]) -> None:
             late.cancel()
             error = None if done.cancelled() else done.exception()
             if error is None and not done.cancelled():
-                for waiter, answer in answers:
-                    _resolve(waiter, answer)
+                for waiter, response in responses:
+                    _resolve(waiter, response)
             else:
-                _refuse(answers, ErrorCode.NOT_COORDINATOR)
+                _refuse(responses, ErrorCode.NOT_COORDINATOR)
 
         barrier.add_done_callback(committed)
 
-    # --- time ------------------------------------------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------------------------------------
 
     def _now(self) -> Instant:
         return Instant(int(self._loop.time() * 1000), self._doors.clock.time_ms())
@@ -306,7 +309,7 @@ class Runtime(Generic[S]):
     def _set_alarm(self) -> None:
         wake_ms = self.shard.timers.next_wake_ms()
         if wake_ms is None or (self._alarm is not None and self._alarm_ms <= wake_ms):
-            return  # an alarm that comes too early sets the next one
+            return  # an alarm that fires too early sets the next one
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_ms = wake_ms
@@ -321,14 +324,10 @@ class Runtime(Generic[S]):
                 break
             key, action = due
             done = self._run(lambda now, action=action: _timed(action, now))  # type: ignore[misc]
-            if not done and key not in self.shard.timers:  # else nobody would ever end that member
+            if not done and key not in self.shard.timers:  # without it the member would never expire
                 self.shard.timers.schedule(key, now_ms + TIMER_RETRY_MS, action)
         if self.phase is Phase.ACTIVE:
             self._set_alarm()
-
-
-class ShardRuntime(Runtime[GroupShard]):
-    """The runtime of groups and their offsets."""
 
 
 def _timed(action: Callable[[Result[Any], Instant], None], now: Instant) -> Result[Any]:
@@ -337,11 +336,11 @@ def _timed(action: Callable[[Result[Any], Instant], None], now: Instant) -> Resu
     return out
 
 
-def _resolve(waiter: asyncio.Future[Any], answer: Any) -> None:
-    if not waiter.done():  # else its connection is gone
-        waiter.set_result(answer)
+def _resolve(waiter: asyncio.Future[Any], response: Any) -> None:
+    if not waiter.done():  # a done future: the client has disconnected
+        waiter.set_result(response)
 
 
-def _refuse(answers: list[tuple[Waiter, Any]], error: ErrorCode) -> None:
-    for waiter, _ in answers:
+def _refuse(responses: list[tuple[Waiter, Any]], error: ErrorCode) -> None:
+    for waiter, _ in responses:
         fail(waiter, KafkaError(error))

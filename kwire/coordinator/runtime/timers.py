@@ -1,8 +1,10 @@
-"""The alarm clock of one shard: a heap of deadlines by key. No real time in here; the runtime asks and tells.
+"""The timers of one shard: a heap of deadlines, each with a key.
 
-Wanted: moving a deadline later is what every heartbeat does, so it must not touch the heap. A timer therefore stays
-queued under its first deadline and is queued again when that comes up too early. At most one live heap entry a key;
-entries of cancelled timers are swept once they are the majority.
+There is no clock here. `runtime.runtime` polls `Timers.next_wake_ms` and calls `Timers.pop_due` with the current time.
+
+Every heartbeat moves a deadline later, so that operation must not touch the heap. A timer therefore stays queued under
+its first deadline and is queued again when that deadline turns out to be too early. Each key has at most one live heap
+entry. Entries of cancelled timers are removed once they are the majority.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 from kwire.coordinator.runtime.machine import Instant, Result
 
 Action = Callable[[Result[Any], Instant], None]
-"""What a timer does when it is due: it fills the result like any other operation."""
+"""Runs when the timer is due. It fills the result, as any other operation does."""
 
 _SWEEP_AT = 64
 
@@ -34,7 +36,7 @@ class _Timer:
 
 
 class Timers:
-    """Named deadlines. Those of one moment come up in the order in which they were first set."""
+    """Deadlines by key. Timers with the same deadline fire in the order in which they were first set."""
 
     __slots__ = ("_count", "_heap", "_timers")
 
@@ -50,7 +52,7 @@ class Timers:
         return key in self._timers
 
     def schedule(self, key: Hashable, deadline_ms: int, action: Action) -> None:
-        """Set the key's only timer, in place of an earlier one."""
+        """Set the timer of a key, which replaces an earlier one."""
         timer = self._timers.get(key)
         if timer is not None and timer.queued_ms <= deadline_ms:
             timer.deadline_ms = deadline_ms
@@ -62,23 +64,23 @@ class Timers:
         self._sweep()
 
     def cancel(self, key: Hashable) -> None:
-        """Forget the key's timer, if there is one."""
+        """Remove the timer of a key, if there is one."""
         self._timers.pop(key, None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all timers."""
         self._timers.clear()
         self._heap.clear()
 
     def next_wake_ms(self) -> int | None:
-        """When to look again: never later than the next deadline, at times earlier. None: nothing is set."""
+        """When to call `pop_due`: at the next deadline, or earlier. None if there are no timers."""
         heap = self._heap
         while heap and self._timers.get(heap[0].key) is not heap[0]:
             heappop(heap)
         return heap[0].queued_ms if heap else None
 
     def pop_due(self, now_ms: int) -> tuple[Hashable, Action] | None:
-        """Take the first timer whose deadline has come, key and action, or None when there is none (any more)."""
+        """Remove and return the first timer that is due (key, action), or None if no timer is due."""
         heap = self._heap
         while heap and heap[0].queued_ms <= now_ms:
             timer = heappop(heap)

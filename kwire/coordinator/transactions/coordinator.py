@@ -1,12 +1,12 @@
 """The transaction coordinator that handlers call: finds the shard of a transactional id and runs operations on it.
 
-Every operation returns its answer, or a future of it where it has to wait for a commit, and raises KafkaError where
-the coordinator itself cannot serve: COORDINATOR_NOT_AVAILABLE (shutting down), NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS. What an operation does is the machine's business (`transaction_shard`).
+Every operation returns its response, or a future of the response if records have to be committed first. It raises
+KafkaError if the coordinator cannot serve the request: COORDINATOR_NOT_AVAILABLE (the broker shuts down),
+NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS. The operations themselves are in `transactions.shard`.
 
-A transaction whose Prepare record is committed is completed here: markers to all its partitions
-(`transaction_markers`), then, when those are committed, the Complete record. Both are tried again until they succeed,
-by the next leader, too.
+The coordinator also completes transactions whose Prepare record is committed. It writes the markers to all partitions
+(`transactions.markers`) and, when those are committed, the Complete record. Both are retried until they succeed, if
+necessary by the next leader.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.base.logging import get_logger
+from kwire.base.topic_partition import TopicPartition
 from kwire.cluster.metadata.features import TRANSACTION_VERSION
 from kwire.coordinator.runtime.java_hash import partition_for
 from kwire.coordinator.runtime.machine import Instant, Result
 from kwire.coordinator.runtime.runtime import Phase, Runtime
-from kwire.coordinator.transactions.markers import MarkerWriter, committed
+from kwire.coordinator.transactions.markers import MarkerWriter, OffsetMarkers, committed
 from kwire.coordinator.transactions.producer_ids import ProducerIds
-from kwire.coordinator.transactions.records import NONE, Partition, Transaction, TransactionState
+from kwire.coordinator.transactions.records import NONE, Transaction, TransactionState
 from kwire.coordinator.transactions.remote_markers import Marker, RemoteMarkers
 from kwire.coordinator.transactions.shard import NoProducerId, Outcome, Producer, TransactionShard
 
@@ -33,19 +35,18 @@ if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.metrics import MetricsRegistry
     from kwire.cluster.metadata.image import MetadataCache
-    from kwire.cluster.replication.partition import Partition as Replica
+    from kwire.cluster.replication.partition import Partition
     from kwire.cluster.replication.peers import Peers
     from kwire.cluster.replication.replica_manager import ReplicaManager
-    from kwire.coordinator.groups.coordinator import GroupCoordinator
 
 A = TypeVar("A")
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 RETRY_S: Final = 0.1
-"""Between two attempts to end a transaction."""
+"""The time between two attempts to complete a transaction."""
 
 DUMPED: Final = 20
-"""So many partitions of a transaction are named in a dump."""
+"""The maximum number of partitions per transaction in a diagnostic dump."""
 
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 _FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
@@ -53,14 +54,14 @@ _log = get_logger("kwire.coordinator")
 
 
 class _LogSettings:
-    """How `Runtime` writes this log: uncompressed, and answers wait no longer than the producer would."""
+    """How `Runtime` writes this log: uncompressed, with a commit timeout of 5 s."""
 
     offsets_commit_timeout_ms = 5000
     offsets_topic_compression_codec = 0
 
 
 class TransactionCoordinator:
-    """All transactional ids that this broker coordinates. All methods belong to the event loop."""
+    """The transactional ids that this broker coordinates. All methods run on the event loop."""
 
     def __init__(
         self,
@@ -68,18 +69,16 @@ class TransactionCoordinator:
         config: KafkaConfig,
         replicas: ReplicaManager,
         metadata: MetadataCache,
-        groups: GroupCoordinator,
+        groups: OffsetMarkers,
         allocate: Callable[[], Awaitable[range]],
-        peers: Peers | None = None,
+        peers: Peers,
     ) -> None:
         self._doors = doors
         self._config = config
         self._replicas = replicas
         self._metadata = metadata
         self.producer_ids = ProducerIds(allocate)
-        self.markers = MarkerWriter(
-            doors, replicas, groups, None if peers is None else RemoteMarkers(peers, metadata, config.node_id)
-        )
+        self.markers = MarkerWriter(doors, replicas, groups, RemoteMarkers(peers, metadata, config.node_id))
         self._runtimes: dict[int, Runtime[TransactionShard]] = {}
         self._tasks: dict[asyncio.Task[None], int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -87,10 +86,10 @@ class TransactionCoordinator:
         self._retrying: dict[_Ending, None] = {}
         self._open = False
 
-    # --- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take over the partitions that this broker leads, now and later; return when the present ones are loaded."""
+        """Coordinate the partitions that this broker leads, now and later. Returns when the present ones are loaded."""
         self._open = True
         self._replicas.on_leadership(TRANSACTIONS_TOPIC, self._on_leadership)
         self._repeat("time-outs", self._time_out_s, self._abort_timed_out)
@@ -99,7 +98,7 @@ class TransactionCoordinator:
         await asyncio.gather(*loading)
 
     async def close(self) -> None:
-        """Take no more operations. Half-ended transactions go on when the next leader has loaded them."""
+        """Accept no more operations. The next leader completes prepared transactions after it has loaded the log."""
         self._open = False
         for timer in self._timers.values():
             timer.cancel()
@@ -110,17 +109,17 @@ class TransactionCoordinator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _on_leadership(self, index: int, replica: Replica | None) -> None:
+    def _on_leadership(self, index: int, partition: Partition | None) -> None:
         former = self._runtimes.pop(index, None)
         if former is not None:
             former.end()
         for task, its_index in list(self._tasks.items()):
             if its_index == index:
                 task.cancel()
-        if replica is None or not self._open:
+        if partition is None or not self._open:
             return
         shard = TransactionShard(self._config, self._take_id, self.level)
-        runtime = self._runtimes[index] = Runtime(shard, replica, self._doors, _LogSettings())
+        runtime = self._runtimes[index] = Runtime(shard, partition, self._doors, _LogSettings())
         if runtime.is_empty_log:
             runtime.begin()
         else:
@@ -139,7 +138,7 @@ class TransactionCoordinator:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def level(self) -> int:
-        """The finalised `transaction.version`."""
+        """The finalized `transaction.version`."""
         return self._metadata.image.features.get(TRANSACTION_VERSION, 0)
 
     def _take_id(self) -> int:
@@ -148,10 +147,10 @@ class TransactionCoordinator:
             raise NoProducerId
         return producer_id
 
-    # --- whose transaction -----------------------------------------------------------------------------------------
+    # -- finding the shard ---------------------------------------------------------------------------------------------
 
     def partition_of(self, transactional_id: str) -> int | None:
-        """The partition of `TRANSACTIONS_TOPIC` that an id belongs to; None while there is no such topic."""
+        """The partition of `TRANSACTIONS_TOPIC` that an id belongs to, or None if the topic does not exist."""
         topic = self._metadata.image.topics.get(TRANSACTIONS_TOPIC)
         return None if topic is None else partition_for(transactional_id, len(topic.partitions))
 
@@ -164,25 +163,25 @@ class TransactionCoordinator:
         runtime = None if index is None else self._runtimes.get(index)
         if runtime is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        answer = runtime.perform(partial(operation, runtime.shard))
+        response = runtime.perform(partial(operation, runtime.shard))
         if runtime.shard.unfinished:
             self._go_on(runtime)
-        return answer
+        return response
 
     async def _perform_with_id(
         self, transactional_id: str, operation: Callable[[TransactionShard, Instant], Result[A]]
     ) -> A:
-        """The same, once there are producer ids again."""
+        """Run an operation after getting a new block of producer ids."""
         while True:
             try:
                 await self.producer_ids.refill()
-            except KafkaError:  # no controller, or no store: this producer shall come again
+            except KafkaError:  # no controller or no metadata store: the producer retries
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from None
             try:
-                answer = self._perform(transactional_id, operation)
+                response = self._perform(transactional_id, operation)
             except NoProducerId:
                 continue
-            return await answer if isinstance(answer, asyncio.Future) else answer
+            return await resolved(response)
 
     def _perform_or_wait(
         self, transactional_id: str, operation: Callable[[TransactionShard, Instant], Result[A]]
@@ -192,29 +191,29 @@ class TransactionCoordinator:
         except NoProducerId:
             return self._perform_with_id(transactional_id, operation)
 
-    # --- operations ------------------------------------------------------------------------------------------------
+    # -- operations ----------------------------------------------------------------------------------------------------
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None
     ) -> Outcome | Awaitable[Outcome]:
-        """InitProducerId with a transactional id and a valid time-out."""
+        """InitProducerId with a transactional id and a valid timeout."""
         return self._perform_or_wait(
             transactional_id, lambda shard, now: shard.init(transactional_id, timeout_ms, expected, now)
         )
 
     def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[Partition], client_version: int
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], client_version: int
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
-        """Partitions become part of the transaction; it begins with the first ones."""
+        """Add partitions to the transaction, which begins with the first ones."""
         return self._perform(
             transactional_id,
             lambda shard, now: shard.add_partitions(transactional_id, producer, partitions, client_version, now),
         )
 
     def verify(
-        self, transactional_id: str, producer: Producer, partitions: Collection[Partition]
-    ) -> dict[Partition, ErrorCode] | asyncio.Future[dict[Partition, ErrorCode]]:
-        """Whether partitions are part of the transaction under way."""
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]:
+        """Whether partitions are part of the ongoing transaction: an error per partition."""
         return self._perform(transactional_id, lambda shard, _: shard.verify(transactional_id, producer, partitions))
 
     def end(
@@ -228,10 +227,10 @@ class TransactionCoordinator:
             ),
         )
 
-    # --- for those who look ----------------------------------------------------------------------------------------
+    # -- describe and list ---------------------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> Transaction | None:
-        """The state of an id; None where there is no such id."""
+        """The state of an id, or None if it does not exist. Raises KafkaError."""
         if not self._open:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         index = self.partition_of(transactional_id)
@@ -243,7 +242,8 @@ class TransactionCoordinator:
         return runtime.shard.find(transactional_id)
 
     def transactions(self) -> Iterator[Transaction]:
-        """All ids that this broker coordinates. COORDINATOR_LOAD_IN_PROGRESS while one of its shards is not loaded."""
+        """All ids that this broker coordinates. Raises COORDINATOR_LOAD_IN_PROGRESS while one of its shards is being
+        loaded."""
         if not self._open:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         runtimes = [self._runtimes[index] for index in sorted(self._runtimes)]
@@ -253,10 +253,10 @@ class TransactionCoordinator:
             if runtime.phase is Phase.ACTIVE:
                 yield from runtime.shard
 
-    # --- ending transactions ---------------------------------------------------------------------------------------
+    # -- completing transactions ---------------------------------------------------------------------------------------
 
     def _go_on(self, runtime: Runtime[TransactionShard]) -> None:
-        """End what is prepared, once that is committed; at once where nothing has to be waited for."""
+        """Complete the prepared transactions once their Prepare records are committed, at once if possible."""
         prepared = runtime.shard.take_unfinished()
         if not prepared or runtime.phase is not Phase.ACTIVE:
             return
@@ -268,14 +268,16 @@ class TransactionCoordinator:
                 self._spawn(self._end(runtime, ending, barrier), runtime.partition.index, name)
 
     def _try_to_end(self, runtime: Runtime[TransactionShard], ending: _Ending) -> bool:
-        """Markers and Complete record in one go. False where anything of it has to be waited for or tried again."""
+        """Write the markers and the Complete record at once. Returns False if a commit is not complete yet or an
+        attempt has failed."""
         ending.take(*self.markers.write(ending.marker, ending.left))
         return not ending.left and not ending.commits and (ending.fenced or self._complete(runtime, ending))
 
     async def _end(
         self, runtime: Runtime[TransactionShard], ending: _Ending, barrier: asyncio.Future[None] | None
     ) -> None:
-        """The same with patience. Ends early when the leadership does: the next leader goes on."""
+        """Complete a transaction with waiting and retries. Gives up when this broker no longer leads the partition: the
+        next leader continues."""
         if barrier is not None:
             await asyncio.wait([barrier])
             if barrier.exception() is not None:
@@ -306,7 +308,7 @@ class TransactionCoordinator:
             return False
         return True
 
-    # --- time ------------------------------------------------------------------------------------------------------
+    # -- timers --------------------------------------------------------------------------------------------------------
 
     def _time_out_s(self) -> float:
         return self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000
@@ -340,11 +342,11 @@ class TransactionCoordinator:
         for runtime in list(self._runtimes.values()):
             runtime.perform_in_parts(runtime.shard.expire)
 
-    # --- metrics ---------------------------------------------------------------------------------------------------
+    # -- metrics -------------------------------------------------------------------------------------------------------
 
     def add_metrics(self, metrics: MetricsRegistry) -> None:
-        """Register Kafka's metrics of the transaction coordinator. All are worked out when somebody asks; times of
-        loading are those since the start, where Kafka's are of the last half minute."""
+        """Register Kafka's metrics of the transaction coordinator. Values are computed when a metric is read. Load
+        times cover the time since start-up; Kafka's cover the last 30 s."""
         channel = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
         metrics.gauge(channel + "UnknownDestinationQueueSize", lambda: sum(len(one.left) for one in self._retrying))
         metrics.gauge(channel + "LogAppendRetryQueueSize", self._waiting_for_completion)
@@ -353,13 +355,13 @@ class TransactionCoordinator:
         metrics.gauge(server + "partition-load-time-avg", lambda: sum(times) / len(times) if times else 0)
 
     def _waiting_for_completion(self) -> int:
-        """Transactions with all their markers whose Complete record could not be written."""
+        """The number of transactions with all markers written whose Complete record could not be appended."""
         return sum(not ending.left and not ending.commits for ending in self._retrying)
 
-    # --- for people ------------------------------------------------------------------------------------------------
+    # -- diagnostic dump -----------------------------------------------------------------------------------------------
 
     def dump(self) -> Iterator[dict[str, Any]]:
-        """The transactional ids in few words each, for the dump on SIGUSR1."""
+        """A summary of each transactional id, for the diagnostic dump on SIGUSR1."""
         now_ms = self._doors.clock.time_ms()
         for index in sorted(self._runtimes):
             for one in self._runtimes[index].shard:
@@ -378,8 +380,9 @@ class TransactionCoordinator:
 
 
 class _Ending:
-    """One prepared transaction on its way to its end: which partitions still need its marker, and which have it but
-    not yet committed."""
+    """One prepared transaction that is being completed. ``left``: the partitions that still need the marker;
+    ``commits``: those that have it, not committed yet; ``fenced``: a newer coordinator or producer has refused the
+    marker."""
 
     __slots__ = ("commits", "fenced", "left", "marker", "transactional_id", "written")
 
@@ -392,20 +395,23 @@ class _Ending:
             coordinator_epoch,
             transaction.client_version,
         )
-        self.left: dict[Partition, None] = dict(transaction.partitions)
-        self.commits: dict[Partition, asyncio.Future[None]] = {}
+        self.left: dict[TopicPartition, None] = dict(transaction.partitions)
+        self.commits: dict[TopicPartition, asyncio.Future[None]] = {}
         self.fenced = False
         self.written = False
 
-    def take(self, errors: dict[Partition, ErrorCode], commits: dict[Partition, asyncio.Future[None]]) -> None:
-        """What became of an attempt."""
+    def take(
+        self, errors: dict[TopicPartition, ErrorCode], commits: dict[TopicPartition, asyncio.Future[None]]
+    ) -> None:
+        """Take over the outcome of an attempt."""
         self.written = True
         self.commits = commits
         for partition, error in errors.items():
             self._settle(partition, error)
 
-    def commits_are_over(self, errors: dict[Partition, ErrorCode]) -> None:
-        """Markers that are not committed after all are written again: their partition has another leader by now."""
+    def commits_are_over(self, errors: dict[TopicPartition, ErrorCode]) -> None:
+        """Take over the outcome of the commits. A marker that was not committed is written again: the partition has a
+        new leader."""
         self.commits = {}
         for partition, error in errors.items():
             if error is not ErrorCode.NONE and error not in _GONE:
@@ -414,11 +420,11 @@ class _Ending:
                 if self.fenced:
                     return
 
-    def _settle(self, partition: Partition, error: ErrorCode) -> None:
+    def _settle(self, partition: TopicPartition, error: ErrorCode) -> None:
         if error is ErrorCode.NONE or error in _GONE:
             self.left.pop(partition, None)
         elif error in _FENCED:
-            # A later coordinator or producer has taken over: as in Kafka, nothing more is written for this one.
+            # A newer coordinator or producer has taken over. As in Kafka, this one writes nothing more.
             _log.warning("marker refused", transactional_id=self.transactional_id, topic=partition[0], error=error.name)
             self.fenced = True
             self.left.clear()

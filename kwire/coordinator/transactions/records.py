@@ -1,8 +1,8 @@
 """The records of ``__transaction_state``, in the versions that Kafka 4.3 writes, and the state that they describe.
 
-A key is a 16-bit 0 and the transactional id, a value a 16-bit version and `TransactionLogValue`: the whole state of the
-id, so that the last record alone says everything. Version 1 (flexible) is written once `transaction.version` is at
-least 1, as in Kafka. How the state moves is `transaction_shard`'s business.
+A key is a 16-bit 0 and the transactional id. A value is a 16-bit version and `TransactionLogValue`, the whole state of
+the id, so that only the last record counts. Version 1 (flexible) is written if `transaction.version` is at least 1, as
+in Kafka. `transactions.shard` has the state transitions.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import struct
 from enum import IntEnum
 from typing import Any, Final
 
+from kwire.base.topic_partition import TopicPartition
 from kwire.codec.errors import CodecError
 from kwire.codec.messages.transaction_log_key import TransactionLogKey
 from kwire.codec.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
@@ -18,18 +19,17 @@ from kwire.codec.protocol import decode, encode
 from kwire.coordinator.runtime.machine import CoordinatorRecord
 
 NONE: Final = -1
+"""No producer id, no epoch, no timestamp."""
 EPOCH_MAX: Final = 0x7FFF
 EPOCH_BUMP: Final = 2
-"""The version of transactions from which on every end bumps the producer's epoch."""
-Partition = tuple[str, int]
-"""Topic and partition index."""
+"""The version of transactions from which on every EndTxn bumps the producer epoch (KIP-890)."""
 
 _PREFIX = struct.Struct(">h")
 _KEY_PREFIX = _PREFIX.pack(0)
 
 
 class TransactionState(IntEnum):
-    """The states of a transactional id, with the numbers that the log has for them."""
+    """The states of a transactional id. The numbers are those of the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -42,12 +42,12 @@ class TransactionState(IntEnum):
 
     @property
     def text(self) -> str:
-        """As DescribeTransactions shows it."""
+        """The state's name in DescribeTransactions."""
         return _TEXTS[self]
 
     @property
     def is_prepared(self) -> bool:
-        """The outcome is decided, and its markers are being written."""
+        """Whether the outcome is decided and the transaction markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
@@ -56,9 +56,11 @@ STATES_BY_TEXT: Final = {text: state for state, text in _TEXTS.items()}
 
 
 class Transaction:
-    """A transactional id: its producer, and the transaction that is (or was last) under way. Times are wall clock
-    milliseconds. ``last_epoch`` is soft: the epoch before the last bump that its producer asked for, which tells a
-    retried InitProducerId from a fenced one; a new leader begins without it, as in Kafka."""
+    """A transactional id: its producer, and its present or last transaction. Times are wall clock milliseconds.
+
+    ``last_epoch`` is the epoch before the last bump that the producer requested. It distinguishes a retried
+    InitProducerId from one of a fenced producer. It is soft state: a new leader starts without it, as in Kafka.
+    """
 
     __slots__ = (
         "client_version",
@@ -84,18 +86,18 @@ class Transaction:
         self.last_epoch = NONE
         self.timeout_ms = 0
         self.state = TransactionState.EMPTY
-        self.partitions: dict[Partition, None] = {}
+        self.partitions: dict[TopicPartition, None] = {}
         self.start_ms = NONE
         self.update_ms = NONE
         self.client_version = 0
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether the next producer needs a new id. One epoch is left for fencing the last one."""
+        """Whether the next producer needs a new id. One epoch is reserved for fencing the last producer."""
         return is_exhausted(self.producer_epoch)
 
     def take(self, value: TransactionLogValue) -> None:
-        """Become what a record says. CodecError for a state that there is not."""
+        """Take over the contents of a record. Raises CodecError for an unknown state."""
         try:
             self.state = TransactionState(value.transaction_status)
         except ValueError:
@@ -104,7 +106,7 @@ class Transaction:
             self.last_epoch = NONE
         elif self.state.is_prepared and value.producer_epoch != self.producer_epoch:
             self.last_epoch = self.producer_epoch if value.client_transaction_version >= EPOCH_BUMP else NONE
-        known = value.previous_producer_id != NONE  # version 0 does not tell it
+        known = value.previous_producer_id != NONE  # version 0 lacks it
         self.previous_producer_id = value.previous_producer_id if known else self.producer_id
         self.producer_id = value.producer_id
         self.next_producer_id = value.next_producer_id
@@ -124,9 +126,10 @@ def is_exhausted(epoch: int) -> bool:
 
 
 def transition(transaction: Transaction, state: TransactionState, level: int, **changes: Any) -> CoordinatorRecord:
-    """The record by which a transaction becomes another: what ``changes`` does not name stays as it is.
+    """The record of a state transition. ``changes`` are new values of `Transaction`'s attributes; the others stay the
+    same.
 
-    ``level`` is the finalised `transaction.version`. Names are those of `Transaction`'s attributes.
+    ``level`` is the finalized `transaction.version`.
     """
     partitions = changes.get("partitions", transaction.partitions)
     value = TransactionLogValue(
@@ -146,7 +149,7 @@ def transition(transaction: Transaction, state: TransactionState, level: int, **
     return CoordinatorRecord(record_key(transaction.transactional_id), _PREFIX.pack(version) + encode(value, version))
 
 
-def _by_topic(partitions: dict[Partition, None]) -> list[PartitionsSchema]:
+def _by_topic(partitions: dict[TopicPartition, None]) -> list[PartitionsSchema]:
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)
@@ -154,16 +157,17 @@ def _by_topic(partitions: dict[Partition, None]) -> list[PartitionsSchema]:
 
 
 def tombstone(transactional_id: str) -> CoordinatorRecord:
-    """Forget a transactional id."""
+    """The record that deletes a transactional id."""
     return CoordinatorRecord(record_key(transactional_id), None)
 
 
 def record_key(transactional_id: str) -> bytes:
+    """The key of a transactional id's records."""
     return _KEY_PREFIX + encode(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
 def parse_key(key: bytes | memoryview) -> str | None:
-    """The transactional id; None for a record type that is not known. CodecError for bytes that are no key."""
+    """The transactional id of a key, or None for an unknown record type. Raises CodecError for invalid bytes."""
     if len(key) < 2:
         raise CodecError(f"a transaction record's key of {len(key)} bytes has no version")
     if key[:2] != _KEY_PREFIX:
@@ -173,7 +177,7 @@ def parse_key(key: bytes | memoryview) -> str | None:
 
 
 def parse_value(value: bytes | memoryview) -> TransactionLogValue:
-    """A value in whatever version it was written. Raises CodecError."""
+    """The message of a value, in the version in which it was written. Raises CodecError."""
     if len(value) < 2:
         raise CodecError(f"a transaction record's value of {len(value)} bytes has no version")
     version: int = _PREFIX.unpack_from(value)[0]

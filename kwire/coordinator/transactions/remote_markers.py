@@ -1,8 +1,8 @@
-"""Markers that other brokers write: WriteTxnMarkers to the leaders of a transaction's partitions.
+"""Transaction markers for partitions that other brokers lead: WriteTxnMarkers.
 
-Markers that are sent to one broker in the same turn of the loop share a request. A request whose outcome is not known
-is one that failed: a marker written twice does no harm. What lives elsewhere: markers on this broker
-(`transaction_markers`), when to try again (`transaction_coordinator`).
+Markers sent to one broker in the same iteration of the event loop share a request. A request with an unknown outcome
+counts as failed: writing a marker twice does no harm. Markers on this broker are in `transactions.markers`, retries in
+`transactions.coordinator`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import fail
+from kwire.base.topic_partition import TopicPartition
 from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.codec.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from kwire.coordinator.transactions.records import Partition
 
 if TYPE_CHECKING:
     from kwire.cluster.metadata.image import MetadataCache
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from kwire.codec.messages.write_txn_markers_response import WriteTxnMarkersResponse
 
 VERSION: Final = 2
+"""The version of WriteTxnMarkers that is sent."""
 TIMEOUT_S: Final = 30.0
+"""How long to wait for a response to WriteTxnMarkers."""
 
 
 class Marker(NamedTuple):
-    """The end of one producer's transaction. ``version`` 2: every transaction has an epoch of its own, so that the
-    marker's must be above that of the records (KIP-1228)."""
+    """The marker that ends a producer's transaction. With ``version`` 2, every transaction has its own producer epoch,
+    so that the marker's epoch must be greater than that of the records (KIP-1228)."""
 
     producer_id: int
     producer_epoch: int
@@ -42,11 +44,11 @@ class Marker(NamedTuple):
 
 class _Sent(NamedTuple):
     marker: Marker
-    commits: dict[Partition, asyncio.Future[None]]
+    commits: dict[TopicPartition, asyncio.Future[None]]
 
 
 class RemoteMarkers:
-    """Sends markers. All methods belong to the event loop."""
+    """Sends markers to other brokers. All methods run on the event loop."""
 
     def __init__(self, peers: Peers, metadata: MetadataCache, broker_id: int) -> None:
         self._peers = peers
@@ -55,17 +57,20 @@ class RemoteMarkers:
         self._queues: dict[int, list[_Sent]] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    def leader_of(self, partition: Partition) -> int | None:
-        """The other broker that leads a partition; None if it is this one, or nobody."""
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """The other broker that leads a partition, or None if this broker or none leads it."""
         state = self._metadata.image.partition(*partition)
         if state is None or state.leader in (-1, self._broker_id):
             return None
         return state.leader
 
-    def send(self, leader: int, marker: Marker, partitions: list[Partition]) -> dict[Partition, asyncio.Future[None]]:
-        """Have a marker written; the commits, each of which fails with KafkaError where it is not."""
+    def send(
+        self, leader: int, marker: Marker, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, asyncio.Future[None]]:
+        """Send a marker. Returns a future per partition, which completes when the marker is committed there and fails
+        with KafkaError otherwise."""
         loop = asyncio.get_running_loop()
-        commits: dict[Partition, asyncio.Future[None]] = {each: loop.create_future() for each in partitions}
+        commits: dict[TopicPartition, asyncio.Future[None]] = {each: loop.create_future() for each in partitions}
         queue = self._queues.setdefault(leader, [])
         queue.append(_Sent(marker, commits))
         if len(queue) == 1:
@@ -73,11 +78,11 @@ class RemoteMarkers:
         return commits
 
     def _flush(self, leader: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(leader, self._queues.pop(leader)))
+        task = asyncio.get_running_loop().create_task(self._send_batch(leader, self._queues.pop(leader)))
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    async def _carry(self, leader: int, sent: list[_Sent]) -> None:
+    async def _send_batch(self, leader: int, sent: list[_Sent]) -> None:
         request = WriteTxnMarkersRequest(markers=[_writable(each) for each in sent])
         failure = ErrorCode.NETWORK_EXCEPTION
         try:

@@ -1,16 +1,16 @@
-"""All transactional ids of one ``__transaction_state`` partition: the pure machine (KIP-98, KIP-360, KIP-890).
+"""The state machine of one ``__transaction_state`` partition: its transactional ids (KIP-98, KIP-360, KIP-890).
 
-Each operation takes an `Instant` and returns a `Result`; `apply` changes state from a record, the same live and at
-load. A transaction is decided by its Prepare record. From then on the only way is forward: whoever runs the machine
-takes the id from `unfinished` once that record is committed, has the markers written, and calls `complete`. After a
-crash at any step `loaded` puts all such ids there again; a marker that is written twice does no harm.
+Each operation takes an `Instant` and returns a `Result`. `apply` changes the state from a record, in operation and when
+the log is loaded. The Prepare record decides the outcome of a transaction. Once it is committed, the coordinator takes
+the id from ``unfinished``, writes the markers, and calls `complete`. After a crash at any step, loading the log puts
+all such ids into ``unfinished`` again. Writing a marker twice does no harm.
 
-Kafka holds a "pending" transition while a record is on its way. Here a record counts as soon as it is appended and
-answers wait for the commit, so that only a prepared transaction is pending: what Kafka answers then
-(CONCURRENT_TRANSACTIONS, before anything else is looked at) is answered in those states.
+Kafka keeps a "pending" transition while a record is being written. Here a record takes effect when it is appended, and
+responses wait for its commit, so only prepared transactions are pending. In those states the response is the one of a
+pending transition in Kafka: CONCURRENT_TRANSACTIONS, before any other check.
 
-``level`` is the finalised `transaction.version`. A *client version* is what a request's version implies: 2 from
-AddPartitionsToTxn v4, EndTxn v5, Produce v12 and TxnOffsetCommit v5 on, else 0. At 2, every end bumps the epoch.
+``level`` is the finalized `transaction.version`. The *client version* follows from the version of a request: 2 from
+AddPartitionsToTxn v4, EndTxn v5, Produce v12 and TxnOffsetCommit v5 on, else 0. With 2, every EndTxn bumps the epoch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.topic_partition import TopicPartition
 from kwire.coordinator.runtime.machine import Instant, Result
 from kwire.coordinator.runtime.timers import Timers
 from kwire.coordinator.transactions import records
@@ -26,7 +27,6 @@ from kwire.coordinator.transactions.records import (
     EPOCH_BUMP,
     EPOCH_MAX,
     NONE,
-    Partition,
     Transaction,
     TransactionState,
     transition,
@@ -38,42 +38,44 @@ COMPLETE_COMMIT, COMPLETE_ABORT = TransactionState.COMPLETE_COMMIT, TransactionS
 
 
 class TransactionSettings(Protocol):
-    """The configuration that the machine reads."""
+    """The configuration that the shard reads: Kafka's properties of these names."""
 
     transactional_id_expiration_ms: int
 
 
 class Producer(NamedTuple):
-    """A producer id and its epoch; -1 where there is none to tell."""
+    """A producer id and its epoch, -1 if there is none."""
 
     id: int = NONE
     epoch: int = NONE
 
 
 class Outcome(NamedTuple):
-    """An error, or the producer that goes on."""
+    """An error, or the producer id and epoch for the next transaction."""
 
     error: ErrorCode
     producer: Producer = Producer()
 
 
 class TransactionShard:
-    """The machine. ``take_id`` yields a producer id that nobody had (or raises); ``level``: `transaction.version`."""
+    """See the module. ``take_id`` returns an unused producer id or raises `NoProducerId`. ``level`` returns the
+    finalized `transaction.version`."""
 
     def __init__(self, settings: TransactionSettings, take_id: Callable[[], int], level: Callable[[], int]) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.unfinished: dict[str, None] = {}
-        self.timers = Timers()  # none: time-outs are looked for now and then, as in Kafka
+        self.timers = Timers()  # unused: timeouts are checked periodically, as in Kafka
         self._settings = settings
         self._take_id = take_id
         self._level = level
 
-    # --- InitProducerId --------------------------------------------------------------------------------------------
+    # -- InitProducerId ------------------------------------------------------------------------------------------------
 
     def init(self, transactional_id: str, timeout_ms: int, expected: Producer | None, now: Instant) -> Result[Outcome]:
-        """A producer begins, or goes on after an error (``expected``: as whom, KIP-360). Fences all earlier ones.
+        """InitProducerId: a producer starts, or continues after an error (``expected``: its id and epoch, KIP-360).
+        Fences all earlier producers with this transactional id.
 
-        CONCURRENT_TRANSACTIONS while an earlier transaction has to be ended first, which this call sees to.
+        CONCURRENT_TRANSACTIONS if an earlier transaction has to be completed first. This call aborts it.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -93,7 +95,7 @@ class TransactionShard:
         if expected is not None:
             if transaction.producer_epoch in (NONE, expected.epoch):
                 last = transaction.producer_epoch
-            elif expected.epoch == transaction.last_epoch:  # a retry of a call whose answer was lost
+            elif expected.epoch == transaction.last_epoch:  # a retry after a lost response
                 epoch, last = transaction.producer_epoch, transaction.last_epoch
             else:
                 return Result(Outcome(ErrorCode.PRODUCER_FENCED))
@@ -121,13 +123,17 @@ class TransactionShard:
         out.applied = applied
         return out
 
-    # --- partitions ------------------------------------------------------------------------------------------------
+    # -- partitions ----------------------------------------------------------------------------------------------------
 
     def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[Partition], client_version: int,
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        client_version: int,
         now: Instant,
-    ) -> Result[ErrorCode]:  # fmt: skip
-        """AddPartitionsToTxn, AddOffsetsToTxn, and what a producer's first batch implies (KIP-890)."""
+    ) -> Result[ErrorCode]:
+        """AddPartitionsToTxn, AddOffsetsToTxn, and the implicit addition by a produced batch (KIP-890)."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             return Result(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -154,9 +160,9 @@ class TransactionShard:
         return out
 
     def verify(
-        self, transactional_id: str, producer: Producer, partitions: Collection[Partition]
-    ) -> Result[dict[Partition, ErrorCode]]:
-        """Whether partitions are part of the transaction under way; nothing changes."""
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> Result[dict[TopicPartition, ErrorCode]]:
+        """Whether partitions are part of the ongoing transaction: an error per partition. The state does not change."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             return Result(dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
@@ -166,15 +172,16 @@ class TransactionShard:
         if error is not ErrorCode.NONE:
             return Result(dict.fromkeys(partitions, error))
         known = transaction.partitions
-        return Result({each: ErrorCode.NONE if each in known else ErrorCode.TRANSACTION_ABORTABLE
-                       for each in partitions})  # fmt: skip
+        return Result(
+            {each: ErrorCode.NONE if each in known else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+        )
 
-    # --- EndTxn ----------------------------------------------------------------------------------------------------
+    # -- EndTxn --------------------------------------------------------------------------------------------------------
 
     def end(
         self, transactional_id: str, producer: Producer, *, commit: bool, client_version: int, now: Instant
     ) -> Result[Outcome]:
-        """Decide a transaction. The answer names the producer's next epoch where every end bumps it."""
+        """EndTxn: decide a transaction. With client version 2 the response has the producer's next epoch."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             return Result(Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
@@ -197,10 +204,10 @@ class TransactionShard:
     def _end_with_bump(
         self, transaction: Transaction, producer: Producer, *, commit: bool, now: Instant
     ) -> Result[Outcome]:
-        """EndTxn of KIP-890: the epoch tells a retry of the last end from the end of the next transaction.
+        """EndTxn of KIP-890. The epoch distinguishes a retry of the last EndTxn from the end of the next transaction.
 
-        Only an end that bumped the epoch can be asked for again: after one of an older client, the epoch before is that
-        of a producer which was fenced. Apache Kafka answers it with the epoch of the one that fenced it.
+        Only an EndTxn that bumped the epoch can be retried. After one of an older client, the previous epoch is that of
+        a fenced producer. Apache Kafka responds to it with the epoch of the producer that fenced it.
         """
         state = transaction.state
         if state.is_prepared:
@@ -228,10 +235,18 @@ class TransactionShard:
         return out
 
     def _prepare(
-        self, transaction: Transaction, out: Result[Any], now: Instant, *, commit: bool, client_version: int,
-        next_id: int = NONE, fence: bool = False,
-    ) -> None:  # fmt: skip
-        """The record that decides. ``fence``: the old protocol's way to shut a producer out with it."""
+        self,
+        transaction: Transaction,
+        out: Result[Any],
+        now: Instant,
+        *,
+        commit: bool,
+        client_version: int,
+        next_id: int = NONE,
+        fence: bool = False,
+    ) -> None:
+        """Add the Prepare record. ``fence``: bump the epoch to fence the producer, as client versions below 2
+        require."""
         epoch = transaction.producer_epoch
         if client_version >= EPOCH_BUMP or fence:
             epoch = min(epoch + 1, EPOCH_MAX)
@@ -248,14 +263,15 @@ class TransactionShard:
         out.records.append(record)
 
     def _fence(self, transaction: Transaction, out: Result[Any], now: Instant) -> None:
-        """Abort what is under way and shut its producer out, the client not being asked."""
+        """Abort the ongoing transaction and fence its producer."""
         version = EPOCH_BUMP if self._level() >= EPOCH_BUMP else 0
         exhausted = version >= EPOCH_BUMP and transaction.is_epoch_exhausted
         next_id = self._take_id() if exhausted else NONE
         self._prepare(transaction, out, now, commit=False, client_version=version, next_id=next_id, fence=True)
 
     def complete(self, transactional_id: str, producer: Producer, now: Instant) -> Result[bool]:
-        """All markers of a prepared transaction are committed. False: it is not (any more) waiting for that."""
+        """All markers of a prepared transaction are committed: add the Complete record. The response is False if the
+        transaction is no longer prepared."""
         transaction = self.transactions.get(transactional_id)
         if (
             transaction is None
@@ -280,10 +296,10 @@ class TransactionShard:
         out.records.append(record)
         return out
 
-    # --- time ------------------------------------------------------------------------------------------------------
+    # -- timeouts ------------------------------------------------------------------------------------------------------
 
     def abort_timed_out(self, now: Instant) -> Result[None]:
-        """Transactions that took longer than their producer wanted: aborted, the producer fenced."""
+        """Abort transactions that have exceeded `transaction.timeout.ms`, and fence their producers."""
         out: Result[None] = Result()
         for transaction in self.transactions.values():
             if transaction.state is ONGOING and transaction.start_ms + transaction.timeout_ms < now.wall_ms:
@@ -291,7 +307,7 @@ class TransactionShard:
         return out
 
     def expire(self, now: Instant) -> Result[None]:
-        """Forget ids that were idle for `transactional.id.expiration.ms`."""
+        """Delete ids that were idle for `transactional.id.expiration.ms`."""
         out: Result[None] = Result()
         latest = now.wall_ms - self._settings.transactional_id_expiration_ms
         for transaction in self.transactions.values():
@@ -299,13 +315,18 @@ class TransactionShard:
                 out.records.append(records.tombstone(transaction.transactional_id))
         return out
 
-    # --- records ---------------------------------------------------------------------------------------------------
+    # -- records -------------------------------------------------------------------------------------------------------
 
     def apply(
-        self, key: bytes | memoryview, value: bytes | memoryview | None, offset: int, *,
-        wall_ms: int = 0, producer_id: int = NONE,
-    ) -> None:  # fmt: skip
-        """Change the state as a record says. Raises CodecError; record types that are not known are passed over."""
+        self,
+        key: bytes | memoryview,
+        value: bytes | memoryview | None,
+        offset: int,
+        *,
+        wall_ms: int = 0,
+        producer_id: int = NONE,
+    ) -> None:
+        """Apply a record. Raises CodecError. Records of unknown types are ignored."""
         transactional_id = records.parse_key(key)
         if transactional_id is None:
             return
@@ -323,29 +344,30 @@ class TransactionShard:
             self.unfinished[transactional_id] = None
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """There are no markers in this log."""
+        """Do nothing: this log has no transaction markers."""
 
     def take_unfinished(self) -> list[Transaction]:
-        """The transactions whose markers are to be written now; each is handed out once."""
+        """The transactions whose markers have to be written now. Each is returned once."""
         if not self.unfinished:
             return []
         found, self.unfinished = [self.transactions[each] for each in self.unfinished], {}
         return found
 
-    # --- leadership ------------------------------------------------------------------------------------------------
+    # -- leadership ----------------------------------------------------------------------------------------------------
 
     def loaded(self, now: Instant) -> Result[None]:
-        """The log is read; half-finished transactions are in `unfinished`."""
+        """The log is loaded. The prepared transactions are in ``unfinished``."""
         return Result()
 
     def unload(self) -> Result[None]:
-        """The leadership is gone."""
+        """This broker no longer leads the partition."""
         self.unfinished.clear()
         return Result()
 
-    # --- for those who look ----------------------------------------------------------------------------------------
+    # -- describe and list ---------------------------------------------------------------------------------------------
 
     def find(self, transactional_id: str) -> Transaction | None:
+        """The state of an id, or None."""
         return self.transactions.get(transactional_id)
 
     def __iter__(self) -> Iterator[Transaction]:
@@ -353,7 +375,7 @@ class TransactionShard:
 
 
 def _is_known(transaction: Transaction, expected: Producer) -> bool:
-    """Whether a producer that goes on may be this one; its epoch is looked at when it is bumped."""
+    """Whether the transactional id may belong to a producer that continues. The epoch is checked when it is bumped."""
     return (
         transaction.producer_epoch == NONE
         or expected.id == transaction.producer_id
@@ -370,7 +392,7 @@ def _check_producer(transaction: Transaction, producer: Producer) -> ErrorCode:
 
 
 class NoProducerId(KafkaError):
-    """``take_id`` has none at hand: get a block and try again."""
+    """The block of producer ids is used up: get a new block and try again."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848) step by step, on a virtual clock."""
+"""Consumer groups (KIP-848), step by step on a virtual clock."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
 from kwire.codec.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -31,13 +35,13 @@ def owned(bench: ConsumerBench, name: str) -> dict[bytes, list[int]]:
     return {topic: sorted(part) for topic, part in bench.consumers.members[name].assigned.items()}
 
 
-def test_partitions_move_only_after_their_owner_has_let_go(bench: ConsumerBench) -> None:
+def test_partitions_move_only_after_their_owner_has_revoked_them(bench: ConsumerBench) -> None:
     a = bench.enter("a")
     assert sum(len(one.partitions) for one in a.assignment.topic_partitions) == 4
     b = bench.enter("b")
     assert b.assignment.topic_partitions == []
     revoked = bench.beat("a", a.member_epoch)
-    assert revoked.member_epoch == a.member_epoch, "held back until it has given up"
+    assert revoked.member_epoch == a.member_epoch, "the epoch stays until the partitions are revoked"
     assert bench.beat("b", b.member_epoch).assignment is None
     kept = {one.topic_id: list(one.partitions) for one in revoked.assignment.topic_partitions}
     assert bench.beat("a", a.member_epoch, owned=kept).member_epoch == b.member_epoch
@@ -46,7 +50,7 @@ def test_partitions_move_only_after_their_owner_has_let_go(bench: ConsumerBench)
     assert bench.consumers.state_name == "Stable"
 
 
-def test_who_does_not_let_go_in_time_is_out(bench: ConsumerBench) -> None:
+def test_a_member_that_does_not_revoke_in_time_is_fenced(bench: ConsumerBench) -> None:
     epoch = bench.enter("a").member_epoch
     bench.enter("b")
     bench.beat("a", epoch)
@@ -57,7 +61,7 @@ def test_who_does_not_let_go_in_time_is_out(bench: ConsumerBench) -> None:
     assert bench.beat("a", epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_is_not_heard_of_is_out(bench: ConsumerBench) -> None:
+def test_a_member_without_heartbeats_is_fenced(bench: ConsumerBench) -> None:
     bench.enter("a")
     bench.advance(44_999)
     assert "a" in bench.consumers.members
@@ -65,7 +69,7 @@ def test_who_is_not_heard_of_is_out(bench: ConsumerBench) -> None:
     assert bench.consumers.state_name == "Empty"
 
 
-def test_a_groups_own_session_timeout_holds(bench: ConsumerBench) -> None:
+def test_a_session_timeout_set_for_the_group_applies(bench: ConsumerBench) -> None:
     bench.cluster.group_configs["g"] = {"consumer.session.timeout.ms": "1000", "consumer.heartbeat.interval.ms": "77"}
     assert bench.enter("a").heartbeat_interval_ms == 77
     bench.advance(1_000)
@@ -75,25 +79,25 @@ def test_a_groups_own_session_timeout_holds(bench: ConsumerBench) -> None:
 @pytest.mark.parametrize(
     ("behind", "reports", "allowed"), [(0, True, True), (1, True, True), (1, False, False), (2, True, False)]
 )
-def test_only_the_epoch_before_is_forgiven(bench: ConsumerBench, behind: int, reports: bool, allowed: bool) -> None:
+def test_only_the_previous_epoch_is_accepted(bench: ConsumerBench, behind: int, reports: bool, allowed: bool) -> None:
     epoch = bench.enter("a").member_epoch
     for topics in (("t", "x"), ("t", "y"), ("t",)):
         epoch = bench.beat("a", epoch, subscribed_topic_names=list(topics)).member_epoch
-    answer = bench.beat("a", epoch - behind, owned=owned(bench, "a") if reports else None)
-    assert answer.error_code == (ErrorCode.NONE if allowed else ErrorCode.FENCED_MEMBER_EPOCH)
+    response = bench.beat("a", epoch - behind, owned=owned(bench, "a") if reports else None)
+    assert response.error_code == (ErrorCode.NONE if allowed else ErrorCode.FENCED_MEMBER_EPOCH)
 
 
-def test_new_partitions_are_noticed_by_a_group_at_rest(bench: ConsumerBench) -> None:
+def test_a_stable_group_notices_new_partitions(bench: ConsumerBench) -> None:
     epoch = bench.enter("a").member_epoch
     bench.set_topics(u=3)
-    assert bench.beat("a", epoch).member_epoch == epoch, "nobody subscribes to it"
+    assert bench.beat("a", epoch).member_epoch == epoch, "no member subscribes to it"
     bench.set_topics(t=6)
-    answer = bench.beat("a", epoch)
-    assert answer.member_epoch == epoch + 1
+    response = bench.beat("a", epoch)
+    assert response.member_epoch == epoch + 1
     assert sizes(bench) == {"a": 6}
 
 
-def test_a_pattern_is_resolved_after_the_answer_and_forgotten_with_its_last_subscriber(bench: ConsumerBench) -> None:
+def test_a_pattern_is_resolved_after_the_response_and_deleted_with_its_last_subscriber(bench: ConsumerBench) -> None:
     first = bench.enter("a", subscribed_topic_names=None, subscribed_topic_regex="[tu]")
     assert first.assignment.topic_partitions == []
     assert bench.consumers.resolved["[tu]"].topics == {"t"}
@@ -109,13 +113,13 @@ def test_a_pattern_is_resolved_after_the_answer_and_forgotten_with_its_last_subs
 
 
 @pytest.mark.parametrize("pattern", ["(", "a(?=b)", "(a)\\1", "[", "x{1001}"])
-def test_what_is_not_re2_is_refused_and_nothing_is_written(bench: ConsumerBench, pattern: str) -> None:
-    answer = bench.enter("a", subscribed_topic_regex=pattern)
-    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+def test_an_expression_that_re2_rejects_is_refused_and_nothing_is_written(bench: ConsumerBench, pattern: str) -> None:
+    response = bench.enter("a", subscribed_topic_regex=pattern)
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert bench.log == []
 
 
-def test_targets_follow_no_more_often_than_the_interval() -> None:
+def test_assignments_are_computed_no_more_often_than_the_interval() -> None:
     bench = ConsumerBench(Settings(group_consumer_assignment_interval_ms=1_000))
     bench.enter("a")
     bench.advance(999)
@@ -125,25 +129,25 @@ def test_targets_follow_no_more_often_than_the_interval() -> None:
     assert bench.beat("b", epoch).member_epoch == epoch + 1
 
 
-def test_a_static_member_takes_its_predecessors_place(bench: ConsumerBench) -> None:
+def test_a_static_member_replaces_its_predecessor(bench: ConsumerBench) -> None:
     bench.enter("a", instance_id="i")
     assert bench.enter("b", instance_id="i").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
     assert bench.beat("a", -2, instance_id="i").member_epoch == -2
     epoch = bench.consumers.epoch
-    answer = bench.enter("b", instance_id="i")
-    assert sum(len(one.partitions) for one in answer.assignment.topic_partitions) == 4
+    response = bench.enter("b", instance_id="i")
+    assert sum(len(one.partitions) for one in response.assignment.topic_partitions) == 4
     assert bench.consumers.epoch == epoch and list(bench.consumers.members) == ["b"]
     assert bench.beat("a", 2, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_full_group_takes_nobody(bench: ConsumerBench) -> None:
+def test_a_full_group_refuses_new_members(bench: ConsumerBench) -> None:
     bench.settings.group_consumer_max_size = 1
     epoch = bench.enter("a").member_epoch
     assert bench.enter("b").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert bench.beat("a", epoch).error_code == ErrorCode.NONE
 
 
-def test_a_log_that_refuses_changes_nothing(bench: ConsumerBench) -> None:
+def test_a_refused_append_changes_nothing(bench: ConsumerBench) -> None:
     bench.enter("a")
     before = dict(bench.consumers.members), bench.consumers.epoch
     bench.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -151,7 +155,7 @@ def test_a_log_that_refuses_changes_nothing(bench: ConsumerBench) -> None:
     assert (dict(bench.consumers.members), bench.consumers.epoch) == before
 
 
-def test_a_deleted_group_is_gone_from_the_log(bench: ConsumerBench) -> None:
+def test_a_deleted_group_leaves_only_tombstones(bench: ConsumerBench) -> None:
     bench.enter("a", subscribed_topic_regex="t")
     bench.beat("a", -1)
     bench.run(bench.shard.delete_group("g"))
@@ -162,12 +166,10 @@ def test_a_deleted_group_is_gone_from_the_log(bench: ConsumerBench) -> None:
     assert set(last.values()) == {None}, "every key ends with a tombstone"
 
 
-def test_partitions_written_without_epochs_have_that_of_their_member() -> None:
-    """Kafka before 4.3 writes none."""
-    written = consumer_records.ConsumerGroupCurrentMemberAssignmentValue(
-        assigned_partitions=[
-            consumer_records.TopicPartitions(topic_id=b"t" * 16, partitions=[1, 2], assignment_epochs=None)
-        ]
+def test_partitions_without_assignment_epochs_have_the_member_epoch() -> None:
+    """Kafka before 4.3 writes no assignment epochs."""
+    written = ConsumerGroupCurrentMemberAssignmentValue(
+        assigned_partitions=[TopicPartitions(topic_id=b"t" * 16, partitions=[1, 2], assignment_epochs=None)]
     )
     assert consumer_records.owned_partitions(written.assigned_partitions, 7) == {b"t" * 16: {1: 7, 2: 7}}
 
@@ -178,10 +180,10 @@ def test_the_order_of_members_is_that_of_kafkas_timeline_map() -> None:
 
 
 @pytest.mark.parametrize(("behind", "allowed"), [(0, True), (1, True), (2, False)])
-def test_a_member_behind_its_epoch_commits_what_it_has_owned_since(
+def test_a_member_with_an_older_epoch_commits_what_it_has_owned_since(
     bench: ConsumerBench, behind: int, allowed: bool
 ) -> None:
-    """KIP-1251, in transactions and outside. The partitions were given to the member in the epoch before its own."""
+    """KIP-1251, inside and outside transactions. The partitions were assigned in the epoch before the member's own."""
     bench.enter("a", topics=("x",))
     epoch = bench.beat("a", 2, subscribed_topic_names=["t"]).member_epoch
     epoch = bench.beat("a", epoch, subscribed_topic_names=["t", "x"]).member_epoch
@@ -199,32 +201,32 @@ def test_a_member_behind_its_epoch_commits_what_it_has_owned_since(
         assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
 
 
-# --- migration ------------------------------------------------------------------------------------------------------
+# -- migration ---------------------------------------------------------------------------------------------------------
 
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"
 
 
 def classic_group(bench: ConsumerBench) -> Any:
-    """A stable classic group of one member that owns all of t."""
+    """A stable classic group of one member that owns all partitions of t."""
     call = bench.join(protocols={"range": SUBSCRIPTION}, version=3, session_ms=10_000)
-    joined = call.answer
+    joined = call.response
     assignment = b"\0\0\0\0\0\1\0\1t\0\0\0\4" + b"".join(n.to_bytes(4, "big") for n in range(4)) + b"\xff\xff\xff\xff"
     assert bench.sync(joined, {joined.member_id: assignment}).error is ErrorCode.NONE
     return joined
 
 
-def test_a_classic_group_goes_over_with_what_its_members_own(bench: ConsumerBench) -> None:
+def test_an_upgraded_group_keeps_the_partitions_of_its_members(bench: ConsumerBench) -> None:
     joined = classic_group(bench)
-    answer = bench.enter("new")
-    assert answer.error_code == ErrorCode.NONE
+    response = bench.enter("new")
+    assert response.error_code == ErrorCode.NONE
     group = bench.consumers
-    assert group.members[joined.member_id].speaks_classic and sizes(bench)[joined.member_id] == 4
+    assert group.members[joined.member_id].uses_classic and sizes(bench)[joined.member_id] == 4
     assert bench.heartbeat(joined.member_id, joined.generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
     bench.reload()
     assert sizes(bench)[joined.member_id] == 4
 
 
-def test_the_last_member_of_the_new_protocol_leaves_a_classic_group(bench: ConsumerBench) -> None:
+def test_the_last_consumer_protocol_member_leaves_a_classic_group_behind(bench: ConsumerBench) -> None:
     joined = classic_group(bench)
     bench.enter("new")
     bench.beat("new", -1)
@@ -238,11 +240,11 @@ def test_the_last_member_of_the_new_protocol_leaves_a_classic_group(bench: Consu
     ("policy", "up", "down"),
     [("disabled", False, False), ("upgrade", True, False), ("DOWNGRADE", False, True), ("bidirectional", True, True)],
 )
-def test_the_policy_decides_about_migration(bench: ConsumerBench, policy: str, up: bool, down: bool) -> None:
+def test_the_policy_decides_whether_groups_migrate(bench: ConsumerBench, policy: str, up: bool, down: bool) -> None:
     classic_group(bench)
     bench.settings.group_consumer_migration_policy = policy
-    answer = bench.enter("new")
-    assert answer.error_code == (ErrorCode.NONE if up else ErrorCode.GROUP_ID_NOT_FOUND)
+    response = bench.enter("new")
+    assert response.error_code == (ErrorCode.NONE if up else ErrorCode.GROUP_ID_NOT_FOUND)
     if not up:
         bench.settings.group_consumer_migration_policy = "bidirectional"
         bench.enter("new")
@@ -253,7 +255,7 @@ def test_the_policy_decides_about_migration(bench: ConsumerBench, policy: str, u
 
 
 def test_a_group_with_a_custom_assignor_stays_classic(bench: ConsumerBench) -> None:
-    joined = bench.join(protocols={"mine": SUBSCRIPTION}, version=3).answer
+    joined = bench.join(protocols={"mine": SUBSCRIPTION}, version=3).response
     bench.sync(joined, {joined.member_id: b"\0\0\0\0\0\0\0\0\0\1x"})
     assert bench.enter("new").error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert bench.state == "Stable"

@@ -1,9 +1,9 @@
-"""Random schedules of one consumer group: members join, work, stall, lose answers, crash and come back, topics change,
-the log refuses, the leadership moves; on a virtual clock.
+"""Random schedules of one consumer group on a virtual clock. Members join, work, stall, lose responses, crash and
+return; topics change, appends fail, the leadership moves.
 
-After every step: no partition has two owners, whoever asks (the coordinator's tables, or the members it counts on);
-epochs do not run ahead; everything that waits has a timer; and the log tells the same story. In the end a group that
-behaves is stable with every partition assigned, and one that falls silent is empty.
+Invariants after every step: no partition has two owners, neither in the coordinator nor among the clients; member
+epochs are never ahead of the group's; every member has its timers; and loading the log restores the state. In the end,
+a group whose members follow the protocol is stable with every partition assigned, and one without heartbeats is empty.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Schedule:
             self.check()
         self.bench.refuse = None
         self.behave()
-        self.fall_silent()
+        self.stop_all()
 
-    # --- what happens ----------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def step(self, client: Consumer) -> None:
         luck = self.chance.random()
@@ -51,7 +51,7 @@ class Schedule:
         elif luck < 0.66:
             client.leave(-2 if client.instance and self.chance.random() < 0.5 else -1)
         elif luck < 0.72:
-            client.forget()  # it crashed
+            client.forget()  # a crash
             client.lives += self.chance.random() < 0.8
         elif luck < 0.76:
             if self.chance.random() < 0.5:
@@ -67,7 +67,7 @@ class Schedule:
             self.bench.advance(self.chance.choice((10, 1_000, 5_000, 20_000)))
 
     def work(self, client: Consumer) -> None:
-        loses_answer = self.chance.random() < 0.1
+        loses_response = self.chance.random() < 0.1
         before = client.epoch, client.owned
         if not client.is_in:
             fields: dict[str, Any] = {}
@@ -75,12 +75,12 @@ class Schedule:
                 fields = {"subscribed_topic_names": None, "subscribed_topic_regex": "[tu]"}
             assignor = self.chance.choice((None, None, "range", "uniform"))
             client.enter(self.some_topics(), server_assignor=assignor, **fields)
-            loses_answer = False
+            loses_response = False
         elif self.chance.random() < 0.1:
             client.beat(subscribed_topic_names=list(self.some_topics()), subscribed_topic_regex="")
         else:
             client.beat(reports=self.chance.random() < 0.7)
-        if loses_answer and client.is_in:
+        if loses_response and client.is_in:
             client.epoch, client.owned = before
 
     def some_topics(self) -> tuple[str, ...]:
@@ -89,9 +89,9 @@ class Schedule:
     def reload(self) -> None:
         before = picture(self.bench)
         self.bench.reload()
-        assert picture(self.bench) == before, "the log tells another story"
+        assert picture(self.bench) == before, "loading the log gives another state"
 
-    # --- what must hold --------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         group = self.bench.shard.groups.find(self.bench.group)
@@ -119,13 +119,13 @@ class Schedule:
         held: dict[tuple[bytes, int], int] = {}
         for client in self.clients:
             if client.is_in and client.member_id in group.members:
-                for topic, partitions in client.owned.items():
-                    for partition in partitions:
+                for topic, read in client.owned.items():
+                    for partition in read:
                         assert (topic, partition) not in held, "two members read one partition"
                         held[topic, partition] = client.number
 
     def behave(self) -> None:
-        """Everybody is there and follows the protocol: the group comes to rest."""
+        """All members join and follow the protocol: the group becomes stable."""
         bench = self.bench
         bench.settings.group_consumer_max_size = 100
         bench.set_topics(t=0, u=0)
@@ -151,7 +151,7 @@ class Schedule:
         assert owned == sorted((bench.cluster.id(name), index) for name, index in wanted)
         self.reload()
 
-    def fall_silent(self) -> None:
+    def stop_all(self) -> None:
         self.bench.advance(10 * 60_000)
         assert not self.bench.consumers.members and not self.bench.consumers.owners
         assert self.bench.consumers.state_name == "Empty"
@@ -159,14 +159,24 @@ class Schedule:
 
 
 def picture(bench: ConsumerBench) -> Any:
-    """All that the log says of the group."""
+    """The state of the group that the log contains."""
     group = bench.shard.groups.find(bench.group)
     if not isinstance(group, ConsumerGroup):
         return None
     return (
-        group.epoch, group.metadata_hash, group.assignment_epoch, group.assignment_ms, group.members, group.target,
-        group.owners, group.names, group.regexes, group.resolved, group.assignors, group.static_ids,
-    )  # fmt: skip
+        group.epoch,
+        group.metadata_hash,
+        group.assignment_epoch,
+        group.assignment_ms,
+        group.members,
+        group.target,
+        group.owners,
+        group.names,
+        group.regexes,
+        group.resolved,
+        group.assignors,
+        group.static_ids,
+    )
 
 
 @pytest.mark.parametrize("block", range(6))

@@ -1,4 +1,4 @@
-"""The service: loading, leadership, answers that wait for commits, timers on the loop."""
+"""The group coordinator: loading, leadership, responses that wait for commits, timers on the event loop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.heartbeat_request import HeartbeatRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from kwire.codec.messages.leave_group_response import LeaveGroupResponse
 from kwire.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,7 +37,7 @@ class Config(Settings):
 
 
 class Service:
-    """A coordinator on fakes, and its requests in short."""
+    """A coordinator with fakes, and short forms of requests."""
 
     def __init__(self, *partitions: FakePartition, config: Config | None = None, metadata: Any = None) -> None:
         self.partition = partitions[0]
@@ -73,10 +74,10 @@ class Service:
         return self.groups.commit_offsets(OffsetCommitRequest(group_id=group, topics=topics), Caller("c", "/h", 8))
 
     def committed(self, group: str = "g") -> Any:
-        answer = self.groups.fetch_offsets(OffsetFetchRequestGroup(group_id=group, topics=None), require_stable=False)
-        if isinstance(answer, asyncio.Future):
-            return answer
-        return [p.committed_offset for topic in answer.topics for p in topic.partitions]
+        response = self.groups.fetch_offsets(OffsetFetchRequestGroup(group_id=group, topics=None), require_stable=False)
+        if isinstance(response, asyncio.Future):
+            return response
+        return [p.committed_offset for topic in response.topics for p in topic.partitions]
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ async def test_a_member_joins_and_syncs(service: Service) -> None:
     assert [facts["state"] for facts in service.groups.dump()] == ["Stable"]
 
 
-async def test_an_answer_waits_until_it_is_committed(service: Service) -> None:
+async def test_a_response_waits_until_its_records_are_committed(service: Service) -> None:
     service.partition.hold = True
     pending = service.commit(5)
     await asyncio.sleep(0)
@@ -111,7 +112,7 @@ async def test_an_answer_waits_until_it_is_committed(service: Service) -> None:
     assert (await pending).topics[0].partitions[0].error_code == 0
 
 
-async def test_nobody_reads_what_may_still_be_lost(service: Service) -> None:
+async def test_uncommitted_offsets_are_not_returned(service: Service) -> None:
     service.partition.hold = True
     service.commit(5)
     reading = service.committed()
@@ -121,7 +122,7 @@ async def test_nobody_reads_what_may_still_be_lost(service: Service) -> None:
     assert (await reading).topics[0].partitions[0].committed_offset == 5
 
 
-async def test_a_commit_that_takes_too_long_is_told(service: Service) -> None:
+async def test_a_commit_that_takes_too_long_fails(service: Service) -> None:
     service.config.offsets_commit_timeout_ms = 5
     service.partition.hold = True
     with pytest.raises(KafkaError) as refused:
@@ -129,7 +130,7 @@ async def test_a_commit_that_takes_too_long_is_told(service: Service) -> None:
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_leadership_lost_before_the_commit_is_told(service: Service) -> None:
+async def test_a_leadership_lost_before_the_commit_fails_the_request(service: Service) -> None:
     service.partition.hold = True
     pending = service.commit(5)
     service.partition.resign()
@@ -147,7 +148,7 @@ async def test_a_refused_append_changes_nothing(service: Service) -> None:
     assert service.committed() == [5]
 
 
-async def test_parked_members_are_told_when_the_broker_closes(service: Service) -> None:
+async def test_parked_requests_fail_when_the_broker_closes(service: Service) -> None:
     joined = await service.join()
     await service.sync(joined)
     parked = service.join()
@@ -157,7 +158,7 @@ async def test_parked_members_are_told_when_the_broker_closes(service: Service) 
     assert error_of(service.heartbeat, joined.member_id) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_silent_member_is_out_by_the_loops_clock(service: Service) -> None:
+async def test_a_member_without_heartbeats_expires_by_the_loops_clock(service: Service) -> None:
     joined = await service.join(session_ms=20)
     await service.sync(joined)
     deadline = asyncio.get_running_loop().time() + 5
@@ -166,11 +167,12 @@ async def test_a_silent_member_is_out_by_the_loops_clock(service: Service) -> No
         await asyncio.sleep(0.005)
 
 
-async def test_a_rebalance_timer_answers_those_who_wait(service: Service) -> None:
+async def test_a_rebalance_timer_completes_parked_requests(service: Service) -> None:
     first = await service.join()
     await service.sync(first)
     parked = service.join(version=3)
     left = service.groups.leave(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=first.member_id)]))
+    assert isinstance(left, LeaveGroupResponse)
     assert left.members[0].error_code == 0
     assert (await parked).generation_id == 2
 
@@ -183,14 +185,14 @@ async def test_a_cancelled_request_does_no_harm(service: Service) -> None:
     await asyncio.wait_for(again, 5)
 
 
-async def test_group_ids_are_checked_and_found(service: Service) -> None:
+async def test_group_ids_are_validated(service: Service) -> None:
     empty = HeartbeatRequest(group_id="", member_id="m")
     assert error_of(service.groups.heartbeat, empty) is ErrorCode.INVALID_GROUP_ID
     assert service.commit(5, group="").topics[0].partitions[0].error_code == 0
     assert service.groups.partition_of("whatever") == 0
 
 
-async def test_groups_of_other_brokers_are_refused() -> None:
+async def test_groups_of_other_brokers_get_not_coordinator() -> None:
     service = Service(FakePartition(0), metadata=FakeMetadata(2))
     await service.groups.start()
     assert service.groups.partition_of("g") == 1
@@ -198,7 +200,7 @@ async def test_groups_of_other_brokers_are_refused() -> None:
     await service.groups.close()
 
 
-async def test_without_the_topic_nobody_coordinates() -> None:
+async def test_without_the_offsets_topic_there_is_no_coordinator() -> None:
     service = Service(FakePartition(0), metadata=FakeMetadata(0))
     await service.groups.start()
     assert service.groups.partition_of("g") is None
@@ -206,14 +208,14 @@ async def test_without_the_topic_nobody_coordinates() -> None:
     await service.groups.close()
 
 
-async def test_positions_on_a_deleted_topic_are_deleted(service: Service) -> None:
+async def test_offsets_of_a_deleted_topic_are_deleted(service: Service) -> None:
     service.commit(5)
     service.commit(6, topic="u")
     service.metadata.delete("t")
     assert service.committed() == [6]
 
 
-async def test_expired_offsets_are_forgotten_in_batches() -> None:
+async def test_expired_offsets_are_deleted_in_batches() -> None:
     config = Config(offsets_retention_minutes=0)
     config.offsets_retention_check_interval_ms = 10
     service = Service(FakePartition(), config=config)
@@ -241,22 +243,25 @@ async def test_metrics_have_kafkas_names(service: Service) -> None:
     seen = metrics.snapshot()
     manager = "kafka.coordinator.group:type=GroupMetadataManager,name="
     assert [seen[manager + name] for name in ("NumGroups", "NumGroupsStable", "NumGroupsEmpty", "NumOffsets")] == [
-        2, 1, 1, 1,
-    ]  # fmt: skip
+        2,
+        1,
+        1,
+        1,
+    ]
     server = "kafka.server:type=group-coordinator-metrics,name="
     assert seen[server + "offset-commit-count"] == 1
     assert seen[server + "group-completed-rebalance-count"] == 1
     assert seen[server + "num-partitions,state=active"] == 1
 
 
-# --- loading -------------------------------------------------------------------------------------------------------
+# -- loading -----------------------------------------------------------------------------------------------------------
 
 
 def restarted(service: Service, **changes: Any) -> Service:
     return Service(FakePartition(0, service.partition.log), **changes)
 
 
-async def test_a_new_leader_loads_what_the_old_one_wrote(service: Service) -> None:
+async def test_a_new_leader_loads_the_log(service: Service) -> None:
     joined = await service.join()
     await service.sync(joined)
     service.commit(7, group="other")
@@ -267,7 +272,7 @@ async def test_a_new_leader_loads_what_the_old_one_wrote(service: Service) -> No
     await again.groups.close()
 
 
-async def test_while_it_loads_clients_are_told(service: Service) -> None:
+async def test_requests_fail_with_load_in_progress_while_the_log_is_loaded(service: Service) -> None:
     service.commit(7)
     again = Service(FakePartition())
     await again.groups.start()
@@ -279,7 +284,7 @@ async def test_while_it_loads_clients_are_told(service: Service) -> None:
     await again.groups.close()
 
 
-async def test_a_leadership_lost_while_loading_ends_it(service: Service) -> None:
+async def test_a_leadership_lost_while_loading_ends_the_loading(service: Service) -> None:
     service.commit(7)
     again = Service(FakePartition())
     await again.groups.start()
@@ -290,7 +295,7 @@ async def test_a_leadership_lost_while_loading_ends_it(service: Service) -> None
     await again.groups.close()
 
 
-async def test_a_log_that_cannot_be_read_is_not_served(service: Service) -> None:
+async def test_a_log_that_cannot_be_read_makes_the_shard_unavailable(service: Service) -> None:
     service.commit(7)
     service.partition.log.broken = True
     again = restarted(service)
@@ -304,7 +309,7 @@ def appended(log: FakeLog, batch: bytes, count: int = 1) -> None:
     log.batches.append((log.log_end_offset, batch))
 
 
-async def test_a_record_that_is_none_is_passed_over(service: Service) -> None:
+async def test_an_invalid_record_is_skipped(service: Service) -> None:
     log = FakeLog("__consumer_offsets", 0)
     good = group_records.offset_commit("g", "t", 0, CommittedOffset(5))
     strange = [Record(key=b"\0\1garbage", value=b""), Record(key=None, value=b"x"), Record(key=b"\0\x63", value=b"x")]
@@ -315,7 +320,7 @@ async def test_a_record_that_is_none_is_passed_over(service: Service) -> None:
     await service.groups.close()
 
 
-async def test_transactions_in_the_log_count_when_they_are_committed() -> None:
+async def test_offsets_of_transactions_in_the_log_count_if_committed() -> None:
     log = FakeLog("__consumer_offsets", 0)
 
     def in_transaction(producer_id: int, group: str, offset: int) -> None:
@@ -331,8 +336,14 @@ async def test_transactions_in_the_log_count_when_they_are_committed() -> None:
         appended(log, batch)
 
     def marker(producer_id: int, kind: int) -> None:
-        batch = build_control_batch(kind, producer_id=producer_id, producer_epoch=0, base_offset=log.log_end_offset,
-                                    coordinator_epoch=0, timestamp=0)  # fmt: skip
+        batch = build_control_batch(
+            kind,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_offset=log.log_end_offset,
+            coordinator_epoch=0,
+            timestamp=0,
+        )
         appended(log, batch)
 
     in_transaction(1, "g", 5)
@@ -346,7 +357,7 @@ async def test_transactions_in_the_log_count_when_they_are_committed() -> None:
     await service.groups.close()
 
 
-async def test_a_long_log_is_loaded_in_pieces(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_log_is_loaded_in_chunks(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     for offset in range(500):
         service.commit(offset, group=f"g{offset % 7}")
     again = restarted(service)
@@ -362,6 +373,6 @@ async def test_a_long_log_is_loaded_in_pieces(service: Service, monkeypatch: pyt
     counting = asyncio.create_task(count_turns())
     await again.groups.start()
     counting.cancel()
-    assert turns > 5, "the loop ran in between"
+    assert turns > 5, "other tasks ran in between"
     assert again.committed("g0") == [497]
     await again.groups.close()

@@ -1,4 +1,4 @@
-"""Committing, reading, deleting and forgetting offsets."""
+"""OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups, and the retention of committed offsets."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def delete_offsets(bench: Bench, *partitions: tuple[str, int]) -> list[ErrorCode
             for topic, index in partitions
         ],
     )
-    answer = bench.run(bench.shard.delete_offsets(request)).answer
-    return [ErrorCode(partition.error_code) for topic in answer.topics for partition in topic.partitions]
+    response = bench.run(bench.shard.delete_offsets(request)).response
+    return [ErrorCode(partition.error_code) for topic in response.topics for partition in topic.partitions]
 
 
 def delete_group(bench: Bench) -> ErrorCode:
-    answer = bench.run(bench.shard.delete_group(bench.group)).answer
-    assert isinstance(answer, ErrorCode)
-    return answer
+    response = bench.run(bench.shard.delete_group(bench.group)).response
+    assert isinstance(response, ErrorCode)
+    return response
 
 
 def expire(bench: Bench, after_ms: int = 0) -> None:
@@ -46,16 +46,16 @@ def expire(bench: Bench, after_ms: int = 0) -> None:
     bench.run(bench.shard.expire(bench.now))
 
 
-# --- OffsetCommit --------------------------------------------------------------------------------------------------
+# -- OffsetCommit ------------------------------------------------------------------------------------------------------
 
 
-def test_a_consumer_that_assigns_itself_commits_without_a_group(bench: Bench) -> None:
+def test_a_consumer_that_assigns_itself_commits_without_members(bench: Bench) -> None:
     assert bench.commit({("t", 0): 5, ("t", 1): 6}) is ErrorCode.NONE
     assert bench.committed() == {("t", 0): 5, ("t", 1): 6}
     assert bench.state == "Empty" and bench.classic.listed_protocol_type == ""
 
 
-def test_a_member_of_a_missing_group_is_refused_as_its_version_knows_it(bench: Bench) -> None:
+def test_the_error_for_a_missing_group_depends_on_the_version(bench: Bench) -> None:
     assert bench.commit({("t", 0): 5}, "m", 1, version=8) is ErrorCode.ILLEGAL_GENERATION
     assert bench.commit({("t", 0): 5}, "m", 1, version=9) is ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -65,7 +65,7 @@ def test_only_members_of_the_generation_commit_to_a_group_with_members(bench: Be
     assert bench.commit({("t", 0): 5}, leader.member_id, 1) is ErrorCode.NONE
     assert bench.commit({("t", 0): 5}, leader.member_id, 2) is ErrorCode.ILLEGAL_GENERATION
     assert bench.commit({("t", 0): 5}, leader.member_id, -1) is ErrorCode.ILLEGAL_GENERATION
-    assert bench.commit({("t", 0): 5}, "stranger", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.commit({("t", 0): 5}, "unknown", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.commit({("t", 0): 5}, "", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.commit({("t", 0): 5}) is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.commit({("t", 0): 5}, leader.member_id, 1, instance="i") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -73,7 +73,7 @@ def test_only_members_of_the_generation_commit_to_a_group_with_members(bench: Be
 
 def test_a_fenced_static_member_cannot_commit(bench: Bench) -> None:
     old = bench.stable(bench.join(instance="i"))[0]
-    new = bench.join(instance="i").answer
+    new = bench.join(instance="i").response
     assert bench.commit({("t", 0): 5}, old.member_id, 1, instance="i") is ErrorCode.FENCED_INSTANCE_ID
     assert bench.commit({("t", 0): 5}, new.member_id, 1, instance="i") is ErrorCode.NONE
 
@@ -87,21 +87,21 @@ def test_members_commit_while_others_join_but_not_while_the_leader_assigns(bench
     assert bench.commit({("t", 0): 5}, follower.member_id, 2) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_commit_is_as_good_as_a_heartbeat(bench: Bench) -> None:
+def test_a_commit_restarts_the_session(bench: Bench) -> None:
     [leader] = bench.stable_group(session_ms=10_000)
     for _ in range(5):
         bench.advance(9_000)
         assert bench.commit({("t", 0): 5}, leader.member_id, 1) is ErrorCode.NONE
 
 
-def test_metadata_has_a_limit_in_java_characters(bench: Bench) -> None:
+def test_the_metadata_limit_counts_java_characters(bench: Bench) -> None:
     assert bench.commit({("t", 0): 5}, metadata="x" * 4096) is ErrorCode.NONE
     assert bench.commit({("t", 0): 6}, metadata="x" * 4097) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert bench.commit({("t", 0): 6}, metadata="\U0001f600" * 2048 + "x") is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert bench.committed() == {("t", 0): 5}
 
 
-def test_missing_metadata_is_empty_metadata(bench: Bench) -> None:
+def test_null_metadata_is_stored_as_empty(bench: Bench) -> None:
     bench.commit({("t", 0): 5}, metadata=None)
     assert bench.fetch("t", 0).metadata == ""
 
@@ -114,10 +114,10 @@ def test_a_commit_that_cannot_be_written_changes_nothing(bench: Bench) -> None:
     assert bench.committed() == {("t", 0): 5}
 
 
-# --- OffsetFetch ---------------------------------------------------------------------------------------------------
+# -- OffsetFetch -------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_committed_is_minus_one_and_no_error(bench: Bench) -> None:
+def test_without_a_commit_the_offset_is_minus_one_without_error(bench: Bench) -> None:
     position = bench.fetch("t", 0)
     assert (position.committed_offset, position.error_code) == (-1, ErrorCode.NONE)
     bench.commit({("t", 0): 5})
@@ -125,7 +125,7 @@ def test_nothing_committed_is_minus_one_and_no_error(bench: Bench) -> None:
     assert bench.fetch("t", 0).committed_offset == 5
 
 
-def test_a_position_on_an_earlier_topic_of_the_same_name_counts_as_none(bench: Bench) -> None:
+def test_an_offset_of_an_earlier_topic_of_the_same_name_is_not_returned(bench: Bench) -> None:
     one, two = b"1" * 16, b"2" * 16
     bench.commit({("t", 0): 5}, topic_id=one)
     assert bench.fetch("t", 0, topic_id=one).committed_offset == 5
@@ -139,7 +139,7 @@ def pending_commit(bench: Bench, offset: int, producer_id: int = 7) -> None:
     bench.log.append((key, value))  # type: ignore[arg-type]
 
 
-def test_a_transaction_counts_once_it_is_committed(bench: Bench) -> None:
+def test_offsets_in_a_transaction_take_effect_when_it_commits(bench: Bench) -> None:
     bench.commit({("t", 0): 5})
     pending_commit(bench, 9)
     assert bench.committed() == {("t", 0): 5}
@@ -149,13 +149,13 @@ def test_a_transaction_counts_once_it_is_committed(bench: Bench) -> None:
     assert bench.committed(require_stable=True) == {("t", 0): 9}
 
 
-def test_an_aborted_transaction_leaves_no_trace(bench: Bench) -> None:
+def test_offsets_of_an_aborted_transaction_are_dropped(bench: Bench) -> None:
     pending_commit(bench, 9)
     bench.shard.end_transaction(7, committed=False)
     assert bench.committed() == {}
 
 
-def test_a_later_commit_outside_outlives_a_transaction(bench: Bench) -> None:
+def test_a_later_commit_outside_prevails_over_a_transaction(bench: Bench) -> None:
     pending_commit(bench, 9)
     bench.commit({("t", 0): 11})
     bench.shard.end_transaction(7, committed=True)
@@ -163,7 +163,7 @@ def test_a_later_commit_outside_outlives_a_transaction(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("how", ["group", "offsets", "topic"])
-def test_what_is_deleted_does_not_come_back_with_the_end_of_a_transaction(bench: Bench, how: str) -> None:
+def test_a_deleted_offset_does_not_return_when_a_transaction_commits(bench: Bench, how: str) -> None:
     pending_commit(bench, 9)
     pending_commit(bench, 10, producer_id=8)
     if how == "group":
@@ -178,7 +178,7 @@ def test_what_is_deleted_does_not_come_back_with_the_end_of_a_transaction(bench:
     assert list(bench.shard.offsets.walk(bench.group)) == []
 
 
-# --- OffsetDelete --------------------------------------------------------------------------------------------------
+# -- OffsetDelete ------------------------------------------------------------------------------------------------------
 
 
 def test_offsets_of_a_simple_group_are_deleted(bench: Bench) -> None:
@@ -187,7 +187,7 @@ def test_offsets_of_a_simple_group_are_deleted(bench: Bench) -> None:
     assert bench.committed() == {("t", 1): 6}
 
 
-def test_offsets_of_a_subscribed_topic_are_kept(bench: Bench) -> None:
+def test_offsets_of_a_subscribed_topic_cannot_be_deleted(bench: Bench) -> None:
     [leader] = bench.stable_group(protocols=TT)
     bench.commit({("tt", 0): 5, ("other", 0): 6}, leader.member_id, 1)
     assert delete_offsets(bench, ("tt", 0), ("other", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
@@ -196,12 +196,12 @@ def test_offsets_of_a_subscribed_topic_are_kept(bench: Bench) -> None:
     assert delete_offsets(bench, ("tt", 0)) == [ErrorCode.NONE]
 
 
-def test_consumers_whose_subscription_cannot_be_read_are_subscribed_to_everything(bench: Bench) -> None:
+def test_consumers_with_unreadable_metadata_count_as_subscribed_to_all_topics(bench: Bench) -> None:
     bench.stable_group(protocols={"range": b"?"})
     assert delete_offsets(bench, ("any", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
-def test_offsets_of_a_group_of_others_than_consumers_need_an_empty_group(bench: Bench) -> None:
+def test_in_a_group_of_other_clients_offsets_can_be_deleted_only_if_it_is_empty(bench: Bench) -> None:
     bench.stable_group(protocol_type="connect")
     with pytest.raises(KafkaError) as refused:
         delete_offsets(bench, ("t", 0))
@@ -214,7 +214,7 @@ def test_offsets_of_a_missing_group_cannot_be_deleted(bench: Bench) -> None:
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-# --- DeleteGroups --------------------------------------------------------------------------------------------------
+# -- DeleteGroups ------------------------------------------------------------------------------------------------------
 
 
 def test_only_an_empty_group_is_deleted(bench: Bench) -> None:
@@ -241,7 +241,7 @@ def test_the_offsets_of_deleted_topics_are_deleted(bench: Bench) -> None:
     assert bench.committed() == {("u", 0): 7}
 
 
-# --- retention -----------------------------------------------------------------------------------------------------
+# -- retention ---------------------------------------------------------------------------------------------------------
 
 
 def test_offsets_of_a_simple_group_expire_by_their_age(bench: Bench) -> None:
@@ -267,7 +267,7 @@ def test_offsets_of_a_group_expire_by_the_time_it_is_empty(bench: Bench) -> None
     assert bench.state == "Dead"
 
 
-def test_in_a_group_with_members_only_topics_without_subscription_expire() -> None:
+def test_in_a_group_with_members_only_unsubscribed_topics_expire() -> None:
     bench = Bench()
     [leader] = bench.stable_group(protocols=TT, session_ms=1_800_000)
     bench.commit({("tt", 0): 5, ("other", 0): 6}, leader.member_id, 1)
@@ -278,7 +278,7 @@ def test_in_a_group_with_members_only_topics_without_subscription_expire() -> No
     assert bench.committed() == {("tt", 0): 5}
 
 
-def test_in_a_group_that_rebalances_nothing_expires(bench: Bench) -> None:
+def test_during_a_rebalance_no_offset_expires(bench: Bench) -> None:
     leader, follower = bench.stable_group(2, protocols=TT, session_ms=1_800_000, rebalance_ms=2**31 - 1)
     bench.commit({("other", 0): 6}, leader.member_id, 1)
     bench.join(leader.member_id, protocols=TT, session_ms=1_800_000, rebalance_ms=2**31 - 1)
@@ -290,7 +290,7 @@ def test_in_a_group_that_rebalances_nothing_expires(bench: Bench) -> None:
     assert bench.committed() == {("other", 0): 6}
 
 
-def test_a_retention_of_its_own_beats_the_brokers(bench: Bench) -> None:
+def test_a_retention_time_in_the_request_prevails(bench: Bench) -> None:
     bench.commit({("t", 0): 5}, version=3, retention_ms=1_000)
     bench.commit({("t", 1): 5}, version=3, retention_ms=30 * DAY_MS)
     expire(bench, 999)
@@ -301,7 +301,7 @@ def test_a_retention_of_its_own_beats_the_brokers(bench: Bench) -> None:
     assert list(bench.committed()) == [("t", 1)]
 
 
-def test_an_empty_group_without_offsets_is_forgotten_at_once(bench: Bench) -> None:
+def test_an_empty_group_without_offsets_is_deleted_at_once(bench: Bench) -> None:
     [leader] = bench.stable_group()
     expire(bench)
     assert bench.state == "Stable"
@@ -310,17 +310,17 @@ def test_an_empty_group_without_offsets_is_forgotten_at_once(bench: Bench) -> No
     assert bench.state == "Dead"
 
 
-def test_a_position_in_an_open_transaction_does_not_expire(bench: Bench) -> None:
+def test_a_pending_offset_does_not_expire(bench: Bench) -> None:
     bench.commit({("t", 0): 5})
     pending_commit(bench, 9)
     expire(bench, WEEK_MS)
     assert bench.committed() == {("t", 0): 5}
 
 
-# --- reload --------------------------------------------------------------------------------------------------------
+# -- reload ------------------------------------------------------------------------------------------------------------
 
 
-def test_after_a_reload_everything_is_as_it_was(bench: Bench) -> None:
+def test_a_reload_restores_the_state(bench: Bench) -> None:
     members = bench.stable_group(3, protocols=TT)
     bench.commit({("tt", 0): 5, ("u", 3): 8}, members[0].member_id, 1)
     bench.group = "static"

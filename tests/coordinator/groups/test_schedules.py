@@ -1,7 +1,7 @@
-"""Random schedules of one group: members that join, work, stall, retry, crash and come back, on a virtual clock.
+"""Random schedules of one classic group on a virtual clock: members join, work, stall, retry, crash and return.
 
-After every step the invariants hold: nobody answered twice (the bench asserts that), one assignment per generation,
-counts that agree with what they count, a timer for everything that waits, and the log telling the same story.
+Invariants after every step: no request gets two responses (the bench asserts that), each generation has one assignment,
+counters are consistent, every member has a timer or a parked request, and loading the log restores the state.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kwire.base.errors import ErrorCode
 from tests.coordinator.bench import Bench, Call, Settings
 
 STEPS = 150
-FACES = ({"range": b"1"}, {"range": b"2", "sticky": b"2"}, {"sticky": b"3", "range": b"3"})
+PROTOCOLS = ({"range": b"1"}, {"range": b"2", "sticky": b"2"}, {"sticky": b"3", "range": b"3"})
 
 
 class Client:
-    """A client that follows the protocol as well as its luck lets it."""
+    """The state of one client."""
 
     def __init__(self, number: int) -> None:
         self.instance = f"i{number}" if number % 3 == 0 else None
@@ -48,10 +48,10 @@ class Schedule:
             for client in self.clients:
                 self.hear(client)
             self.check()
-        self.check_story()
+        self.check_log()
         self.finish()
 
-    # --- what clients do -------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def step(self, client: Client) -> None:
         luck = self.chance.random()
@@ -65,9 +65,9 @@ class Schedule:
                 client.member_id = ""
         elif luck < 0.8 and client.member_id:
             self.bench.leave((client.member_id, client.instance))
-            client.__init__(self.clients.index(client))  # type: ignore[misc]
+            self.restart(client)
         elif luck < 0.85:
-            client.__init__(self.clients.index(client))  # type: ignore[misc]  # it crashed, and comes back
+            self.restart(client)  # without leaving: it crashed
         elif luck < 0.88 and client.member_id and self.bench.refuse is None:
             self.bench.commit({("t", 0): self.chance.randrange(9)}, client.member_id, client.generation)
         elif luck < 0.93:
@@ -75,13 +75,17 @@ class Schedule:
         else:
             self.bench.advance(self.chance.choice((10, 1_000, 5_000, 20_000)))
 
+    def restart(self, client: Client) -> None:
+        number = self.clients.index(client)
+        self.clients[number] = Client(number)
+
     def join(self, client: Client) -> None:
         if client.joining is not None and self.chance.random() < 0.8:
             return
         client.joining = self.bench.join(
             client.member_id,
             instance=client.instance,
-            protocols=self.chance.choice(FACES),
+            protocols=self.chance.choice(PROTOCOLS),
             version=9 if client.instance else self.chance.choice((3, 9)),
             session_ms=self.chance.choice((6_000, 20_000)),
             rebalance_ms=self.chance.choice((7_000, 30_000)),
@@ -103,10 +107,10 @@ class Schedule:
         if call is not None and not call.parked:
             client.joining = None
             if call.error is ErrorCode.NONE:
-                client.joined, client.member_id = call.answer, call.answer.member_id
-                client.generation = call.answer.generation_id
+                client.joined, client.member_id = call.response, call.response.member_id
+                client.generation = call.response.generation_id
             elif call.error is ErrorCode.MEMBER_ID_REQUIRED:
-                client.member_id = call.answer.member_id
+                client.member_id = call.response.member_id
             elif call.error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 client.member_id = ""
         call = client.syncing
@@ -114,11 +118,11 @@ class Schedule:
             client.syncing = None
             if call.error is ErrorCode.NONE:
                 key = (client.joined.generation_id, client.joined.member_id)
-                seen = self.assigned.setdefault(key, call.answer.assignment)
-                assert seen == call.answer.assignment, "two assignments in one generation"
+                seen = self.assigned.setdefault(key, call.response.assignment)
+                assert seen == call.response.assignment, "two assignments in one generation"
             client.joined = None
 
-    # --- what must hold --------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         bench = self.bench
@@ -136,7 +140,7 @@ class Schedule:
         timers = bench.shard.timers
         for member_id in (*group.members, *group.pending):
             waits = member_id in group.joining or member_id in group.syncing
-            assert waits or ("session", bench.group, member_id) in timers, "nothing would ever end this member"
+            assert waits or ("session", bench.group, member_id) in timers, "this member would never expire"
         if group.state_name == "PreparingRebalance":
             assert ("join", bench.group) in timers
             assert not group.syncing
@@ -149,8 +153,8 @@ class Schedule:
         if group.state_name == "Empty":
             assert not group.members
 
-    def check_story(self) -> None:
-        """Who reads the log sees the last state that was stable or empty."""
+    def check_log(self) -> None:
+        """Loading the log restores the last state that was Stable or Empty."""
         bench = self.bench
         bench.refuse = None
         if bench.state in ("Stable", "Empty") and not bench.refuse:
@@ -163,7 +167,7 @@ class Schedule:
             assert after.picture()[1] == before[1]
 
     def finish(self) -> None:
-        """When all fall silent, the group is empty and nobody waits."""
+        """After all clients have stopped, the group is empty and no request is parked."""
         self.bench.advance(10 * 60_000)
         assert self.bench.state in ("Empty", "Dead")
         assert all(not call.parked for call in self.calls), "a request is stuck"
@@ -176,7 +180,7 @@ def test_invariants_hold_in_every_schedule(block: int) -> None:
         Schedule(seed).run()
 
 
-def test_a_group_whose_members_behave_becomes_stable() -> None:
+def test_a_group_without_failures_becomes_stable() -> None:
     for seed in range(20):
         schedule = Schedule(seed)
         schedule.bench.settings.group_max_size = 100
@@ -198,7 +202,7 @@ def test_a_group_whose_members_behave_becomes_stable() -> None:
                 had = other.syncing
                 schedule.hear(other)
                 if had is not None and not had.parked and had.error is ErrorCode.NONE:
-                    other.assignment = had.answer.assignment
+                    other.assignment = had.response.assignment
             bench.advance(50)
             schedule.check()
         assert bench.state == "Stable" and len(bench.classic.members) == 6

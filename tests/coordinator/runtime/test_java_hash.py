@@ -1,3 +1,5 @@
+"""Java's string hash, string length and hash map order."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,8 +26,8 @@ def test_the_smallest_hash_goes_to_partition_0() -> None:
     assert partition_for("polygenelubricants", 50) == 0
 
 
-def test_partitions_are_those_of_kafka() -> None:
-    # Seen in the log directories of Apache Kafka 4.3 with four partitions.
+def test_partition_numbers_are_those_of_kafka() -> None:
+    # From the log directories of Apache Kafka 4.3 with four partitions.
     assert [partition_for(group, 4) for group in ("", "gs", "gnp", "gnt", "gd", "h1", "neg")] == [0, 0, 1, 1, 1, 1, 0]
 
 
@@ -34,7 +36,7 @@ def test_length_counts_utf16_units() -> None:
 
 
 def test_hash_map_order_is_javas() -> None:
-    # Printed by a java.util.HashMap.
+    # The output of a java.util.HashMap.
     assignors = ["range", "roundrobin", "sticky", "cooperative-sticky"]
     assert hash_map_order(assignors) == ["sticky", "range", "roundrobin", "cooperative-sticky"]
     grown = [f"p{number * 7919}" for number in range(14)]

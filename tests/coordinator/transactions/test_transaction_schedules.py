@@ -1,8 +1,8 @@
-"""Transactional producers on a virtual clock: they begin, stall, retry, crash and come back, in random order, while the
-coordinator loses its leadership at any step of a commit. Partitions are logs with Kafka's rules, in memory.
+"""Random schedules of transactional producers on a virtual clock. They begin, stall, retry, crash and return, while the
+coordinator loses its leadership at any step of a commit. Partitions are in-memory logs with Kafka's rules.
 
-What must hold: every transaction that was told to be committed is whole, every other one is invisible; nothing that a
-fenced producer writes counts; when all fall silent, nothing is open for ever.
+Invariants: a transaction whose commit was confirmed is completely visible, every other one is invisible; records of
+fenced producers are never visible; after all producers have stopped, no transaction stays open.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.topic_partition import TopicPartition
 from kwire.coordinator.runtime.machine import CoordinatorRecord, Instant, Result, settle
-from kwire.coordinator.transactions.records import Partition, Transaction, TransactionState
+from kwire.coordinator.transactions.records import Transaction, TransactionState
 from kwire.coordinator.transactions.shard import Producer, TransactionShard
 
 NONE = ErrorCode.NONE
@@ -28,7 +29,7 @@ class Settings:
 
 
 class Log:
-    """One partition: records and markers, an open transaction by producer id, epochs checked as the real log does."""
+    """One partition: visible records, open transactions by producer id, and the epoch checks of the real log."""
 
     def __init__(self) -> None:
         self.visible: list[Any] = []
@@ -46,7 +47,7 @@ class Log:
         return True
 
     def mark(self, producer: Producer, *, commit: bool) -> None:
-        assert producer.epoch >= self.epochs.get(producer.id, -1), "the coordinator fell behind its producers"
+        assert producer.epoch >= self.epochs.get(producer.id, -1), "the marker has an older epoch than the records"
         self.epochs[producer.id] = producer.epoch
         values = self.open.pop(producer.id, [])
         if commit:
@@ -54,7 +55,7 @@ class Log:
 
 
 class Bench:
-    """A coordinator that crashes, its log, and the partitions."""
+    """A coordinator with its log, and the partitions of the transactions."""
 
     def __init__(self, seed: int, level: int) -> None:
         self.chance = random.Random(seed)
@@ -62,8 +63,8 @@ class Bench:
         self.now_ms = 0
         self.next_id = 0
         self.log: list[CoordinatorRecord] = []
-        self.partitions: dict[Partition, Log] = {("t", index): Log() for index in range(3)}
-        self.marking: dict[str, tuple[Transaction, Producer, bool, list[Partition]]] = {}
+        self.partitions: dict[TopicPartition, Log] = {("t", index): Log() for index in range(3)}
+        self.marking: dict[str, tuple[Transaction, Producer, bool, list[TopicPartition]]] = {}
         self.refuse = False
         self.shard = self._new_shard()
 
@@ -80,8 +81,8 @@ class Bench:
 
     def run(self, result: Result[Any]) -> Any:
         settle(result, self.now, self._append, lambda record, offset: self.shard.apply(*record, offset))
-        self.take_over()
-        return result.answer
+        self.queue_markers()
+        return result.response
 
     def _append(self, records: list[CoordinatorRecord]) -> int:
         if self.refuse:
@@ -89,15 +90,15 @@ class Bench:
         self.log += records
         return len(self.log) - len(records)
 
-    def take_over(self) -> None:
-        """Prepared transactions wait for somebody to write their markers."""
+    def queue_markers(self) -> None:
+        """Queue the markers of prepared transactions."""
         for one in self.shard.take_unfinished():
             producer = Producer(one.producer_id, one.producer_epoch)
             commit = one.state is TransactionState.PREPARE_COMMIT
             self.marking[one.transactional_id] = (one, producer, commit, list(one.partitions))
 
     def mark_one(self) -> None:
-        """One step of ending a transaction: a marker, or the Complete record."""
+        """One step of completing a transaction: a marker, or the Complete record."""
         if not self.marking:
             return
         name = self.chance.choice(list(self.marking))
@@ -109,7 +110,7 @@ class Bench:
             assert self.run(self.shard.complete(name, producer, self.now))
 
     def crash(self) -> None:
-        """Another leader reads the log and goes on with what was half finished."""
+        """A new leader loads the log and continues with the prepared transactions."""
         before = {one.transactional_id: _picture(one) for one in self.shard}
         self.marking.clear()
         self.shard = self._new_shard()
@@ -119,7 +120,7 @@ class Bench:
         self.run(self.shard.loaded(self.now))
 
     def finish(self) -> None:
-        """All fall silent."""
+        """All producers stop: open transactions time out and are completed."""
         self.refuse = False
         self.now_ms += DAY_MS
         self.run(self.shard.abort_timed_out(self.now))
@@ -129,29 +130,37 @@ class Bench:
 
 def _picture(one: Transaction) -> tuple[Any, ...]:
     return (
-        one.producer_id, one.previous_producer_id, one.next_producer_id, one.producer_epoch, one.timeout_ms, one.state,
-        set(one.partitions), one.start_ms, one.update_ms, one.client_version,
-    )  # fmt: skip
+        one.producer_id,
+        one.previous_producer_id,
+        one.next_producer_id,
+        one.producer_epoch,
+        one.timeout_ms,
+        one.state,
+        set(one.partitions),
+        one.start_ms,
+        one.update_ms,
+        one.client_version,
+    )
 
 
 class Client:
-    """A producer that follows the protocol as well as its luck lets it. Those of one name are each other's zombies."""
+    """A producer. Producers with the same transactional id fence each other."""
 
     def __init__(self, bench: Bench, name: str, *, new: bool) -> None:
         self.bench = bench
         self.name = name
         self.version = 2 if new else 0
         self.producer: Producer | None = None
-        self.values: dict[Partition, list[Any]] = {}
-        self.committed: list[dict[Partition, list[Any]]] = []
-        self.doubtful: list[dict[Partition, list[Any]]] = []
+        self.values: dict[TopicPartition, list[Any]] = {}
+        self.committed: list[dict[TopicPartition, list[Any]]] = []
+        self.doubtful: list[dict[TopicPartition, list[Any]]] = []
         self.ending: bool | None = None
         self.count = 0
 
     def step(self) -> None:
         try:
             self._step()
-        except KafkaError:  # the coordinator's log refused: nothing happened
+        except KafkaError:  # the append to the coordinator's log failed: nothing changed
             assert self.bench.refuse
 
     def _step(self) -> None:
@@ -173,7 +182,7 @@ class Client:
         elif luck > 0.97:
             self.give_up()
 
-    def write(self, partition: Partition) -> None:
+    def write(self, partition: TopicPartition) -> None:
         assert self.producer is not None
         bench, shard = self.bench, self.bench.shard
         asked = shard.add_partitions(self.name, self.producer, [partition], self.version, bench.now)
@@ -183,7 +192,7 @@ class Client:
         if error is not NONE:
             self.give_up()
             return
-        verified = shard.verify(self.name, self.producer, [partition]).answer
+        verified = shard.verify(self.name, self.producer, [partition]).response
         assert verified == {partition: NONE}
         self.count += 1
         value = (self.name, id(self), self.producer, self.count)
@@ -195,20 +204,20 @@ class Client:
     def end(self) -> None:
         assert self.producer is not None
         if self.bench.chance.random() < 0.2:
-            return  # the request is late
+            return  # the request is delayed
         commit = bool(self.ending)
         asked = self.bench.shard.end(
             self.name, self.producer, commit=commit, client_version=self.version, now=self.bench.now
         )
         outcome = self.bench.run(asked)
         if outcome.error is ErrorCode.CONCURRENT_TRANSACTIONS:
-            self._in_doubt(commit)  # decided, by this or an earlier attempt, or being fenced
+            self._in_doubt(commit)  # decided by this or an earlier attempt, or fenced
             return
         if outcome.error is not NONE:
             self.give_up()
             return
         if self.bench.chance.random() < 0.2:
-            self._in_doubt(commit)  # the answer is lost: try again
+            self._in_doubt(commit)  # the response is lost: try again
             return
         if commit:
             self.committed.append(self.values)
@@ -222,7 +231,7 @@ class Client:
             self.doubtful.append(self.values)
 
     def give_up(self) -> None:
-        """It crashes, or is fenced, and may come back."""
+        """The producer crashes or is fenced, and may return."""
         if self.ending and self.values and self.values not in self.doubtful:
             self.doubtful.append(self.values)
         self.producer, self.values, self.ending = None, {}, None
@@ -230,8 +239,9 @@ class Client:
 
 def run(seed: int, level: int) -> None:
     bench = Bench(seed, level)
-    clients = [Client(bench, name, new=level == 2 and number % 3 != 2)
-               for number, name in enumerate(["a", "a", "a", "b", "b"])]  # fmt: skip
+    clients = [
+        Client(bench, name, new=level == 2 and number % 3 != 2) for number, name in enumerate(["a", "a", "a", "b", "b"])
+    ]
     for _ in range(STEPS):
         luck = bench.chance.random()
         if luck < 0.6:
@@ -253,33 +263,33 @@ def run(seed: int, level: int) -> None:
 def check(bench: Bench, clients: list[Client]) -> None:
     visible = {partition: log.visible for partition, log in bench.partitions.items()}
     shown = [value for values in visible.values() for value in values]
-    assert len(shown) == len(set(shown)), "a record came twice"
+    assert len(shown) == len(set(shown)), "a record is visible twice"
     allowed = set()
     for client in clients:
         for values in client.committed:
             for partition, records in values.items():
-                assert set(records) <= set(visible[partition]), "a committed transaction is torn"
+                assert set(records) <= set(visible[partition]), "a committed transaction is incomplete"
         for values in (*client.committed, *client.doubtful):
             allowed |= {record for records in values.values() for record in records}
         for values in client.doubtful:
             seen = {record in visible[partition] for partition, records in values.items() for record in records}
-            assert len(seen) <= 1, "half of a transaction is visible"
+            assert len(seen) <= 1, "a part of a transaction is visible"
     assert set(shown) <= allowed, "an aborted record is visible"
-    assert not any(log.open for log in bench.partitions.values()), "a transaction hangs"
+    assert not any(log.open for log in bench.partitions.values()), "a transaction is still open"
     assert all(not one.state.is_prepared for one in bench.shard)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("block", range(5))
-def test_no_transaction_is_torn_in_any_schedule(block: int, level: int) -> None:
+def test_transactions_are_atomic_in_every_schedule(block: int, level: int) -> None:
     for seed in range(block * 40, block * 40 + 40):
         run(seed, level)
 
 
 @pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize("commit", [False, True])
-def test_a_crash_at_any_step_of_an_end_is_gone_on_from(commit: bool, level: int) -> None:
-    """Three partitions, so four steps after the decision; each may be the last of its leader, and repeated."""
+def test_a_transaction_is_completed_after_a_crash_at_any_step(commit: bool, level: int) -> None:
+    """With three partitions there are four steps after the decision. The leader may crash after each of them."""
     for crash_at in range(6):
         bench = Bench(crash_at, level)
         client = Client(bench, "a", new=level == 2)
@@ -298,7 +308,7 @@ def test_a_crash_at_any_step_of_an_end_is_gone_on_from(commit: bool, level: int)
             assert log.visible == (written[partition] if commit else []) and not log.open
 
 
-def test_idle_ids_are_forgotten() -> None:
+def test_idle_ids_are_deleted() -> None:
     bench = Bench(1, 2)
     idle, busy = Client(bench, "idle", new=True), Client(bench, "busy", new=True)
     idle.step()
@@ -314,7 +324,7 @@ def test_idle_ids_are_forgotten() -> None:
     assert set(bench.shard.transactions) == {"busy"}
 
 
-def test_epochs_run_out_and_a_new_id_goes_on() -> None:
+def test_a_producer_with_the_last_epoch_gets_a_new_id() -> None:
     for level in (0, 2):
         bench = Bench(1, level)
         first = bench.run(bench.shard.init("a", 1000, None, bench.now)).producer

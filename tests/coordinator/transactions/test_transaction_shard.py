@@ -1,4 +1,4 @@
-"""The machine of transactional ids, one operation at a time: retried ends, what records carry, epochs, fencing."""
+"""The state machine of transactional ids, one operation at a time: retries of EndTxn, records, epochs, fencing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OTHER = {True: False, False: True}
 
 
 def begun(bench: Bench, *partitions: int, version: int = 2, timeout_ms: int = 60_000) -> Producer:
-    """A producer whose transaction has these partitions."""
+    """A producer with a transaction that contains these partitions."""
     outcome = bench.run(bench.shard.init("a", timeout_ms, None, bench.now))
     assert outcome.error is OK
     add(bench, outcome.producer, *partitions, version=version)
@@ -34,7 +34,7 @@ def end(bench: Bench, producer: Producer, *, commit: bool, version: int = 2) -> 
 
 
 def complete(bench: Bench) -> None:
-    """All markers are written."""
+    """All markers are committed: complete the transaction."""
     while bench.marking:
         bench.mark_one()
 
@@ -45,7 +45,7 @@ def state(bench: Bench) -> TransactionState:
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", [0, 2])
-def test_an_end_that_is_asked_again_is_answered_as_the_first_time(commit: bool, version: int) -> None:
+def test_a_retried_end_gets_the_same_response(commit: bool, version: int) -> None:
     bench = Bench(1, version)
     who = begun(bench, 0, version=version)
     first = end(bench, who, commit=commit, version=version)
@@ -59,7 +59,7 @@ def test_an_end_that_is_asked_again_is_answered_as_the_first_time(commit: bool, 
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_late_end_of_the_last_transaction_does_not_end_the_next_one(commit: bool) -> None:
+def test_a_delayed_end_of_the_last_transaction_does_not_end_the_next_one(commit: bool) -> None:
     bench = Bench(1, 2)
     who = begun(bench, 0)
     following = end(bench, who, commit=commit).producer
@@ -71,7 +71,7 @@ def test_a_late_end_of_the_last_transaction_does_not_end_the_next_one(commit: bo
     assert state(bench) is TransactionState.ONGOING
 
 
-def test_the_epoch_before_an_older_clients_end_is_a_fenced_producers() -> None:
+def test_the_epoch_before_an_older_clients_end_is_fenced() -> None:
     bench = Bench(1, 2)
     fenced = begun(bench, 0)
     end(bench, fenced, commit=True)
@@ -81,12 +81,12 @@ def test_the_epoch_before_an_older_clients_end_is_a_fenced_producers() -> None:
     complete(bench)
     late = Producer(who.id, who.epoch - 1)
     assert end(bench, late, commit=False).error is ErrorCode.PRODUCER_FENCED
-    assert end(bench, who, commit=False, version=0).error is OK, "a retry of the last end"
+    assert end(bench, who, commit=False, version=0).error is OK, "a retry of the last EndTxn"
 
 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_record_that_completes_has_no_partitions_left(commit: bool, version: int) -> None:
+def test_the_complete_record_has_no_partitions(commit: bool, version: int) -> None:
     bench = Bench(1, version)
     who = begun(bench, 0, 1, version=version)
     end(bench, who, commit=commit, version=version)
@@ -109,24 +109,24 @@ def test_the_next_transaction_has_only_its_own_partitions(version: int) -> None:
     who = who if version == 0 else following
     assert add(bench, who, 2, version=version) is OK
     assert list(bench.shard.transactions["a"].partitions) == [("t", 2)]
-    assert bench.shard.verify("a", who, [("t", 0)]).answer == {("t", 0): ErrorCode.TRANSACTION_ABORTABLE}
+    assert bench.shard.verify("a", who, [("t", 0)]).response == {("t", 0): ErrorCode.TRANSACTION_ABORTABLE}
 
 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("wrong", [Producer(99, 0), Producer(1, 7), Producer(1, -1)])
-def test_another_producer_cannot_touch_a_transaction(wrong: Producer, version: int) -> None:
+def test_another_producer_cannot_change_a_transaction(wrong: Producer, version: int) -> None:
     bench = Bench(1, version)
     begun(bench, 0, version=version)
     before = len(bench.log)
     mapping = ErrorCode.INVALID_PRODUCER_ID_MAPPING if wrong.id == 99 else ErrorCode.PRODUCER_FENCED
     assert add(bench, wrong, 1, version=version) is mapping
-    assert bench.shard.verify("a", wrong, [("t", 0)]).answer == {("t", 0): mapping}
+    assert bench.shard.verify("a", wrong, [("t", 0)]).response == {("t", 0): mapping}
     for commit in (True, False):
         assert end(bench, wrong, commit=commit, version=version).error is mapping
     assert len(bench.log) == before and state(bench) is TransactionState.ONGOING
 
 
-def test_a_transaction_is_aborted_and_its_producer_shut_out_once_its_time_is_over() -> None:
+def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced() -> None:
     bench = Bench(1, 2)
     who = begun(bench, 0, timeout_ms=1000)
     bench.now_ms = 1000
@@ -140,7 +140,7 @@ def test_a_transaction_is_aborted_and_its_producer_shut_out_once_its_time_is_ove
     assert end(bench, who, commit=True).error is not OK
 
 
-def test_a_transaction_that_goes_on_keeps_the_time_of_its_beginning() -> None:
+def test_an_ongoing_transaction_keeps_its_start_time() -> None:
     bench = Bench(1, 2)
     who = begun(bench, 0, timeout_ms=1000)
     bench.now_ms = 900
@@ -151,7 +151,7 @@ def test_a_transaction_that_goes_on_keeps_the_time_of_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 2])
-def test_a_new_producer_has_what_is_under_way_aborted_first(level: int) -> None:
+def test_a_new_producer_aborts_the_ongoing_transaction_first(level: int) -> None:
     bench = Bench(1, level)
     old = begun(bench, 0, version=level)
     again = bench.run(bench.shard.init("a", 1000, None, bench.now))
@@ -163,7 +163,7 @@ def test_a_new_producer_has_what_is_under_way_aborted_first(level: int) -> None:
     assert add(bench, old, 0, version=level) is ErrorCode.PRODUCER_FENCED
 
 
-def test_the_markers_epoch_is_above_that_of_the_records_in_the_new_protocol() -> None:
+def test_with_version_2_the_marker_has_a_greater_epoch_than_the_records() -> None:
     bench = Bench(1, 2)
     who = begun(bench, 0)
     end(bench, who, commit=True)
@@ -171,7 +171,7 @@ def test_the_markers_epoch_is_above_that_of_the_records_in_the_new_protocol() ->
     assert (marking, commit) == ((who.id, who.epoch + 1), True)
 
 
-def test_an_abort_of_nothing_bumps_the_epoch_in_the_new_protocol() -> None:
+def test_with_version_2_an_abort_without_a_transaction_bumps_the_epoch() -> None:
     bench = Bench(1, 2)
     who = bench.run(bench.shard.init("a", 1000, None, bench.now)).producer
     assert end(bench, who, commit=True).error is ErrorCode.INVALID_TXN_STATE
@@ -181,7 +181,7 @@ def test_an_abort_of_nothing_bumps_the_epoch_in_the_new_protocol() -> None:
     assert end(bench, who, commit=False) == outcome
 
 
-def test_an_end_at_the_last_epoch_gives_a_new_id_and_can_be_asked_again() -> None:
+def test_an_end_at_the_last_epoch_gives_a_new_id_and_can_be_retried() -> None:
     bench = Bench(1, 2)
     who = begun(bench, 0)
     bench.shard.transactions["a"].producer_epoch = 32766
@@ -193,7 +193,7 @@ def test_an_end_at_the_last_epoch_gives_a_new_id_and_can_be_asked_again() -> Non
     assert end(bench, who, commit=False).error is ErrorCode.INVALID_TXN_STATE
 
 
-def test_ids_are_kept_while_something_is_under_way() -> None:
+def test_ids_with_an_ongoing_transaction_do_not_expire() -> None:
     bench = Bench(1, 2)
     who = begun(bench, 0)
     bench.now_ms = 30 * DAY_MS

@@ -1,15 +1,15 @@
-"""One group of the classic protocol: its members, the generation they agree on, and who waits for what.
+"""The state of one classic group: its members, its generation, and its parked requests.
 
-Bookkeeping only. What requests and timers do with it is in `classic_rebalance`, `classic_join` and `classic_protocol`.
+The transitions are in `classic.rebalance`, `classic.join` and `classic.protocol`.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable -> PreparingRebalance -> ...
-    PreparingRebalance -> Empty (nobody joined again)
+    PreparingRebalance -> Empty (no member joined again)
 
-* PreparingRebalance collects JoinGroup requests; it ends when all members wait, or by timer.
+* PreparingRebalance collects JoinGroup requests. It ends when all members have joined, or by timer.
 * CompletingRebalance has a generation and a leader, and waits for the leader's SyncGroup.
-* Stable has an assignment, and is what the log holds: a loaded group is Stable or Empty.
+* Stable has an assignment. Only this state and Empty are written to the log, so a loaded group is in one of them.
 
-A group without ``protocol_type`` never had a member: it only keeps the offsets of consumers that assign themselves.
+A group without ``protocol_type`` never had a member. It holds the offsets of consumers that assign themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class GroupState(Enum):
-    """The value is the name that clients see. Dead is never held: it describes a group that is not there."""
+    """The values are the names that clients see. No group is ever in the state Dead: DescribeGroups returns it for a
+    group that does not exist."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -42,15 +43,26 @@ class GroupState(Enum):
 
 
 class ClassicMember:
-    """One member: what its last JoinGroup said, and what it was assigned.
+    """One member: the contents of its last JoinGroup, and its assignment.
 
-    ``protocols`` is in the member's order of preference. ``is_new``: it never saw a JoinGroup answer, so it can send
-    no heartbeats, and its request does not keep it alive for ever. ``held``: the last assignment that was stored, which
-    the member may go on with (cooperative rebalancing) while ``assignment`` is none, until there is another.
+    ``protocols`` are in the member's order of preference. ``is_new``: the member has not received a JoinGroup response
+    yet, so it cannot send heartbeats; its parked request keeps it in the group for a limited time only. ``held``: the
+    last assignment written to the log. The member may keep it in a cooperative rebalance, while ``assignment`` is
+    empty.
     """
 
-    __slots__ = ("assignment", "client_host", "client_id", "held", "instance_id", "is_new", "member_id", "protocols",
-                 "rebalance_timeout_ms", "session_timeout_ms")  # fmt: skip
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "held",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
 
     def __init__(
         self,
@@ -75,22 +87,40 @@ class ClassicMember:
         self.is_new = False
 
     def matches(self, protocols: dict[str, bytes]) -> bool:
-        """Whether these are its protocols: the same names in the same order, with the same metadata."""
+        """Whether these are the member's protocols: the same names in the same order, with the same metadata."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The candidate that this member likes best."""
+        """The candidate that this member prefers."""
         return next(name for name in self.protocols if name in candidates)
 
 
 class ClassicGroup(Group):
-    """See the module. ``pending`` holds ids that were given out (MEMBER_ID_REQUIRED) and have not joined yet;
-    ``unsynced`` those members of the generation whose SyncGroup has not come; ``joining`` and ``syncing`` the parked
-    requests of members (several, where a client asked again over a new connection)."""
+    """A group of the classic protocol.
 
-    __slots__ = ("generation", "joining", "leader", "members", "newcomers_since_delay", "pending", "previous_state",
-                 "protocol_name", "protocol_type", "state", "state_ms", "static_ids", "subscribed_topics", "support",
-                 "syncing", "unsynced")  # fmt: skip
+    ``pending``: member ids that were assigned (MEMBER_ID_REQUIRED) and have not joined yet. ``unsynced``: members of
+    the generation that have not sent SyncGroup yet. ``joining`` and ``syncing``: the parked JoinGroup and SyncGroup
+    requests of each member; there are several if a client has repeated its request over a new connection.
+    """
+
+    __slots__ = (
+        "generation",
+        "joining",
+        "leader",
+        "members",
+        "newcomers_since_delay",
+        "pending",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_ms",
+        "static_ids",
+        "subscribed_topics",
+        "support",
+        "syncing",
+        "unsynced",
+    )
 
     type_name: ClassVar[str] = "classic"
 
@@ -112,52 +142,58 @@ class ClassicGroup(Group):
         self.newcomers_since_delay = False
         self.subscribed_topics: frozenset[str] | None = None
 
-    # --- questions -------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
+        """The group state in ListGroups and DescribeGroups."""
         return self.state.value
 
     @property
     def listed_protocol_type(self) -> str:
+        """The protocol type in ListGroups, "" if the group never had a member."""
         return self.protocol_type or ""
 
     @property
     def is_empty(self) -> bool:
+        """Whether the group is in the state Empty."""
         return self.state is GroupState.EMPTY
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether the members' metadata is that of consumers, so that subscriptions can be read."""
+        """Whether the members are consumers, so that their metadata holds subscriptions."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
-    def is_unled(self) -> bool:
-        """It was downgraded from the consumer protocol, and has not rebalanced since."""
+    def is_just_downgraded(self) -> bool:
+        """Whether the group was downgraded from the consumer protocol and has not rebalanced since."""
         return bool(self.members) and self.state_ms == group_records.NO_TIMESTAMP
 
     @property
     def all_joined(self) -> bool:
-        """Nobody is left to wait for: every member's JoinGroup is here and no id that was given out is open."""
+        """Whether every member has sent JoinGroup and no member id is pending."""
         return len(self.joining) == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The patience of the most patient member."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_leader(self, member_id: str) -> bool:
+        """Whether the member leads the group."""
         return self.leader == member_id
 
     def supports(self, protocol_type: str, protocols: dict[str, bytes]) -> bool:
-        """Whether a member with these protocols could take part beside the present ones."""
+        """Whether a member with these protocols shares one with all present members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        everybody = len(self.members)
-        return self.protocol_type == protocol_type and any(self.support.get(name, 0) == everybody for name in protocols)
+        member_count = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self.support.get(name, 0) == member_count for name in protocols
+        )
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
-        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where a newer member took the static id over."""
+        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if a newer member has taken over the group instance id."""
         if instance_id is not None:
             current = self.static_ids.get(instance_id)
             if current is None:
@@ -168,13 +204,14 @@ class ClassicGroup(Group):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def check_generation(self, generation: int) -> None:
-        """Raises ILLEGAL_GENERATION unless it is the present one."""
+        """Raises ILLEGAL_GENERATION unless it is the present generation."""
         if generation != self.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
     def is_to_join_again(self, member_id: str) -> bool:
-        """Whether a cooperative member has yet to give up what it owned when it joined the generation: nobody has those
-        partitions before it joins again. Apache Kafka does not look at that when the member is replaced."""
+        """Whether a cooperative member still has to revoke partitions that it owned when it joined the generation. No
+        other member gets them before this one has joined again. Apache Kafka does not check this when a static member
+        is replaced."""
         member = self.members[member_id]
         if not self.uses_consumer_protocol:
             return False
@@ -185,20 +222,21 @@ class ClassicGroup(Group):
             return False
 
     def choose_protocol(self) -> str:
-        """The protocol that all members speak and most prefer; a tie breaks as it does in Kafka."""
-        everybody = len(self.members)
-        candidates = {name for name, count in self.support.items() if count == everybody}
+        """The protocol that all members support and most prefer. Ties break as in Kafka."""
+        member_count = len(self.members)
+        candidates = {name for name, count in self.support.items() if count == member_count}
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
         return max(hash_map_order(votes), key=votes.__getitem__)
 
-    # --- what committed offsets and administration ask --------------------------------------------------------------
+    # -- checks for offsets and administration -------------------------------------------------------------------------
 
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, transactional: bool = False
     ) -> None:
+        """Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS."""
         if epoch < 0 and self.state is GroupState.EMPTY:
             return  # an administrator, or a consumer that assigns itself
         if epoch >= 0 or member_id or instance_id is not None:
@@ -210,22 +248,28 @@ class ClassicGroup(Group):
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Any client may read the offsets of a classic group."""
         return
 
     def check_offset_delete(self) -> None:
+        """Raises NON_EMPTY_GROUP if the members are not consumers, so that their subscriptions are unknown."""
         if self.state is not GroupState.EMPTY and not self.uses_consumer_protocol:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_delete(self) -> None:
+        """Raises NON_EMPTY_GROUP."""
         if self.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member subscribes to the topic. If subscriptions cannot be parsed, every topic counts as
+        subscribed."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def offset_expiry_base(self) -> ExpiryBase | None:
+        """The commit time, or the time when the group became empty. None: no offset expires now (KIP-211)."""
         if self.protocol_type is None:
             return lambda committed: committed.commit_ms
         if self.state is GroupState.EMPTY:
@@ -236,17 +280,18 @@ class ClassicGroup(Group):
         return None
 
     def tombstones(self) -> list[CoordinatorRecord]:
+        """The record that deletes the group."""
         return [group_records.group_tombstone(self.group_id)]
 
-    # --- changes ---------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def enter(self, state: GroupState, now_ms: int) -> None:
-        """Move to a state; ``now_ms`` is wall time."""
+        """Change the state. ``now_ms`` is wall clock time."""
         self.previous_state, self.state = self.state, state
         self.state_ms = now_ms
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """Take a member in; the first one decides the protocol type and leads."""
+        """Add a member. The first member sets the protocol type and becomes the leader."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -258,7 +303,7 @@ class ClassicGroup(Group):
         self.pending.pop(member.member_id, None)
 
     def update(self, member: ClassicMember, protocols: dict[str, bytes], rebalance_ms: int, session_ms: int) -> None:
-        """Take over what a member's new JoinGroup says."""
+        """Store what a member's new JoinGroup contains."""
         self._count_support(member, -1)
         member.protocols = protocols
         self._count_support(member, 1)
@@ -266,7 +311,7 @@ class ClassicGroup(Group):
         member.session_timeout_ms = session_ms
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a pending id. Its parked requests must have been answered."""
+        """Remove a member or a pending member id. Its parked requests must have been answered before."""
         self.pending.pop(member_id, None)
         self.unsynced.pop(member_id, None)
         self.joining.pop(member_id, None)
@@ -281,7 +326,7 @@ class ClassicGroup(Group):
             self.leader = next(iter(self.members), None)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one who waits for this generation; False if nobody does."""
+        """Make sure that the leader has joined the new generation. Returns False if no member has."""
         if self.leader is not None and self.leader in self.joining:
             return True
         joined = next((member_id for member_id in self.members if member_id in self.joining), None)
@@ -291,7 +336,7 @@ class ClassicGroup(Group):
         return True
 
     def start_generation(self, now_ms: int) -> None:
-        """All who are members now form the next generation."""
+        """Form the next generation out of the present members."""
         self.generation += 1
         self.protocol_name = self.choose_protocol()
         self.unsynced = dict.fromkeys(self.members)
@@ -299,7 +344,8 @@ class ClassicGroup(Group):
         self._read_subscriptions()
 
     def apply_metadata(self, value: GroupMetadataValue) -> None:
-        """What the log says of this group: Stable with these members, or Empty. The same live and at load."""
+        """Apply a record of this group, in operation and when the log is loaded: Stable with these members, or
+        Empty."""
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
         self.generation = value.generation
@@ -323,7 +369,7 @@ class ClassicGroup(Group):
         member = self.members.get(written.member_id)
         known = None if member is None else member.protocols.get(self.protocol_name or "")
         if member is not None and known == written.subscription:
-            # Live: it knows more protocols than the one that the log holds.
+            # In operation: this object has all protocols of the member, the record only the chosen one.
             member.assignment = member.held = bytes(written.assignment)
             return member
         rebalance_ms = written.rebalance_timeout
@@ -347,7 +393,7 @@ class ClassicGroup(Group):
                 del self.support[name]
 
     def _read_subscriptions(self) -> None:
-        """The topics that the generation subscribes to; None where that cannot be known."""
+        """Set the topics that the generation subscribes to: None if the metadata cannot be parsed."""
         self.subscribed_topics = None
         if not self.uses_consumer_protocol:
             return
@@ -365,7 +411,7 @@ class ClassicGroup(Group):
 
 
 def subscription_topics(metadata: bytes) -> list[str]:
-    """The topics in a consumer's JoinGroup metadata. Raises CodecError for what is none."""
+    """The topics in a consumer's JoinGroup metadata. Raises CodecError for invalid metadata."""
     from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
     from kwire.codec.protocol import decode
 
@@ -379,7 +425,7 @@ def subscription_topics(metadata: bytes) -> list[str]:
 
 
 def _partitions(data: bytes, *, of_subscription: bool) -> set[tuple[str, int]]:
-    """What a consumer says it owns, or what its assignment gives it. Raises CodecError for what is neither."""
+    """The partitions that a consumer's subscription reports as owned, or those of its assignment. Raises CodecError."""
     from kwire.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
     from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
     from kwire.codec.protocol import decode

@@ -1,8 +1,9 @@
-"""JoinGroup of the classic protocol: who is let in, and what the arrival means for the group.
+"""JoinGroup of the classic protocol.
 
-Members are dynamic (an id made by the coordinator, given out with MEMBER_ID_REQUIRED first since JoinGroup v4) or
-static (KIP-345: a group instance id, under which a restarted client takes its predecessor's place). The answer is
-parked until the rebalance ends, unless the group can answer from its present generation.
+Members are dynamic or static. The coordinator makes the id of a dynamic member; since JoinGroup v4 it first returns the
+id with MEMBER_ID_REQUIRED, and the member joins with it. A static member has a group instance id, with which a
+restarted client replaces its predecessor (KIP-345). The request is parked until the rebalance ends, unless the response
+follows from the present generation.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from typing import Any
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.join_group_request import JoinGroupRequest
 from kwire.codec.messages.join_group_response import JoinGroupResponse
-from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.classic import records as classic_records
 from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember, GroupState
 from kwire.coordinator.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer, refusal
 from kwire.coordinator.groups.group import Group, Groups, GroupSettings
 from kwire.coordinator.runtime.machine import Caller, Instant, Result, Waiter
 
 NewId = Callable[[], str]
-"""Makes the random part of a member id: a UUID in its usual text form."""
+"""Returns the random part of a member id: a UUID in its usual text form."""
 
 PENDING_MAX = 10_000
-"""Ids that were given out and not used yet, per group: the oldest one gives way to the next."""
+"""The limit on pending member ids per group. A further id replaces the oldest."""
 
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 
 
 class Arrival:
-    """One JoinGroup on its way through the machine."""
+    """One JoinGroup request with its caller, its waiter and its result."""
 
     __slots__ = ("caller", "out", "protocols", "request", "waiter")
 
@@ -45,14 +46,16 @@ class Arrival:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Version 0 has none of its own: the session timeout stands for it."""
+        """The rebalance timeout. Version 0 has none: the session timeout takes its place."""
         request = self.request
         return request.session_timeout_ms if self.caller.api_version == 0 else request.rebalance_timeout_ms
 
     def refuse(self, error: ErrorCode, member_id: str) -> None:
-        self.out.answer = refusal(error, member_id)
+        """Set an error response."""
+        self.out.response = refusal(error, member_id)
 
     def new_member(self, member_id: str) -> ClassicMember:
+        """A member with the contents of this request."""
         return ClassicMember(
             member_id,
             instance_id=self.request.group_instance_id,
@@ -65,7 +68,7 @@ class Arrival:
 
 
 class JoinGroup:
-    """The operation, for all classic groups of a shard."""
+    """JoinGroup for all classic groups of a shard."""
 
     def __init__(self, groups: Groups, rebalancer: Rebalancer, settings: GroupSettings, new_id: NewId) -> None:
         self._groups = groups
@@ -74,19 +77,19 @@ class JoinGroup:
         self._new_id = new_id
 
     def __call__(self, arrival: Arrival, now: Instant) -> None:
-        """Fill the arrival's result. Raises INCONSISTENT_GROUP_PROTOCOL for a group of another type."""
+        """Run one request and fill its result. The error is INCONSISTENT_GROUP_PROTOCOL for a group of another type."""
         request = arrival.request
         group = self._groups.find(request.group_id)
         if group is None or (not isinstance(group, ClassicGroup) and group.is_empty):
-            self._found(arrival, now, group)
+            self._create(arrival, now, group)
         elif isinstance(group, ClassicGroup):
             self._join(group, arrival, now)
         else:
             arrival.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
 
-    def _found(self, arrival: Arrival, now: Instant, former: Group | None) -> None:
-        """The first of its group: the group is written down, empty, before anybody is in it. It may take the place of
-        an empty one of another type."""
+    def _create(self, arrival: Arrival, now: Instant, former: Group | None) -> None:
+        """Create the group for its first member. It is written to the log before the member is added, and may replace
+        an empty group of another type."""
         request, out = arrival.request, arrival.out
         if request.member_id:
             arrival.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
@@ -94,7 +97,7 @@ class JoinGroup:
         if former is not None:
             out.records.extend(former.tombstones())
         empty = ClassicGroup(request.group_id, now.wall_ms)
-        out.records.append(group_records.empty_group(empty, 0, now.wall_ms))
+        out.records.append(classic_records.empty_group(empty, 0, now.wall_ms))
 
         def applied(_: Result[Any], now: Instant) -> None:
             group = self._groups.find(request.group_id)
@@ -117,14 +120,15 @@ class JoinGroup:
         elif not group.supports(arrival.request.protocol_type, arrival.protocols):
             arrival.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         elif member_id:
-            self._known(group, arrival, now)
+            self._join_with_id(group, arrival, now)
         elif arrival.request.group_instance_id is None:
             self._new_dynamic(group, arrival, now)
         else:
             self._new_static(group, arrival, now)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """While a rebalance collects members the size counts those who wait: the last to join again are left out."""
+        """Whether the group has room for the member (`group.max.size`). During a rebalance the members that have joined
+        count, so that the last ones to join again are refused."""
         limit = self._settings.group_max_size
         if group.state is GroupState.EMPTY:
             return True
@@ -132,7 +136,7 @@ class JoinGroup:
             return member_id in group.joining or len(group.joining) < limit
         return member_id in group.members or len(group.members) < limit
 
-    # --- without a member id ---------------------------------------------------------------------------------------
+    # -- without a member id -------------------------------------------------------------------------------------------
 
     def _new_dynamic(self, group: ClassicGroup, arrival: Arrival, now: Instant) -> None:
         member_id = f"{arrival.caller.client_id}-{self._new_id()}"
@@ -144,7 +148,7 @@ class JoinGroup:
             self._rebalancer.end_session(group, oldest)
             group.remove(oldest)
         group.pending[member_id] = None
-        self._rebalancer.heard_of(group, member_id, arrival.request.session_timeout_ms, now)
+        self._rebalancer.restart_session(group, member_id, arrival.request.session_timeout_ms, now)
         arrival.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
     def _new_static(self, group: ClassicGroup, arrival: Arrival, now: Instant) -> None:
@@ -158,14 +162,14 @@ class JoinGroup:
             and self._keeps_protocol(group, predecessor_id, arrival)
             and not group.is_to_join_again(predecessor_id)
         ):
-            self._replace_quietly(group, predecessor_id, member_id, arrival)
+            self._replace_without_rebalance(group, predecessor_id, member_id, arrival)
         else:
             self._replace(group, predecessor_id, member_id, arrival, now)
             group.joining[member_id] = [arrival.waiter]
             if group.state is GroupState.PREPARING_REBALANCE:
                 self._rebalancer.complete_if_all_joined(group, arrival.out, now)
             else:
-                # The leader may already be assigning to the old id: only another generation puts that right.
+                # The leader may be assigning partitions to the old member id. Only a new generation corrects that.
                 self._rebalancer.prepare(group, arrival.out, now)
 
     def _admit(self, group: ClassicGroup, member_id: str, arrival: Arrival, now: Instant) -> None:
@@ -175,13 +179,13 @@ class JoinGroup:
             group.newcomers_since_delay = True
         group.add(member, arrival.request.protocol_type)
         group.joining[member_id] = [arrival.waiter]
-        self._rebalancer.heard_of(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS, now)
+        self._rebalancer.restart_session(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS, now)
         self._rebalancer.rebalance_or_complete(group, arrival.out, now)
 
-    # --- static members that come back ------------------------------------------------------------------------------
+    # -- static members that return ------------------------------------------------------------------------------------
 
     def _keeps_protocol(self, group: ClassicGroup, predecessor_id: str, arrival: Arrival) -> bool:
-        """Whether the group would choose the same protocol with the newcomer in its predecessor's place."""
+        """Whether the group would choose the same protocol if the new member replaced its predecessor."""
         predecessor = group.members[predecessor_id]
         old = predecessor.protocols, predecessor.rebalance_timeout_ms, predecessor.session_timeout_ms
         group.update(predecessor, arrival.protocols, old[1], old[2])
@@ -196,7 +200,7 @@ class JoinGroup:
         return member
 
     def _replace(self, group: ClassicGroup, old_id: str, new_id: str, arrival: Arrival, now: Instant) -> None:
-        """Put the newcomer in its predecessor's place; whatever that one waits for is fenced."""
+        """Replace the predecessor by the new member. The predecessor's parked requests fail with FENCED_INSTANCE_ID."""
         old = group.members[old_id]
         was_leader = group.is_leader(old_id)
         self._rebalancer.end_session(group, old_id)
@@ -205,24 +209,24 @@ class JoinGroup:
         group.add(self._successor(old, new_id, arrival), arrival.request.protocol_type)
         if was_leader:
             group.leader = new_id
-        self._rebalancer.heard_of(group, new_id, arrival.request.session_timeout_ms, now)
+        self._rebalancer.restart_session(group, new_id, arrival.request.session_timeout_ms, now)
 
-    def _replace_quietly(self, group: ClassicGroup, old_id: str, new_id: str, arrival: Arrival) -> None:
-        """A static member is back in a stable group that need not change: it goes on with the old assignment.
+    def _replace_without_rebalance(self, group: ClassicGroup, old_id: str, new_id: str, arrival: Arrival) -> None:
+        """Replace a static member in a stable group without a rebalance: the new member keeps the assignment.
 
-        The log learns the new id first; only then does the group.
+        The new member id is written to the log before the group changes.
         """
         out = arrival.out
         old_leader = group.leader
-        newcomer = self._successor(group.members[old_id], new_id, arrival)
-        out.records.append(group_records.replaced_member(group, old_id, newcomer))
+        new_member = self._successor(group.members[old_id], new_id, arrival)
+        out.records.append(classic_records.replaced_member(group, old_id, new_member))
 
         def applied(_: Result[Any], now: Instant) -> None:
             self._rebalancer.end_session(group, old_id)
             member = group.members[new_id]
-            self._rebalancer.heard_of(group, new_id, arrival.request.session_timeout_ms, now)
+            self._rebalancer.restart_session(group, new_id, arrival.request.session_timeout_ms, now)
             group.update(member, arrival.protocols, arrival.rebalance_timeout_ms, arrival.request.session_timeout_ms)
-            out.answer = self._resumed(group, new_id, old_leader, arrival.caller.api_version)
+            out.response = self._resumed(group, new_id, old_leader, arrival.caller.api_version)
 
         def failed(_: Result[Any], now: Instant, error: ErrorCode) -> None:
             arrival.refuse(error, "")
@@ -231,22 +235,23 @@ class JoinGroup:
         out.applied, out.failed = applied, failed
 
     def _resumed(self, group: ClassicGroup, member_id: str, old_leader: str | None, version: int) -> JoinGroupResponse:
-        """Since v9 a leader that is back is told so, and not to assign (KIP-814); before, it is told that its
-        predecessor leads, so that it does not try."""
-        answer = self._rebalancer.joined(group, member_id)
+        """The response to a static member that has returned. If it leads the group, version 9 and later say so and set
+        SkipAssignment (KIP-814). Before, the response names its predecessor as the leader, so that it does not
+        assign."""
+        response = self._rebalancer.joined(group, member_id)
         if version >= SKIP_ASSIGNMENT_SINCE:
-            answer.skip_assignment = group.is_leader(member_id)
+            response.skip_assignment = group.is_leader(member_id)
         else:
-            answer.leader = old_leader or ""
-            answer.members = []
-        return answer
+            response.leader = old_leader or ""
+            response.members = []
+        return response
 
-    # --- with a member id ------------------------------------------------------------------------------------------
+    # -- with a member id ----------------------------------------------------------------------------------------------
 
-    def _known(self, group: ClassicGroup, arrival: Arrival, now: Instant) -> None:
+    def _join_with_id(self, group: ClassicGroup, arrival: Arrival, now: Instant) -> None:
         member_id = arrival.request.member_id
         if member_id in group.pending:
-            if arrival.request.group_instance_id is not None:  # ids are given out to dynamic members only
+            if arrival.request.group_instance_id is not None:  # only dynamic members have pending ids
                 arrival.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")
             else:
                 self._admit(group, member_id, arrival, now)
@@ -259,7 +264,8 @@ class JoinGroup:
         self._rejoin(group, group.members[member_id], arrival, now)
 
     def _rejoin(self, group: ClassicGroup, member: ClassicMember, arrival: Arrival, now: Instant) -> None:
-        """A member joins again. One that lost its answer, or a follower with nothing new, is simply told."""
+        """A member joins again. If it has lost its response, or is a follower with unchanged protocols, it gets the
+        present generation at once."""
         same = member.matches(arrival.protocols)
         state = group.state
         if state is GroupState.EMPTY:
@@ -268,7 +274,7 @@ class JoinGroup:
             state is GroupState.COMPLETING_REBALANCE
             or (state is GroupState.STABLE and not group.is_leader(member.member_id))
         ):
-            arrival.out.answer = self._rebalancer.joined(group, member.member_id)
+            arrival.out.response = self._rebalancer.joined(group, member.member_id)
         else:
             request = arrival.request
             group.update(member, arrival.protocols, arrival.rebalance_timeout_ms, request.session_timeout_ms)

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup and DescribeGroups of the classic protocol. JoinGroup: `classic_join`."""
+"""SyncGroup, Heartbeat, LeaveGroup and DescribeGroups of the classic protocol. JoinGroup is in `classic.join`."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from kwire.codec.messages.leave_group_request import LeaveGroupRequest, MemberId
 from kwire.codec.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from kwire.codec.messages.sync_group_request import SyncGroupRequest
 from kwire.codec.messages.sync_group_response import SyncGroupResponse
-from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.classic import records as classic_records
 from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember, GroupState
 from kwire.coordinator.groups.classic.rebalance import Rebalancer
-from kwire.coordinator.groups.group import Groups
-from kwire.coordinator.runtime.machine import GroupFigures, Instant, Result, Waiter
+from kwire.coordinator.groups.group import GroupCounters, Groups
+from kwire.coordinator.runtime.machine import Instant, Result, Waiter
 
 DESCRIBE_MISSING_GROUP_SINCE = 6
-"""The version of DescribeGroups from which a missing group is an error (KIP-1043), and not a Dead group."""
+"""From this version of DescribeGroups on, a missing group is an error (KIP-1043). Before, its state is Dead."""
 
 
 class ClassicProtocol:
-    """The operations of members that are in a group, for all classic groups of a shard."""
+    """The requests of members after JoinGroup, for all classic groups of a shard."""
 
-    def __init__(self, groups: Groups, rebalancer: Rebalancer, figures: GroupFigures) -> None:
+    def __init__(self, groups: Groups, rebalancer: Rebalancer, counters: GroupCounters) -> None:
         self._groups = groups
-        self._figures = figures
+        self._counters = counters
         self._rebalancer = rebalancer
 
     def _group(self, group_id: str) -> ClassicGroup:
-        """Raises UNKNOWN_MEMBER_ID: nobody can be a member of what is not there."""
+        """The classic group with this id. Raises UNKNOWN_MEMBER_ID if there is none."""
         group = self._groups.find(group_id)
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    # --- SyncGroup -------------------------------------------------------------------------------------------------
+    # -- SyncGroup -----------------------------------------------------------------------------------------------------
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter, out: Result[SyncGroupResponse], now: Instant) -> None:
-        """The leader brings the assignment; everybody gets its part of it, once the log has it."""
+        """SyncGroup. The leader sends the assignment; once it is written, each member gets its part."""
         try:
             group = self._group(request.group_id)
             group.check_member(request.member_id, request.group_instance_id)
@@ -52,67 +52,68 @@ class ClassicProtocol:
             if group.state is GroupState.PREPARING_REBALANCE:
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         except KafkaError as error:
-            out.answer = SyncGroupResponse(error_code=error.code)
+            out.response = SyncGroupResponse(error_code=error.code)
             return
         self._rebalancer.sync_arrived(group, request.member_id)
         if group.state is GroupState.STABLE:
-            out.answer = self._rebalancer.synced(group, group.members[request.member_id], ErrorCode.NONE)
+            out.response = self._rebalancer.synced(group, group.members[request.member_id], ErrorCode.NONE)
             return
         self._rebalancer.park_sync(group, request.member_id, waiter, out)
         if group.is_leader(request.member_id):
             assignments = {given.member_id: bytes(given.assignment) for given in request.assignments}
-            out.records.append(group_records.assigned_group(group, assignments))
+            out.records.append(classic_records.assigned_group(group, assignments))
             out.applied = partial(self._assigned, group)
             out.failed = partial(self._not_stored, group)
 
     def _assigned(self, group: ClassicGroup, out: Result[Any], now: Instant) -> None:
-        self._figures.completed_rebalances += 1
+        self._counters.completed_rebalances += 1
         self._rebalancer.answer_syncs(group, out, now, ErrorCode.NONE)
 
     def _not_stored(self, group: ClassicGroup, out: Result[Any], now: Instant, error: ErrorCode) -> None:
-        """The assignment could not be written: all are told, and join again."""
+        """The assignment could not be written: all parked requests fail, and the group rebalances."""
         for member in group.members.values():
             member.assignment = b""
         self._rebalancer.answer_syncs(group, out, now, error)
         self._rebalancer.rebalance_or_complete(group, out, now)
 
-    # --- Heartbeat -------------------------------------------------------------------------------------------------
+    # -- Heartbeat -----------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: HeartbeatRequest, out: Result[HeartbeatResponse], now: Instant) -> None:
-        """A member is alive; it learns whether it has to join again."""
+        """Heartbeat: restarts the session. The error REBALANCE_IN_PROGRESS makes the member join again."""
         try:
             group = self._group(request.group_id)
             group.check_member(request.member_id, request.group_instance_id)
             group.check_generation(request.generation_id)
         except KafkaError as error:
-            out.answer = HeartbeatResponse(error_code=error.code)
+            out.response = HeartbeatResponse(error_code=error.code)
             return
         if group.state is GroupState.EMPTY:
-            out.answer = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            out.response = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
             return
         member = group.members[request.member_id]
-        self._rebalancer.heard_of(group, member.member_id, member.session_timeout_ms, now)
+        self._rebalancer.restart_session(group, member.member_id, member.session_timeout_ms, now)
         rebalancing = group.state is GroupState.PREPARING_REBALANCE
-        out.answer = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE)
+        out.response = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE)
 
     def committed(self, group: ClassicGroup, member_id: str, now: Instant) -> None:
-        """A member committed offsets: it is alive, too."""
+        """A member has committed offsets, which restarts its session as a heartbeat does."""
         member = group.members.get(member_id)
         if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-            self._rebalancer.heard_of(group, member_id, member.session_timeout_ms, now)
+            self._rebalancer.restart_session(group, member_id, member.session_timeout_ms, now)
 
-    # --- LeaveGroup ------------------------------------------------------------------------------------------------
+    # -- LeaveGroup ----------------------------------------------------------------------------------------------------
 
     def leave(self, request: LeaveGroupRequest, out: Result[LeaveGroupResponse], now: Instant) -> None:
-        """Members leave by id, or (administration) by group instance id; each has its own error."""
+        """LeaveGroup: members leave by member id or, at an administrator's request, by group instance id. Each has an
+        error of its own."""
         group = self._groups.find(request.group_id)
         if not isinstance(group, ClassicGroup):
-            answers = [_left(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members]
-            out.answer = LeaveGroupResponse(members=answers)
+            responses = [_left(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members]
+            out.response = LeaveGroupResponse(members=responses)
             return
-        answers = [_left(member, self._leave_one(group, member, out)) for member in request.members]
-        out.answer = LeaveGroupResponse(members=answers)
-        if any(answer.error_code == ErrorCode.NONE for answer in answers):
+        responses = [_left(member, self._leave_one(group, member, out)) for member in request.members]
+        out.response = LeaveGroupResponse(members=responses)
+        if any(response.error_code == ErrorCode.NONE for response in responses):
             self._rebalancer.after_departure(group, out, now)
 
     def _leave_one(self, group: ClassicGroup, leaving: MemberIdentity, out: Result[Any]) -> ErrorCode:
@@ -134,10 +135,10 @@ class ClassicProtocol:
         self._rebalancer.expel(group, group.members[member_id], out)
         return ErrorCode.NONE
 
-    # --- DescribeGroups --------------------------------------------------------------------------------------------
+    # -- DescribeGroups ------------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
-        """A group and its members; what they subscribe to is told of a stable group only."""
+        """DescribeGroups for one group. Only a stable group includes the members' metadata."""
         group = self._groups.find(group_id)
         if not isinstance(group, ClassicGroup):
             missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
@@ -157,7 +158,7 @@ class ClassicProtocol:
 
 
 def _check_protocol(group: ClassicGroup, request: SyncGroupRequest) -> None:
-    """Since v5 a member says which protocol it believes to speak; it must be the group's."""
+    """Since version 5, SyncGroup names the protocol. It must be the group's."""
     if request.protocol_type is not None and request.protocol_type != group.protocol_type:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if request.protocol_name is not None and request.protocol_name != group.protocol_name:

@@ -1,12 +1,12 @@
-"""How a classic group gets from one generation to the next, and the timers that keep it from getting stuck.
+"""The rebalance of a classic group: from one generation to the next, with the timers that bound it.
 
-Three kinds of timers, each keyed by its group:
+There are three kinds of timers:
 
-* session (per member or pending id): nothing was heard of it; it is out.
-* join (per group): the rebalance has waited long enough; whoever did not join is out.
-* sync (per group): the generation has waited long enough for SyncGroup; whoever did not send one is out.
+* session (per member or pending member id): a member from which no request came in time is removed.
+* join (per group): the rebalance has waited long enough; members that did not join are removed.
+* sync (per group): the generation has waited long enough for SyncGroup; members that did not send it are removed.
 
-Shared by JoinGroup (`classic_join`), SyncGroup, Heartbeat and LeaveGroup (`classic_protocol`).
+JoinGroup (`classic.join`), SyncGroup, Heartbeat and LeaveGroup (`classic.protocol`) use these transitions.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Any
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from kwire.codec.messages.sync_group_response import SyncGroupResponse
-from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.classic import records as classic_records
 from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember, GroupState
 from kwire.coordinator.groups.group import Groups, GroupSettings
 from kwire.coordinator.runtime.machine import Instant, Result, Waiter
 from kwire.coordinator.runtime.timers import Timers
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a member that never saw an answer may hang in a rebalance: its client may be long gone."""
+"""How long a member without any JoinGroup response yet stays in a rebalance: its client may have disconnected."""
 
 PARKED_MAX = 8
-"""A client that asks again and again over new connections has so many requests parked; older ones are given up."""
+"""How many requests of one kind are parked per member. A client that repeats its request over new connections gets
+REBALANCE_IN_PROGRESS for the oldest."""
 
 _CAN_PREPARE = (GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
@@ -40,10 +41,10 @@ class Rebalancer:
         self._timers = timers
         self._settings = settings
 
-    # --- sessions --------------------------------------------------------------------------------------------------
+    # -- sessions ------------------------------------------------------------------------------------------------------
 
-    def heard_of(self, group: ClassicGroup, member_id: str, timeout_ms: int, now: Instant) -> None:
-        """Start the session of a member or pending id anew."""
+    def restart_session(self, group: ClassicGroup, member_id: str, timeout_ms: int, now: Instant) -> None:
+        """Restart the session timer of a member or pending member id."""
         self._timers.schedule(
             ("session", group.group_id, member_id),
             now.timer_ms + timeout_ms,
@@ -51,7 +52,7 @@ class Rebalancer:
         )
 
     def end_session(self, group: ClassicGroup, member_id: str) -> None:
-        """The member is gone: its session needs no timer."""
+        """Stop the session timer of a member that is no longer in the group."""
         self._timers.cancel(("session", group.group_id, member_id))
 
     def _session_expired(self, group: ClassicGroup, member_id: str, out: Result[Any], now: Instant) -> None:
@@ -65,66 +66,68 @@ class Rebalancer:
         if member is None:
             return
         if not member.is_new and (member_id in group.joining or member_id in group.syncing):
-            return  # it waits for us; its session starts anew with the answer
+            return  # the member has a parked request; the response restarts its session
         self.expel(group, member, out)
         self.after_departure(group, out, now)
 
     def forget(self, group: ClassicGroup) -> None:
-        """The group is deleted: none of its timers is needed."""
+        """Stop all timers of a deleted group."""
         for member_id in (*group.members, *group.pending):
             self.end_session(group, member_id)
         self._timers.cancel(("join", group.group_id))
         self._timers.cancel(("sync", group.group_id))
 
-    # --- departures ------------------------------------------------------------------------------------------------
+    # -- departures ----------------------------------------------------------------------------------------------------
 
     def expel(self, group: ClassicGroup, member: ClassicMember, out: Result[Any]) -> None:
-        """Take a member out; what it has parked is answered UNKNOWN_MEMBER_ID, so that a live client joins again."""
+        """Remove a member. Its parked requests fail with UNKNOWN_MEMBER_ID, so that a live client joins again."""
         self.end_session(group, member.member_id)
         self.fail_parked(group, member.member_id, out, "", ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member.member_id)
 
     def after_departure(self, group: ClassicGroup, out: Result[Any], now: Instant) -> None:
-        """Members left: the others need a new generation, or the rebalance that waited for them may be complete."""
+        """Members were removed: rebalance, or complete the rebalance that has waited for them."""
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.prepare(group, out, now)
         elif group.state is GroupState.PREPARING_REBALANCE:
             self.complete_if_all_joined(group, out, now)
 
     def fail_parked(
-        self, group: ClassicGroup, member_id: str, out: Result[Any], told_id: str, error: ErrorCode
+        self, group: ClassicGroup, member_id: str, out: Result[Any], response_member_id: str, error: ErrorCode
     ) -> None:
-        """Answer all that a member has parked with an error; ``told_id`` is the member id in the join answer."""
+        """Answer the parked requests of a member with an error. ``response_member_id``: the member id in JoinGroup
+        responses."""
         for waiter in group.joining.pop(member_id, ()):
-            out.replies.append((waiter, refusal(error, told_id)))
+            out.replies.append((waiter, refusal(error, response_member_id)))
         for waiter in group.syncing.pop(member_id, ()):
             out.replies.append((waiter, SyncGroupResponse(error_code=error)))
 
-    # --- parked requests -------------------------------------------------------------------------------------------
+    # -- parked requests -----------------------------------------------------------------------------------------------
 
     def park_join(self, group: ClassicGroup, member_id: str, waiter: Waiter, out: Result[Any]) -> None:
-        """Keep a JoinGroup until the rebalance ends."""
-        given_up = _park(group.joining, member_id, waiter)
-        if given_up is not None:
-            out.replies.append((given_up, refusal(ErrorCode.REBALANCE_IN_PROGRESS, member_id)))
+        """Park a JoinGroup until the rebalance ends."""
+        oldest = _park(group.joining, member_id, waiter)
+        if oldest is not None:
+            out.replies.append((oldest, refusal(ErrorCode.REBALANCE_IN_PROGRESS, member_id)))
 
     def park_sync(self, group: ClassicGroup, member_id: str, waiter: Waiter, out: Result[Any]) -> None:
-        """Keep a SyncGroup until there is an assignment."""
-        given_up = _park(group.syncing, member_id, waiter)
-        if given_up is not None:
-            out.replies.append((given_up, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
+        """Park a SyncGroup until the leader has sent the assignment."""
+        oldest = _park(group.syncing, member_id, waiter)
+        if oldest is not None:
+            out.replies.append((oldest, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
 
-    # --- towards a generation ---------------------------------------------------------------------------------------
+    # -- from rebalance to generation ----------------------------------------------------------------------------------
 
     def rebalance_or_complete(self, group: ClassicGroup, out: Result[Any], now: Instant) -> None:
-        """Somebody joined: start a rebalance, or see whether the one that is under way has everybody now."""
+        """A member has joined: start a rebalance, or complete the present one if all members have joined."""
         if group.state in _CAN_PREPARE:
             self.prepare(group, out, now)
         else:
             self.complete_if_all_joined(group, out, now)
 
     def prepare(self, group: ClassicGroup, out: Result[Any], now: Instant) -> None:
-        """Ask all members to join again. The first rebalance of an empty group waits for more to come."""
+        """Start a rebalance: all members have to join again. The first rebalance of an empty group waits for more
+        members (`group.initial.rebalance.delay.ms`)."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
@@ -142,7 +145,7 @@ class Rebalancer:
             self._schedule_join_end(group, now)
 
     def complete_if_all_joined(self, group: ClassicGroup, out: Result[Any], now: Instant) -> None:
-        """End a rebalance early when everybody is here; the first one of a group keeps its delay."""
+        """Complete a rebalance early if all members have joined. The first rebalance of a group keeps its delay."""
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.previous_state is not GroupState.EMPTY
@@ -151,9 +154,10 @@ class Rebalancer:
             self.complete_join(group, out, now)
 
     def complete_join(self, group: ClassicGroup, out: Result[Any], now: Instant) -> None:
-        """The rebalance has waited enough: those who joined form the next generation.
+        """Form the next generation out of the members that have joined.
 
-        Static members may be late, and stay; while nobody at all has joined, the others' sessions decide.
+        Dynamic members that have not joined are removed. Static members stay. If only static members are left and none
+        of them has joined, the rebalance goes on until they join or their sessions expire.
         """
         self._timers.cancel(("join", group.group_id))
         late = [m for m in group.members.values() if m.member_id not in group.joining and m.instance_id is None]
@@ -170,7 +174,7 @@ class Rebalancer:
             self.await_syncs(group, now)
 
     def await_syncs(self, group: ClassicGroup, now: Instant) -> None:
-        """Give those who are not synced the rebalance timeout to ask for their part."""
+        """Start the timer within which the members have to send SyncGroup: the rebalance timeout."""
         self._timers.schedule(
             ("sync", group.group_id),
             now.timer_ms + group.rebalance_timeout_ms,
@@ -188,7 +192,7 @@ class Rebalancer:
     def _initial_delay_over(
         self, group: ClassicGroup, delay_ms: int, remaining_ms: int, out: Result[Any], now: Instant
     ) -> None:
-        """Wait once more while members keep coming, until the rebalance timeout is used up."""
+        """Extend the delay while new members join, up to the rebalance timeout."""
         if not self._groups.holds(group):
             return
         if group.newcomers_since_delay and remaining_ms > 0:
@@ -207,10 +211,10 @@ class Rebalancer:
 
     def _become_empty(self, group: ClassicGroup, out: Result[Any], now: Instant) -> None:
         generation = group.generation + 1
-        out.records.append(group_records.empty_group(group, generation, now.wall_ms))
+        out.records.append(classic_records.empty_group(group, generation, now.wall_ms))
 
         def failed(_: Result[Any], now: Instant, error: ErrorCode) -> None:
-            # Nobody waits for this write; the group is as empty without it, and the next one will tell.
+            # No request waits for this record. The group is empty without it, and a later record will say so.
             group.generation = generation
             group.protocol_name = group.leader = None
             group.enter(GroupState.EMPTY, now.wall_ms)
@@ -221,11 +225,11 @@ class Rebalancer:
         for member in group.members.values():
             for waiter in group.joining.pop(member.member_id, ()):
                 out.replies.append((waiter, self.joined(group, member.member_id)))
-            self.heard_of(group, member.member_id, member.session_timeout_ms, now)
+            self.restart_session(group, member.member_id, member.session_timeout_ms, now)
             member.is_new = False
 
     def joined(self, group: ClassicGroup, member_id: str) -> JoinGroupResponse:
-        """The present generation as a member is told of it: the leader gets everybody's metadata."""
+        """The JoinGroup response with the present generation. The leader gets the metadata of all members."""
         leads = group.is_leader(member_id)
         return JoinGroupResponse(
             generation_id=group.generation,
@@ -237,7 +241,7 @@ class Rebalancer:
         )
 
     def roster(self, group: ClassicGroup) -> list[JoinGroupResponseMember]:
-        """All members with the metadata of the chosen protocol, for the leader."""
+        """All members with their metadata for the chosen protocol. Only the leader gets them."""
         name = group.protocol_name or ""
         return [
             JoinGroupResponseMember(
@@ -248,27 +252,27 @@ class Rebalancer:
             for member in group.members.values()
         ]
 
-    # --- the assignment ---------------------------------------------------------------------------------------------
+    # -- the assignment ------------------------------------------------------------------------------------------------
 
     def sync_arrived(self, group: ClassicGroup, member_id: str) -> None:
-        """A member of the generation has sent SyncGroup: one less to wait for."""
+        """Note that a member of the generation has sent SyncGroup. After the last one the sync timer stops."""
         group.unsynced.pop(member_id, None)
         if not group.unsynced:
             self._timers.cancel(("sync", group.group_id))
 
     def answer_syncs(self, group: ClassicGroup, out: Result[Any], now: Instant, error: ErrorCode) -> None:
-        """Answer all parked SyncGroups: with the assignments, or an error."""
+        """Answer all parked SyncGroup requests with the assignments or an error."""
         for member in group.members.values():
             waiters = group.syncing.pop(member.member_id, None)
             if waiters is None:
                 continue
             for waiter in waiters:
                 out.replies.append((waiter, self.synced(group, member, error)))
-            # While it waited its session may have run out unheeded: start it anew.
-            self.heard_of(group, member.member_id, member.session_timeout_ms, now)
+            # The session may have expired while the request was parked, without effect. Restart it.
+            self.restart_session(group, member.member_id, member.session_timeout_ms, now)
 
     def synced(self, group: ClassicGroup, member: ClassicMember, error: ErrorCode) -> SyncGroupResponse:
-        """One member's part of the assignment."""
+        """The SyncGroup response of one member."""
         if error is not ErrorCode.NONE:
             return SyncGroupResponse(error_code=error, assignment=member.assignment)
         return SyncGroupResponse(
@@ -276,7 +280,7 @@ class Rebalancer:
         )
 
     def _sync_overdue(self, group: ClassicGroup, generation: int, out: Result[Any], now: Instant) -> None:
-        """Members that took their generation and never asked for their part are out."""
+        """Remove the members that have not sent SyncGroup in time."""
         if not self._groups.holds(group) or group.generation != generation or not group.unsynced:
             return
         if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
@@ -289,12 +293,12 @@ class Rebalancer:
 
 
 def _park(table: dict[str, list[Waiter]], member_id: str, waiter: Waiter) -> Waiter | None:
-    """Add a waiter; returns the oldest one if there are too many."""
+    """Park a waiter. Returns the oldest waiter if there are too many."""
     waiters = table.setdefault(member_id, [])
     waiters.append(waiter)
     return waiters.pop(0) if len(waiters) > PARKED_MAX else None
 
 
 def refusal(error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """A JoinGroup that failed, as version 7 and later tell it: without a protocol name."""
+    """The JoinGroup response for an error. Its protocol name is null, as in version 7 and later."""
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)

@@ -1,8 +1,9 @@
-"""Members that speak the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup there.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of members that use the classic protocol in a consumer group.
 
-While a group migrates, both kinds live in it. JoinGroup brings the member's subscription and what it owns, and steps it
-towards the target assignment, as a heartbeat does for the others; the generation is the member's epoch. SyncGroup gives
-it its partitions. Heartbeat sends it back to JoinGroup whenever there is a step to take. No request is ever parked.
+While a group migrates, it has members of both protocols. JoinGroup carries the member's subscription and its owned
+partitions, and moves the member one step towards its target assignment, as ConsumerGroupHeartbeat does for the others.
+The generation is the member epoch. SyncGroup returns the member's partitions. Heartbeat returns REBALANCE_IN_PROGRESS
+whenever another step is due. No request is parked.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kwire.coordinator.groups.classic.join import MEMBER_ID_REQUIRED_SINCE
 from kwire.coordinator.groups.classic.rebalance import refusal
 from kwire.coordinator.groups.consumer.group import NOTHING, ConsumerGroup
 from kwire.coordinator.groups.consumer.member import ClassicFacts, ConsumerMember, MemberState
-from kwire.coordinator.groups.consumer.member_update import Advance
+from kwire.coordinator.groups.consumer.member_update import MemberUpdate
 from kwire.coordinator.groups.consumer.migration import Migration, assignment_bytes, parse_subscription
 from kwire.coordinator.groups.consumer.protocol import ConsumerProtocol, perform
 from kwire.coordinator.groups.consumer.reconcile import Reported
@@ -35,14 +36,14 @@ from kwire.coordinator.runtime.machine import Caller, Instant, Result
 
 
 class ClassicMembers:
-    """The classic operations on a shard's consumer groups."""
+    """The classic requests for all consumer groups of a shard."""
 
     def __init__(self, protocol: ConsumerProtocol, migration: Migration, settings: GroupSettings) -> None:
         self._protocol = protocol
         self._migration = migration
         self._settings = settings
 
-    # --- JoinGroup -------------------------------------------------------------------------------------------------
+    # -- JoinGroup -----------------------------------------------------------------------------------------------------
 
     def join(
         self,
@@ -52,13 +53,13 @@ class ClassicMembers:
         out: Result[JoinGroupResponse],
         now: Instant,
     ) -> None:
-        """A member joins, or joins again. The answer is an error or the member's next step."""
+        """JoinGroup. The response is an error, or the member after its next step."""
         try:
             self._join(group, request, caller, out, now)
         except KafkaError as error:
             out.records.clear()
             out.applied = None
-            out.answer = refusal(error.code, "")
+            out.response = refusal(error.code, "")
 
     def _join(
         self,
@@ -77,27 +78,27 @@ class ClassicMembers:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         is_new = not request.member_id
         if is_new and request.group_instance_id is None and caller.api_version >= MEMBER_ID_REQUIRED_SINCE:
-            out.answer = refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            out.response = refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
             return
         subscription = _subscription(protocols)
         predecessor = group.static_member(request.group_instance_id)
         old = self._sender(group, request, member_id, subscription, out)
-        new = _wanted(old, request, caller, subscription, protocols)
-        topics = self._protocol.cluster
+        new = _updated(old, request, caller, subscription, protocols)
+        topics = self._protocol.topics
         reported = _owned(subscription, topics)
-        advance = Advance(group, topics, self._settings, now, out.records)
-        changed = advance.subscribe(old, new, self._protocol.new_topics_revision)
+        update = MemberUpdate(group, topics, self._settings, now, out.records)
+        changed = update.subscribe(old, new, self._protocol.new_topics_revision)
         if predecessor is not None and self._migration.may_downgrade(group, [predecessor.member_id], joining=1):
-            self._downgrade(group, advance, predecessor, new, reported, changed, out, now)
+            self._downgrade(group, update, predecessor, new, reported, changed, out, now)
             return
-        member = advance.step(new, advance.retarget(old, new), reported, subscription_changed=changed)
-        out.answer = _joined(member)
+        member = update.step(new, update.retarget(old, new), reported, subscription_changed=changed)
+        out.response = _joined(member)
 
         def applied(out: Result[Any], now: Instant) -> None:
             self._protocol.cancel("join", group.group_id, member_id)
-            self._protocol.heard_of(group.group_id, member_id, now, request.session_timeout_ms)
+            self._protocol.restart_session(group.group_id, member_id, now, request.session_timeout_ms)
             self._protocol.schedule("sync", group.group_id, member_id, request.rebalance_timeout_ms, now)
-            if advance.needs_regex_refresh:
+            if update.needs_regex_refresh:
                 self._protocol.refresh_regexes(group.group_id, now)
 
         perform(out, now, applied)
@@ -110,8 +111,9 @@ class ClassicMembers:
         subscription: ConsumerProtocolSubscription,
         out: Result[Any],
     ) -> ConsumerMember:
-        """Who asks. One that was removed and says that it still has partitions learns, as in a classic group, that they
-        are not its own any more; Apache Kafka lets it in, so that they may have two owners until its SyncGroup."""
+        """The member that has sent the request, as the group has it, or a new one. A member that was removed but
+        reports owned partitions gets UNKNOWN_MEMBER_ID, as in a classic group. Apache Kafka accepts it, so that its
+        partitions may have two owners until its SyncGroup."""
         instance_id = request.group_instance_id
         if instance_id is None:
             known = group.members.get(member_id)
@@ -125,7 +127,7 @@ class ClassicMembers:
     def _downgrade(
         self,
         group: ConsumerGroup,
-        advance: Advance,
+        update: MemberUpdate,
         predecessor: ConsumerMember,
         new: ConsumerMember,
         reported: Reported,
@@ -133,23 +135,23 @@ class ClassicMembers:
         out: Result[JoinGroupResponse],
         now: Instant,
     ) -> None:
-        """The last member of the consumer protocol comes back as one of the classic protocol."""
+        """The last member of the consumer protocol returns as a member of the classic protocol: downgrade the group."""
         others = [one for one in group.members.values() if one is not predecessor]
         late = [one.member_id for one in others if self._protocol.is_scheduled("sync", group.group_id, one.member_id)]
-        # A member on its way would never be told what else is its own.
-        stale = group.assignment_epoch < advance.epoch or not all(
+        # A member that is not reconciled would never get the rest of its partitions without a rebalance.
+        stale = group.assignment_epoch < update.epoch or not all(
             one.is_reconciled_to(group.assignment_epoch) for one in others
         )
         member = new
         if not stale:
             target = group.assignment_epoch, group.target_of(new)
-            member = advance.step(new, target, reported, subscription_changed=changed)
+            member = update.step(new, target, reported, subscription_changed=changed)
         out.records.clear()
-        out.answer = _joined(member)
+        out.response = _joined(member)
         self._migration.downgrade(
             group,
             [predecessor.member_id],
-            self._protocol.cluster,
+            self._protocol.topics,
             out,
             now,
             self._protocol.forget,
@@ -158,54 +160,54 @@ class ClassicMembers:
             unsynced=[member.member_id, *late],
         )
 
-    # --- SyncGroup and Heartbeat ------------------------------------------------------------------------------------
+    # -- SyncGroup and Heartbeat ---------------------------------------------------------------------------------------
 
     def sync(
         self, group: ConsumerGroup, request: SyncGroupRequest, out: Result[SyncGroupResponse], now: Instant
     ) -> None:
-        """What the member owns in its generation."""
+        """SyncGroup: the member's partitions in its generation."""
         try:
             member = self._member(group, request.member_id, request.group_instance_id, request.generation_id)
             self._check_protocol(member, request)
-            # Who has to give partitions up is told so by what is left of its assignment.
+            # A member that has to revoke partitions gets the partitions that it keeps.
             if member.epoch < group.assignment_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._await_join(group, member, now)
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         except KafkaError as error:
-            out.answer = SyncGroupResponse(error_code=error.code)
+            out.response = SyncGroupResponse(error_code=error.code)
             return
         assert member.classic is not None
         self._protocol.cancel("sync", group.group_id, member.member_id)
-        self._protocol.heard_of(group.group_id, member.member_id, now, member.classic.session_timeout_ms)
+        self._protocol.restart_session(group.group_id, member.member_id, now, member.classic.session_timeout_ms)
         assigned = {topic_id: list(partitions) for topic_id, partitions in member.assigned.items()}
         metadata = member.classic.protocols[0][1] if member.classic.protocols else b""
-        out.answer = SyncGroupResponse(
+        out.response = SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=assignment_bytes(assigned, metadata, self._protocol.cluster),
+            assignment=assignment_bytes(assigned, metadata, self._protocol.topics),
         )
 
     def heartbeat(
         self, group: ConsumerGroup, request: HeartbeatRequest, out: Result[HeartbeatResponse], now: Instant
     ) -> None:
-        """The member is alive; REBALANCE_IN_PROGRESS wherever a JoinGroup would bring it a step on."""
+        """Heartbeat: restarts the session. REBALANCE_IN_PROGRESS if JoinGroup would move the member a step further."""
         try:
             member = self._member(group, request.member_id, request.group_instance_id, request.generation_id)
         except KafkaError as error:
-            out.answer = HeartbeatResponse(error_code=error.code)
+            out.response = HeartbeatResponse(error_code=error.code)
             return
         assert member.classic is not None
-        self._protocol.heard_of(group.group_id, member.member_id, now, member.classic.session_timeout_ms)
+        self._protocol.restart_session(group.group_id, member.member_id, now, member.classic.session_timeout_ms)
         error_code = ErrorCode.NONE
         if (
             member.epoch < group.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
-            or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits(group, member))
-            or _nobody_else_looks(group)
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_partitions(group, member))
+            or _needs_classic_member(group)
         ):
             self._await_join(group, member, now)
             error_code = ErrorCode.REBALANCE_IN_PROGRESS
-        out.answer = HeartbeatResponse(error_code=error_code)
+        out.response = HeartbeatResponse(error_code=error_code)
 
     def _await_join(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
         if not self._protocol.is_scheduled("join", group.group_id, member.member_id):
@@ -229,14 +231,15 @@ class ClassicMembers:
         if request.protocol_name not in (None, member.classic.protocols[0][0]):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
-    # --- LeaveGroup ------------------------------------------------------------------------------------------------
+    # -- LeaveGroup ----------------------------------------------------------------------------------------------------
 
     def leave(
         self, group: ConsumerGroup, request: LeaveGroupRequest, out: Result[LeaveGroupResponse], now: Instant
     ) -> None:
-        """Members leave by id, or (administration) by group instance id; each has its own error."""
+        """LeaveGroup: members leave by member id or, at an administrator's request, by group instance id. Each has an
+        error of its own."""
         leaving: dict[str, ConsumerMember] = {}
-        answers = []
+        responses = []
         for identity in request.members:
             error = ErrorCode.NONE
             try:
@@ -244,12 +247,12 @@ class ClassicMembers:
                 leaving[member.member_id] = member
             except KafkaError as refused:
                 error = refused.code
-            answers.append(
+            responses.append(
                 MemberResponse(
                     member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
                 )
             )
-        out.answer = LeaveGroupResponse(members=answers)
+        out.response = LeaveGroupResponse(members=responses)
         self._protocol.fence(group, list(leaving.values()), out, now)
 
     def _leaving(self, group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
@@ -263,15 +266,16 @@ class ClassicMembers:
         return member
 
 
-def _nobody_else_looks(group: ConsumerGroup) -> bool:
-    """Whether the group or its topics have changed, and no member of the consumer protocol is there to take it on (a
-    group that may not be downgraded). Apache Kafka leaves such a group as it is until somebody joins."""
+def _needs_classic_member(group: ConsumerGroup) -> bool:
+    """Whether the group or its topics have changed and only members of the classic protocol are left to compute a new
+    assignment (in a group that may not be downgraded). Apache Kafka leaves such a group unchanged until a member
+    joins."""
     behind = group.epoch > group.assignment_epoch or group.checked_epoch is None
-    return behind and group.speaks_only_classic_without(())
+    return behind and group.has_only_classic_without(())
 
 
-def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether somebody else still owns a partition that the member should have."""
+def _waits_for_partitions(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether another member still owns a partition of the member's target assignment."""
     for topic_id, partitions in group.target.get(member.member_id, NOTHING).items():
         owned = member.assigned.get(topic_id, {})
         if any(partition not in owned and group.owner(topic_id, partition) is not None for partition in partitions):
@@ -291,7 +295,7 @@ def _owned(subscription: ConsumerProtocolSubscription, topics: Topics) -> Report
     return [(topic_id, partitions) for topic_id, partitions in known if topic_id is not None]
 
 
-def _wanted(
+def _updated(
     old: ConsumerMember,
     request: JoinGroupRequest,
     caller: Caller,

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: a consumer group as administrators see it."""
+"""ConsumerGroupDescribe: the description of one consumer group."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from kwire.coordinator.groups.consumer.member import ConsumerMember
 from kwire.coordinator.groups.consumer.topics import Topics
 
 CLASSIC_MEMBER = 0
+"""MemberType of a member that uses the classic protocol."""
 CONSUMER_MEMBER = 1
+"""MemberType of a member that uses the consumer protocol."""
 
 
 def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedGroup:
-    """The group with its members; topics that are gone are left out."""
+    """The group with its members. Deleted topics are left out of their assignments."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
@@ -46,7 +48,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Mem
         subscribed_topic_regex=member.regex,
         assignment=_assignment(owned, topics),
         target_assignment=_assignment(group.target.get(member.member_id, NOTHING), topics),
-        member_type=CLASSIC_MEMBER if member.speaks_classic else CONSUMER_MEMBER,
+        member_type=CLASSIC_MEMBER if member.uses_classic else CONSUMER_MEMBER,
     )
 
 

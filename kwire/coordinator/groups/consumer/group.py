@@ -1,11 +1,13 @@
-"""One group of the consumer protocol (KIP-848): its members, its epochs, and who owns what.
+"""The state of one consumer group (KIP-848): its members, its epochs, and the owners of partitions.
 
-State only, changed by applying records. What heartbeats do with it: `consumer_protocol`. Three epochs tell how far it
-is: ``epoch`` rises with every change of members, subscriptions or topics; ``assignment_epoch`` is the one that the
-target assignment was made for; each member's epoch is the one it has reached.
+The state changes only by applying records. The operations are in `consumer.protocol`. There are three kinds of epochs:
+``epoch`` (the group epoch) is bumped with every change of members, subscriptions or topics; ``assignment_epoch`` is the
+group epoch for which the target assignment was computed; each member's epoch is the one that the member has reached.
 
-    Empty: no members. Assigning: the target assignment is older than the group. Reconciling: a member is not there
-    yet. Stable: all are.
+* Empty: the group has no members.
+* Assigning: the target assignment is older than the group epoch.
+* Reconciling: some member has not reached the target assignment yet.
+* Stable: all members have reached it.
 """
 
 from __future__ import annotations
@@ -25,29 +27,47 @@ if TYPE_CHECKING:
     from kwire.coordinator.runtime.machine import CoordinatorRecord
 
 EPOCH_COMMIT_SINCE = 9
-"""The version of OffsetCommit that carries member epochs."""
+"""The version of OffsetCommit from which on it carries member epochs."""
 
 FIRST_EPOCH = 1
-"""A new group's: with nobody in it, it is where it should be. 0 is for members that join."""
+"""The epoch of a new group. Member epoch 0 means that a member joins."""
 
 CONSUMER_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
-"""As clients and metrics name them. Dead is never held."""
+"""The states as clients and metrics name them. No group is ever in the state Dead."""
 
 NOTHING: Partitions = {}
+"""No partitions."""
 Counts = dict[str, int]
+"""Name -> number of members."""
 
 
 class ConsumerGroup(Group):
     """See the module.
 
-    ``target``: member id -> what it should own. ``owners``: topic id -> partition -> the member that owns it or has
-    yet to give it up. ``names`` and ``regexes`` count the members that subscribe so, ``assignors`` those that prefer
-    one. ``checked_epoch``: the topics were looked at for the last time in this group epoch; not in the log.
+    ``target``: member id -> its target assignment. ``owners``: topic id -> partition -> the member that owns it or
+    still has to revoke it. ``names`` and ``regexes`` count the members that subscribe to a name or expression,
+    ``assignors`` those that prefer an assignor. ``checked_epoch``: the group epoch in which the topics were last
+    checked for changes (None: they have to be checked); it is not in the log.
     """
 
-    __slots__ = ("assignment_epoch", "assignment_ms", "assignors", "checked_epoch", "classic_count", "epoch",
-                 "has_partition_metadata", "members", "metadata_hash", "names", "owners", "regexes", "resolved",
-                 "static_ids", "supported", "target")  # fmt: skip
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_ms",
+        "assignors",
+        "checked_epoch",
+        "classic_count",
+        "epoch",
+        "has_partition_metadata",
+        "members",
+        "metadata_hash",
+        "names",
+        "owners",
+        "regexes",
+        "resolved",
+        "static_ids",
+        "supported",
+        "target",
+    )
 
     type_name: ClassVar[str] = "consumer"
 
@@ -70,10 +90,11 @@ class ConsumerGroup(Group):
         self.has_partition_metadata = False
         self.checked_epoch: int | None = None
 
-    # --- questions -------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
+        """The group state in ListGroups and ConsumerGroupDescribe."""
         if not self.members:
             return "Empty"
         if self.epoch > self.assignment_epoch:
@@ -84,14 +105,16 @@ class ConsumerGroup(Group):
 
     @property
     def listed_protocol_type(self) -> str:
+        """The protocol type in ListGroups: always "consumer"."""
         return "consumer"
 
     @property
     def is_empty(self) -> bool:
+        """Whether the group has no members."""
         return not self.members
 
     def member(self, member_id: str) -> ConsumerMember:
-        """Raises UNKNOWN_MEMBER_ID."""
+        """The member with this id. Raises UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -100,23 +123,23 @@ class ConsumerGroup(Group):
         return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member that holds an instance id."""
+        """The member with this group instance id, or None."""
         member_id = None if instance_id is None else self.static_ids.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member: ConsumerMember) -> Partitions:
-        """What a member should own; a static member that is back gets what its predecessor had."""
+        """The target assignment of a member. A static member that has returned gets its predecessor's."""
         holder = member.member_id
         if member.instance_id is not None:
             holder = self.static_ids.get(member.instance_id, holder)
         return self.target.get(holder, NOTHING)
 
     def owner(self, topic_id: bytes, partition: int) -> str | None:
-        """Who owns a partition, or has yet to give it up."""
+        """The member that owns a partition or still has to revoke it, or None."""
         return self.owners.get(topic_id, {}).get(partition)
 
     def subscribed_topics(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> set[str]:
-        """All names of topics, as if ``old`` had become ``new``."""
+        """The names of all subscribed topics, as if ``new`` had replaced ``old``."""
         names = _changed(self.names, old.topics if old else (), new.topics if new else ())
         topics = set(names)
         for pattern in self.patterns(old, new):
@@ -124,11 +147,11 @@ class ConsumerGroup(Group):
         return topics
 
     def patterns(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> Counts:
-        """The regular expressions with the number of their subscribers, as if ``old`` had become ``new``."""
+        """The regular expressions and their numbers of subscribers, as if ``new`` had replaced ``old``."""
         return _changed(self.regexes, _pattern(old), _pattern(new))
 
     def is_homogeneous(self, old: ConsumerMember, new: ConsumerMember) -> bool:
-        """Whether all members subscribe to the same, as if ``old`` had become ``new``."""
+        """Whether all members have the same subscription, as if ``new`` had replaced ``old``."""
         count = len(self.members)
         known = new.member_id in self.members or (new.instance_id is not None and new.instance_id in self.static_ids)
         count += not known
@@ -139,21 +162,21 @@ class ConsumerGroup(Group):
         return all(subscribers == count for subscribers in names.values())
 
     def preferred_assignor(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> str | None:
-        """The assignor that most members ask for, as if ``old`` had become ``new``."""
+        """The assignor that most members prefer, as if ``new`` had replaced ``old``. None if no member prefers one."""
         counts = _changed(self.assignors, _assignor(old), _assignor(new))
         return max(hash_map_order(counts), key=counts.__getitem__) if counts else None
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member of the classic protocol could take part beside the present ones of its kind."""
-        asked = list(names)
+        """Whether a member of the classic protocol shares a protocol with the present members of that kind."""
+        requested = list(names)
         if not self.members:
-            return bool(protocol_type) and bool(asked)
+            return bool(protocol_type) and bool(requested)
         if protocol_type != "consumer":
             return False
-        return any(self.supported.get(name, 0) == self.classic_count for name in asked)
+        return any(self.supported.get(name, 0) == self.classic_count for name in requested)
 
     def without(self, gone: Iterable[ConsumerMember]) -> tuple[set[str], list[str]]:
-        """The topics that stay subscribed to, and the regular expressions that do not, once some members are gone."""
+        """The subscribed topics without some members, and the regular expressions that lose their last subscriber."""
         names, patterns = dict(self.names), dict(self.regexes)
         for member in gone:
             _add(names, member.topics, -1)
@@ -163,23 +186,25 @@ class ConsumerGroup(Group):
             topics |= self.resolved.get(pattern, ResolvedRegex()).topics
         return topics, [pattern for pattern in self.regexes if pattern not in patterns]
 
-    def speaks_only_classic_without(self, gone: Iterable[str]) -> bool:
-        """Whether nobody speaks the consumer protocol any more once some members are gone."""
+    def has_only_classic_without(self, gone: Iterable[str]) -> bool:
+        """Whether all members use the classic protocol once the members ``gone`` have left."""
         leaving = [self.members[member_id] for member_id in gone]
-        left = sum(member.speaks_classic for member in leaving)
+        left = sum(member.uses_classic for member in leaving)
         return self.classic_count - left == len(self.members) - len(leaving)
 
-    # --- what committed offsets and administration ask --------------------------------------------------------------
+    # -- checks for offsets and administration -------------------------------------------------------------------------
 
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, transactional: bool = False
     ) -> None:
+        """Raises UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION for a member of the
+        classic protocol. Older epochs are checked per partition (`check_partition_commit`)."""
         if epoch < 0 and not self.members:
             return  # an administrator, or a consumer that assigns itself
         if transactional and epoch == -1 and not member_id and instance_id is None:
             return
         member = self.member(member_id)
-        if not transactional and not member.speaks_classic and version < EPOCH_COMMIT_SINCE:
+        if not transactional and not member.uses_classic and version < EPOCH_COMMIT_SINCE:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, "Members of consumer groups commit with version 9 or later."
             )
@@ -187,8 +212,8 @@ class ConsumerGroup(Group):
             self._refuse_epoch(member, epoch)
 
     def check_partition_commit(self, member_id: str, epoch: int, topic_id: bytes, partition: int) -> None:
-        """Who is behind its epoch may still commit what it has owned since then (KIP-1251). Raises as
-        `check_offset_commit` does, for the whole request."""
+        """A member with an older epoch may commit the offsets of partitions that it has owned since that epoch
+        (KIP-1251). Raises as `check_offset_commit` does, for the whole request."""
         member = self.members.get(member_id)
         if member is None or epoch >= member.epoch:
             return
@@ -197,6 +222,7 @@ class ConsumerGroup(Group):
             self._refuse_epoch(member, epoch)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Raises UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH if the request names a member."""
         if member_id is None and epoch < 0:
             return
         member = self.member(member_id or "")
@@ -204,23 +230,28 @@ class ConsumerGroup(Group):
             self._refuse_epoch(member, epoch)
 
     def _refuse_epoch(self, member: ConsumerMember, epoch: int) -> None:
-        code = ErrorCode.ILLEGAL_GENERATION if member.speaks_classic else ErrorCode.STALE_MEMBER_EPOCH
+        code = ErrorCode.ILLEGAL_GENERATION if member.uses_classic else ErrorCode.STALE_MEMBER_EPOCH
         raise KafkaError(code, f"Epoch {epoch} is not that of the member, {member.epoch}.")
 
     def check_offset_delete(self) -> None:
+        """Always allowed: subscriptions are known."""
         return
 
     def check_delete(self) -> None:
+        """Raises NON_EMPTY_GROUP."""
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member subscribes to the topic, by name or by a regular expression."""
         return topic in self.names or any(topic in resolved.topics for resolved in self.resolved.values())
 
     def offset_expiry_base(self) -> ExpiryBase | None:
+        """The commit time."""
         return lambda committed: committed.commit_ms
 
     def tombstones(self) -> list[CoordinatorRecord]:
+        """The records that delete the group and its members."""
         group_id, written = self.group_id, consumer_records
         records = [written.current_tombstone(group_id, member_id) for member_id in self.members]
         records += [written.target_tombstone(group_id, member_id) for member_id in self.members]
@@ -233,7 +264,7 @@ class ConsumerGroup(Group):
         return records
 
     def records(self) -> list[CoordinatorRecord]:
-        """The records that make this group, for one that is new to the log."""
+        """The records that create this group in the log."""
         group_id, written = self.group_id, consumer_records
         records = [written.subscription(group_id, member) for member in self.members.values()]
         records.append(written.group_epoch(group_id, self.epoch, self.metadata_hash))
@@ -242,10 +273,10 @@ class ConsumerGroup(Group):
         records += [written.current(group_id, member) for member in self.members.values()]
         return records
 
-    # --- changes, by applying records -------------------------------------------------------------------------------
+    # -- changes, by applying records ----------------------------------------------------------------------------------
 
     def put(self, member: ConsumerMember) -> None:
-        """Add a member or put it in its former self's place."""
+        """Add a member, or replace its former state."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         if member.instance_id is not None:
@@ -258,7 +289,7 @@ class ConsumerGroup(Group):
                 self.owners.setdefault(topic_id, {})[partition] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Forget a member."""
+        """Remove a member."""
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -268,7 +299,7 @@ class ConsumerGroup(Group):
             del self.static_ids[member.instance_id]
 
     def apply_subscription(self, member_id: str, value: Any | None) -> None:
-        """Who a member is, or that it is gone."""
+        """Apply the record of a member's subscription; a tombstone removes the member."""
         if value is None:
             self.remove(member_id)
             return
@@ -293,7 +324,7 @@ class ConsumerGroup(Group):
         )
 
     def apply_current(self, member_id: str, value: Any | None) -> None:
-        """What a member owns; without a value nothing any more."""
+        """Apply the record of a member's current assignment; a tombstone empties it."""
         if value is None:
             member = self.members.get(member_id)
             if member is not None:
@@ -314,19 +345,19 @@ class ConsumerGroup(Group):
         )
 
     def apply_target(self, member_id: str, value: Any | None) -> None:
-        """What a member should own."""
+        """Apply the record of a member's target assignment."""
         if value is None:
             self.target.pop(member_id, None)
         else:
             self.target[member_id] = {topic.topic_id: list(topic.partitions) for topic in value.topic_partitions}
 
     def apply_target_epoch(self, value: Any | None) -> None:
-        """Which epoch the target is of."""
+        """Apply the record of the target assignment's epoch."""
         self.assignment_epoch = 0 if value is None else value.assignment_epoch
         self.assignment_ms = 0 if value is None else value.assignment_timestamp
 
     def apply_regex(self, pattern: str, value: Any | None) -> None:
-        """What a regular expression matches, or that nobody subscribes to it any more."""
+        """Apply the record of a resolved regular expression; a tombstone removes the expression."""
         if value is None:
             self.resolved.pop(pattern, None)
         else:
@@ -378,7 +409,7 @@ def _add(counts: Counts, names: Iterable[str], by: int) -> None:
 
 
 def _changed(counts: Counts, old: tuple[str, ...], new: tuple[str, ...]) -> Counts:
-    """The counts with one subscriber changed; the very same object where nothing changes."""
+    """The counts with the names of one member changed. The same object if nothing changes."""
     if old == new:
         return counts
     changed = dict(counts)

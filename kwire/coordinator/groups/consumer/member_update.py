@@ -1,7 +1,7 @@
-"""What a member's request means for its group: subscription, topics, target assignment, the member's next step.
+"""The effect of one member's request on its group: subscription, group epoch, target assignment, reconciliation.
 
-Shared by ConsumerGroupHeartbeat (`consumer_protocol`) and JoinGroup of classic members (`consumer_classic`). An
-`Advance` reads the group as it is and gathers records; nothing changes until they are applied.
+ConsumerGroupHeartbeat (`consumer.protocol`) and JoinGroup of classic members (`consumer.classic`) share it. A
+`MemberUpdate` reads the group and collects records. The group changes when the records are applied.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
     from kwire.coordinator.runtime.machine import CoordinatorRecord, Instant
 
 REGEX_PAUSE_MS: Final = 10_000
-"""The patterns of a group are looked at no more often."""
+"""The minimum time between two resolutions of a group's regular expressions."""
 
 
 class RegexChange(Enum):
-    """What the request does to the member's regular expression."""
+    """How a request changes the member's regular expression: not at all, to one that is resolved already, or to one
+    that still has to be resolved."""
 
     NONE = "none"
     TO_RESOLVE = "to resolve"
     KNOWN = "known"
 
 
-class Advance:
-    """One request of one member. ``old``: as the log knows it (a member that is new: with defaults); ``new``: as the
-    request wants it. ``joins``: it is not in the log yet (or in a predecessor's place)."""
+class MemberUpdate:
+    """One request of one member. In its methods, ``old`` is the member as the log has it (with defaults if it is new),
+    and ``new`` the member with the contents of the request."""
 
     def __init__(
         self,
@@ -55,8 +56,8 @@ class Advance:
         self.epoch = group.epoch
 
     def subscribe(self, old: ConsumerMember, new: ConsumerMember, new_topics_revision: int) -> bool:
-        """Take the subscription in; a new group epoch where it, or its topics, changed. Returns whether the member's
-        topics may have changed. Raises INVALID_REGULAR_EXPRESSION."""
+        """Update the member's subscription, and bump the group epoch if the subscription or its topics have changed.
+        Returns whether the member's topics may have changed. Raises INVALID_REGULAR_EXPRESSION."""
         if old != new:
             self.records.append(consumer_records.subscription(self.group.group_id, new))
         names_changed = old.topics != new.topics
@@ -95,7 +96,8 @@ class Advance:
     def _is_regex_stale(
         self, old: ConsumerMember, new: ConsumerMember, is_new_pattern: bool, new_topics_revision: int
     ) -> bool:
-        """Whether patterns are to be looked at (again): new ones, new topics, or simply too long ago."""
+        """Whether the regular expressions have to be resolved: a new expression, new topics, or the refresh interval is
+        over."""
         group = self.group
         last = next(iter(group.resolved.values()), None)
         if last is not None and self._now.wall_ms <= last.timestamp_ms + REGEX_PAUSE_MS:
@@ -108,11 +110,11 @@ class Advance:
         refresh_ms = self._settings.group_consumer_regex_refresh_interval_ms
         return last.version < new_topics_revision or self._now.wall_ms > last.timestamp_ms + refresh_ms
 
-    # --- the target assignment --------------------------------------------------------------------------------------
+    # -- the target assignment -----------------------------------------------------------------------------------------
 
     def retarget(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Partitions]:
-        """The member's part of the newest target assignment, and its epoch. A new assignment is made where the group
-        has moved on, but not more often than ``group.consumer.assignment.interval.ms``."""
+        """The epoch of the target assignment and the member's part of it. If the group epoch is newer, a new assignment
+        is computed, but not more often than every `group.consumer.assignment.interval.ms`."""
         group = self.group
         if group.assignment_epoch >= self.epoch or not self._may_assign():
             return group.assignment_epoch, group.target_of(new)
@@ -148,7 +150,7 @@ class Advance:
         return assignment.get(new.member_id, NOTHING)
 
     def _spec(self, members: dict[str, ConsumerMember], before: dict[str, Partitions], homogeneous: bool) -> GroupSpec:
-        """The group as assignors see it: members in the order that Kafka's hash maps give them."""
+        """The input of the assignor. Its members are in the order of Kafka's hash maps."""
         known = [member_id for member_id in self.group.members if member_id in members]
         topics_of: dict[tuple[tuple[str, ...], str], frozenset[bytes]] = {}
         specs: dict[str, MemberSpec] = {}
@@ -163,12 +165,12 @@ class Advance:
         return GroupSpec(specs, self._topics.partition_counts(sorted(everything)), homogeneous)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[bytes]:
-        """The topics that a member subscribes to and that are there."""
+        """The ids of the existing topics that a member subscribes to."""
         resolved = self.group.resolved.get(member.regex) if member.regex else None
         names = member.topics if resolved is None else (*member.topics, *sorted(resolved.topics))
         return self._topics.ids(names)
 
-    # --- the member's next step -------------------------------------------------------------------------------------
+    # -- reconciliation ------------------------------------------------------------------------------------------------
 
     def step(
         self,
@@ -178,7 +180,7 @@ class Advance:
         *,
         subscription_changed: bool,
     ) -> ConsumerMember:
-        """The member as it is from now on."""
+        """The member after one step towards its target assignment."""
         epoch, assigned = target
         if not subscription_changed and member.is_reconciled_to(epoch):
             return member
@@ -195,7 +197,7 @@ class Advance:
 
 
 def group_setting(topics: Topics, group_id: str, name: str, default: int) -> int:
-    """A property of one group, or the broker's."""
+    """A dynamic property of a group, or ``default`` (the broker's) if it is not set."""
     text = topics.group_config(group_id).get(name)
     return default if text is None else int(text)
 
@@ -207,11 +209,11 @@ def _same(one: Partitions, other: Partitions) -> bool:
 
 
 def assignor_names(settings: GroupSettings) -> list[str]:
-    """The assignors that members may ask for, the default first. Kafka's classes are known by their names, too."""
+    """The assignors that members may request, the default first. Kafka's class names are accepted, too."""
     return _short_names(tuple(settings.group_consumer_assignors))
 
 
-@lru_cache(maxsize=4)  # every heartbeat asks
+@lru_cache(maxsize=4)  # called by every heartbeat
 def _short_names(configured: tuple[str, ...]) -> list[str]:
     short = [name.rpartition(".")[2].removesuffix("Assignor").lower() for name in configured]
     return [name for name in short if name in ASSIGNORS] or list(ASSIGNORS)

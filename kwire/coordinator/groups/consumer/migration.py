@@ -1,8 +1,8 @@
-"""A group that changes its protocol while its members live (``group.consumer.migration.policy``).
+"""Migration of a group with members between the protocols (`group.consumer.migration.policy`).
 
-Up: the first member of the consumer protocol takes a classic group over; the others go on as members of the classic
-protocol in a consumer group (`consumer_classic`). Down: once the last member of the consumer protocol is gone, those
-that are left are a classic group again, which rebalances.
+Upgrade: when the first member of the consumer protocol joins a classic group, it becomes a consumer group. The other
+members still use the classic protocol there (`consumer.classic`). Downgrade: when the last member of the consumer
+protocol has left, the remaining members form a classic group again, which rebalances.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kwire.codec.messages.consumer_protocol_assignment import ConsumerProtocolAs
 from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kwire.codec.protocol import decode, encode
 from kwire.coordinator.assignors.model import Partitions
-from kwire.coordinator.groups import records as group_records
+from kwire.coordinator.groups.classic import records as classic_records
 from kwire.coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicMember, GroupState
 from kwire.coordinator.groups.classic.rebalance import Rebalancer
 from kwire.coordinator.groups.consumer.group import NOTHING, ConsumerGroup
@@ -33,7 +33,7 @@ _DOWN = ("downgrade", "bidirectional")
 
 
 class Migration:
-    """Both directions, for all groups of a shard."""
+    """Upgrades and downgrades of all groups of a shard."""
 
     def __init__(self, groups: Groups, rebalancer: Rebalancer, settings: GroupSettings) -> None:
         self._groups = groups
@@ -46,13 +46,14 @@ class Migration:
 
     @property
     def is_disabled(self) -> bool:
+        """Whether the policy forbids migration in both directions."""
         return self._policy == "disabled"
 
-    # --- up --------------------------------------------------------------------------------------------------------
+    # -- upgrade -------------------------------------------------------------------------------------------------------
 
     def upgrade(self, classic: ClassicGroup, topics: Topics, records: list[CoordinatorRecord]) -> ConsumerGroup:
-        """The consumer group that takes a classic one's place, as its records will make it; nothing changes before
-        they are applied. Raises GROUP_ID_NOT_FOUND where that cannot be."""
+        """The consumer group that replaces a classic group. Its records are added to ``records``; nothing changes
+        before they are applied. Raises GROUP_ID_NOT_FOUND if the group cannot be upgraded."""
         self._check_upgrade(classic)
         group = ConsumerGroup(classic.group_id)
         group.epoch = group.assignment_epoch = classic.generation
@@ -63,35 +64,36 @@ class Migration:
                 group.target[member.member_id] = target
             _keep_what_is_held(classic, group, topics)
         except CodecError as error:
-            raise _cannot(f"upgrade: the metadata of its members cannot be read: {error}") from None
+            raise _cannot_upgrade(f"the metadata of its members cannot be parsed: {error}") from None
         if classic.state is GroupState.STABLE and _is_complete(group, topics):
             group.metadata_hash = topics.metadata_hash(group.names)
-        # Otherwise the first look at the topics finds them changed, and the group assigns anew.
+        # Otherwise the first check of the topics finds a different hash, and a new assignment is computed.
         records.extend(classic.tombstones())
         records.extend(group.records())
         return group
 
     def _check_upgrade(self, classic: ClassicGroup) -> None:
         if self._policy not in _UP:
-            raise _cannot("upgrade: the migration policy does not allow it")
+            raise _cannot_upgrade("the migration policy does not allow it")
         if not classic.uses_consumer_protocol:
-            raise _cannot("upgrade: it is no group of consumers")
+            raise _cannot_upgrade("its members are not consumers")
         if len(classic.members) > self._settings.group_consumer_max_size:
-            raise _cannot("upgrade: it is larger than a consumer group may be")
+            raise _cannot_upgrade("it has more members than group.consumer.max.size")
 
     def dissolve(self, classic: ClassicGroup, out: Result[Any]) -> None:
-        """The classic group is one no more: its members are told to join again."""
+        """The classic group was replaced: answer its parked requests with REBALANCE_IN_PROGRESS."""
         for member_id in list(classic.members):
             self._rebalancer.fail_parked(classic, member_id, out, "", ErrorCode.REBALANCE_IN_PROGRESS)
 
-    # --- down ------------------------------------------------------------------------------------------------------
+    # -- downgrade -----------------------------------------------------------------------------------------------------
 
     def may_downgrade(self, group: ConsumerGroup, gone: Sequence[str], joining: int = 0) -> bool:
-        """Whether the group is to be classic once some members are gone (and some have come in their place)."""
+        """Whether the group is to be downgraded once the members ``gone`` have left and ``joining`` members have
+        joined."""
         remaining = len(group.members) - len(gone) + joining
         return (
             remaining > 0
-            and group.speaks_only_classic_without(gone)
+            and group.has_only_classic_without(gone)
             and self._policy in _DOWN
             and remaining <= self._settings.group_max_size
         )
@@ -108,10 +110,10 @@ class Migration:
         rebalance: bool = True,
         unsynced: Sequence[str] = (),
     ) -> None:
-        """Write the group down as a classic one without some members; ``joining``: the static member that has come
-        in the place of the one that is gone. The classic group rebalances, unless its assignment is still good;
-        then ``unsynced`` have yet to ask for it."""
-        # Without a time, whoever loads the group knows that it has not rebalanced since.
+        """Replace the group by a classic group without the members ``gone``. ``joining``: the static member that
+        replaces the one in ``gone``. The classic group rebalances unless its assignment is still valid (``rebalance``);
+        then the members ``unsynced`` still have to send SyncGroup."""
+        # The missing timestamp shows a broker that loads the group that it has not rebalanced since.
         classic = ClassicGroup(group.group_id, NO_TIMESTAMP)
         classic.generation = group.epoch
         classic.protocol_type = CONSUMER_PROTOCOL_TYPE
@@ -125,7 +127,7 @@ class Migration:
             metadata = converted.protocols.get(name, b"")
             assignments[member_id] = assignment_bytes(_left_to(group, holder, gone), metadata, topics)
         out.records.extend(group.tombstones())
-        out.records.append(group_records.assigned_group(classic, assignments))
+        out.records.append(classic_records.assigned_group(classic, assignments))
 
         def applied(out: Result[Any], now: Instant) -> None:
             forget(group)
@@ -134,7 +136,7 @@ class Migration:
             for member in classic.members.values():
                 known = real.members[member.member_id]
                 real.update(known, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-                self._rebalancer.heard_of(real, member.member_id, member.session_timeout_ms, now)
+                self._rebalancer.restart_session(real, member.member_id, member.session_timeout_ms, now)
             if rebalance:
                 self._rebalancer.prepare(real, out, now)
             elif unsynced:
@@ -144,16 +146,16 @@ class Migration:
         out.applied = applied
 
     def topics_changed(self, classic: ClassicGroup, out: Result[Any], now: Instant) -> None:
-        """A group that has gone on with its assignment since its downgrade has a leader that nobody told so, and that
-        looks at no topics. Apache Kafka leaves it alone until somebody joins."""
-        if self._groups.holds(classic) and classic.state is GroupState.STABLE and classic.is_unled:
+        """Rebalance a group that has kept its assignment since its downgrade: its leader does not know that it leads,
+        so it does not watch the topics. Apache Kafka leaves such a group unchanged until a member joins."""
+        if self._groups.holds(classic) and classic.state is GroupState.STABLE and classic.is_just_downgraded:
             self._rebalancer.prepare(classic, out, now)
 
 
 def _left_to(group: ConsumerGroup, holder: str, gone: Sequence[str]) -> Partitions:
-    """What a member is to have, without what others have yet to give up, and with what it has yet to give up itself.
-    Apache Kafka writes down what it is to have, so that a partition may have two owners when the group is upgraded
-    again."""
+    """The assignment of a member after a downgrade: its target assignment without partitions that others still have to
+    revoke, and with those that it still has to revoke itself. Apache Kafka writes the target assignment, so that a
+    partition may have two owners if the group is upgraded again."""
     whose = (None, holder, *gone)
     left = {
         topic: {one for one in parts if group.owner(topic, one) in whose}
@@ -167,12 +169,12 @@ def _left_to(group: ConsumerGroup, holder: str, gone: Sequence[str]) -> Partitio
     return {topic: sorted(partitions) for topic, partitions in left.items()}
 
 
-def _cannot(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"The group cannot be changed, {message}.")
+def _cannot_upgrade(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"The group cannot be upgraded: {reason}.")
 
 
 def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
-    """Whether every partition of the group's topics is assigned: they may have grown without a leader noticing."""
+    """Whether every partition of the group's topics is assigned. The leader may have missed added partitions."""
     counts = topics.partition_counts(topics.ids(group.names))
     assigned = dict.fromkeys(counts, 0)
     for target in group.target.values():
@@ -182,15 +184,16 @@ def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
 
 
 def _as_consumer(classic: ClassicGroup, member: ClassicMember, topics: Topics) -> tuple[ConsumerMember, Partitions]:
-    """A member of the classic group in a consumer group, with what it owns. Raises CodecError and KafkaError."""
+    """A member of the classic group as a member of a consumer group, with its partitions. Raises CodecError,
+    KafkaError."""
     owned: dict[bytes, list[int]] = {}
     if member.held:
         assignment = _parse(ConsumerProtocolAssignment, member.held)
         if assignment.user_data:
-            raise _cannot("upgrade: a custom assignor is in use")
+            raise _cannot_upgrade("a custom assignor is in use")
         for topic in assignment.assigned_partitions:
             topic_id = topics.id(topic.topic)
-            if topic_id is not None:  # the name may be that of a smaller topic by now
+            if topic_id is not None:  # the topic may have been recreated with fewer partitions
                 count = topics.partition_counts([topic_id])[topic_id]
                 owned[topic_id] = sorted(partition for partition in topic.partitions if partition < count)
     subscription = parse_subscription(member.protocols.get(classic.protocol_name or "", b""))
@@ -212,12 +215,15 @@ def _as_consumer(classic: ClassicGroup, member: ClassicMember, topics: Topics) -
 
 
 def _keep_what_is_held(classic: ClassicGroup, group: ConsumerGroup, topics: Topics) -> None:
-    """Take partitions for given up only once that is sure: who owned more when it joined the generation (cooperative
-    rebalancing) than it was assigned in it says so by joining again, which may be still to come, as may its SyncGroup
-    answer. Apache Kafka takes them for free at once, so that they may have two owners. Raises CodecError."""
+    """Treat partitions as owned until their member has revoked them. In a cooperative rebalance, a member may own more
+    than its assignment when it joins the generation. It confirms the revocation by joining again, and it may not have
+    received its SyncGroup response yet. Apache Kafka treats such partitions as free at once, so that they may have two
+    owners. Raises CodecError."""
     name = classic.protocol_name or ""
-    told = {one.member_id: parse_subscription(one.protocols.get(name, b"")) for one in classic.members.values()}
-    newest_first = sorted(told.items(), key=lambda pair: pair[1].generation_id, reverse=True)
+    subscriptions = {
+        one.member_id: parse_subscription(one.protocols.get(name, b"")) for one in classic.members.values()
+    }
+    newest_first = sorted(subscriptions.items(), key=lambda pair: pair[1].generation_id, reverse=True)
     for member_id, subscription in newest_first:
         held: dict[bytes, dict[int, int]] = {}
         for topic in subscription.owned_partitions:

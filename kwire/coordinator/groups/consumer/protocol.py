@@ -1,15 +1,15 @@
-"""ConsumerGroupHeartbeat (KIP-848): members join, report, learn what to own, and leave; and what time does to them.
+"""ConsumerGroupHeartbeat (KIP-848), and the timers of consumer groups.
 
-One request does it all. A member is heard of within its session timeout, and gives up what it is asked to within its
-rebalance timeout, or it is fenced: out of the group, which then has another epoch. Timers are soft: they start anew
-when a leadership begins.
+With this request members join, report their partitions, get their assignment, and leave. A member must send a heartbeat
+within its session timeout, and revoke partitions within its rebalance timeout. Otherwise it is fenced: removed from the
+group, whose epoch is bumped. Timers are soft state; they are restarted when the log is loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.uuids import uuid_to_text
@@ -29,7 +29,7 @@ from kwire.coordinator.groups.consumer.member import (
     MemberState,
     OwnedPartitions,
 )
-from kwire.coordinator.groups.consumer.member_update import Advance, assignor_names, group_setting
+from kwire.coordinator.groups.consumer.member_update import MemberUpdate, assignor_names, group_setting
 from kwire.coordinator.groups.consumer.migration import Migration
 from kwire.coordinator.groups.consumer.reconcile import Reported
 from kwire.coordinator.groups.consumer.records import ResolvedRegex
@@ -38,15 +38,12 @@ from kwire.coordinator.groups.group import Groups, GroupSettings
 from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result
 from kwire.coordinator.runtime.timers import Timers
 
-if TYPE_CHECKING:
-    from kwire.cluster.metadata.image import ClusterImage
-
 OWN_MEMBER_ID_SINCE = 1
-"""The version of ConsumerGroupHeartbeat in which members make their ids themselves (KIP-1082)."""
+"""The version of ConsumerGroupHeartbeat from which on members make their own ids (KIP-1082)."""
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
-    """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group could make sense of."""
+    """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is invalid whatever the state of the group."""
     epoch = request.member_epoch
     if (version >= OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH) and not request.member_id.strip():
         raise _invalid("The member id must not be empty.")
@@ -57,68 +54,68 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings
             raise _invalid(f"The {name} must not be empty.")
     if epoch == 0:
         if request.rebalance_timeout_ms == -1:
-            raise _invalid("Who joins must give a rebalance timeout.")
+            raise _invalid("A member that joins must set a rebalance timeout.")
         if request.topic_partitions is None or request.topic_partitions:
-            raise _invalid("Who joins owns no partitions, and must say so.")
+            raise _invalid("A member that joins must send an empty list of owned partitions.")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise _invalid("Who joins must subscribe, to topic names or by a regular expression.")
+            raise _invalid("A member that joins must subscribe to topic names or a regular expression.")
     elif epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
-        raise _invalid("Only a member with an instance id can leave for a while.")
+        raise _invalid("Only a member with an instance id can leave temporarily.")
     elif epoch < STATIC_LEAVE_EPOCH:
-        raise _invalid(f"There is no member epoch {epoch}.")
+        raise _invalid(f"The member epoch {epoch} is invalid.")
     names = assignor_names(settings)
     if request.server_assignor is not None and request.server_assignor not in names:
-        message = f"There is no assignor {request.server_assignor} here, only {', '.join(names)}."
+        message = f"The assignor {request.server_assignor} is not supported. Supported: {', '.join(names)}."
         raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
 
 
 class ConsumerProtocol:
-    """The operations on one shard's consumer groups. ``topics`` is replaced with each new image of the cluster."""
+    """ConsumerGroupHeartbeat for all consumer groups of a shard. ``topics`` is replaced with each new image of the
+    cluster."""
 
     def __init__(
-        self, groups: Groups, timers: Timers, settings: GroupSettings, new_id: Callable[[], str], migration: Migration
+        self,
+        groups: Groups,
+        timers: Timers,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        migration: Migration,
+        topics: Topics,
     ) -> None:
-        self.topics: Topics | None = None
-        self.new_topics_revision = -1
+        self.topics = topics
+        self.new_topics_revision = topics.revision
         self._groups = groups
         self._timers = timers
         self._settings = settings
         self._new_id = new_id
         self._migration = migration
 
-    def see_topics(self, image: ClusterImage, changed: Iterable[str], *, new: bool) -> None:
-        """The cluster has changed: groups that subscribe to one of these topics look at them with their next
-        heartbeat; ``new``: there may be names that were never matched against patterns."""
-        self.topics = Topics(image)
-        if new or self.new_topics_revision < 0:
-            self.new_topics_revision = image.revision
+    def update_topics(self, topics: Topics, changed: Iterable[str], *, new: bool) -> None:
+        """The cluster has changed. Groups that subscribe to one of the ``changed`` topics check their topics with the
+        next heartbeat. ``new``: some topics are new, so that regular expressions have to be resolved again."""
+        self.topics = topics
+        if new:
+            self.new_topics_revision = topics.revision
         names = list(changed)
         for group in self._groups:
-            unled = isinstance(group, ClassicGroup) and group.is_unled
-            looks = unled or isinstance(group, ConsumerGroup)
-            if not looks or not any(group.is_subscribed_to(name) for name in names):
+            downgraded = isinstance(group, ClassicGroup) and group.is_just_downgraded
+            affected = downgraded or isinstance(group, ConsumerGroup)
+            if not affected or not any(group.is_subscribed_to(name) for name in names):
                 continue
             if isinstance(group, ConsumerGroup):
                 group.checked_epoch = None
-            elif isinstance(group, ClassicGroup):  # as soon as anybody is heard of
-                self._timers.schedule(("unled", group.group_id), 0, partial(self._migration.topics_changed, group))
-
-    @property
-    def cluster(self) -> Topics:
-        """The newest snapshot. Raises COORDINATOR_NOT_AVAILABLE before there is one."""
-        if self.topics is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return self.topics
+            elif isinstance(group, ClassicGroup):  # due at once: the next operation of the shard fires it
+                self._timers.schedule(("downgraded", group.group_id), 0, partial(self._migration.topics_changed, group))
 
     def group(self, group_id: str) -> ConsumerGroup:
-        """Raises GROUP_ID_NOT_FOUND, also for a group of another type."""
+        """The consumer group with this id. Raises GROUP_ID_NOT_FOUND, also for a group of another type."""
         group = self._groups.find(group_id)
         if not isinstance(group, ConsumerGroup):
             what = "not found" if group is None else "not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {what}.")
         return group
 
-    # --- heartbeats ------------------------------------------------------------------------------------------------
+    # -- heartbeats ----------------------------------------------------------------------------------------------------
 
     def heartbeat(
         self,
@@ -127,7 +124,7 @@ class ConsumerProtocol:
         out: Result[ConsumerGroupHeartbeatResponse],
         now: Instant,
     ) -> None:
-        """Fill the result; raises KafkaError for what the member has done wrong. `check_request` came before."""
+        """Run one request, which `check_request` has checked, and fill its result. Raises KafkaError."""
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             self._leave(request, out, now)
             return
@@ -137,11 +134,11 @@ class ConsumerProtocol:
         self.check_room(group, request.member_id)
         reported = _reported(request)
         old = self._sender(group, request, reported, out.records, joins)
-        new = _wanted(old, request, caller)
-        advance = Advance(group, self.cluster, self._settings, now, out.records)
-        changed = advance.subscribe(old, new, self.new_topics_revision)
-        member = advance.step(new, advance.retarget(old, new), reported, subscription_changed=changed)
-        out.answer = self._answer(request, old, member)
+        new = _updated(old, request, caller)
+        update = MemberUpdate(group, self.topics, self._settings, now, out.records)
+        changed = update.subscribe(old, new, self.new_topics_revision)
+        member = update.step(new, update.retarget(old, new), reported, subscription_changed=changed)
+        out.response = self._response(request, old, member)
 
         def applied(out: Result[Any], now: Instant) -> None:
             if isinstance(former, ClassicGroup) and not self._groups.holds(former):
@@ -149,16 +146,16 @@ class ConsumerProtocol:
                 self._start_sessions(request.group_id, now)
                 for late in (former.members[member_id] for member_id in former.unsynced):
                     self.schedule("sync", request.group_id, late.member_id, late.rebalance_timeout_ms, now)
-            self.heard_of(request.group_id, member.member_id, now)
+            self.restart_session(request.group_id, member.member_id, now)
             if member != new:
                 self._watch_revocation(request.group_id, member, now)
-            if advance.needs_regex_refresh:
+            if update.needs_regex_refresh:
                 self.refresh_regexes(request.group_id, now)
 
         perform(out, now, applied)
 
     def _joinable(self, group_id: str, out: Result[Any]) -> ConsumerGroup:
-        """The group to join: new, or a classic one that is taken over."""
+        """The group to join: the present one, a new one, or the upgrade of a classic group."""
         group = self._groups.find(group_id)
         if group is None:
             return ConsumerGroup(group_id)
@@ -169,10 +166,10 @@ class ConsumerProtocol:
         if group.is_empty:
             out.records.extend(group.tombstones())
             return ConsumerGroup(group_id)
-        return self._migration.upgrade(group, self.cluster, out.records)
+        return self._migration.upgrade(group, self.topics, out.records)
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raises GROUP_MAX_SIZE_REACHED for one too many."""
+        """Raises GROUP_MAX_SIZE_REACHED if the group is full and the member is not in it."""
         limit = self._settings.group_consumer_max_size
         if len(group.members) >= limit and member_id not in group.members:
             message = f"The group has reached its maximum size of {limit}."
@@ -198,18 +195,18 @@ class ConsumerProtocol:
         return member
 
     def new_member_id(self) -> str:
-        """As Kafka makes them for members that do not."""
+        """A member id for a client that has not made its own, in Kafka's form."""
         return uuid_to_text(bytes.fromhex(self._new_id().replace("-", "")))
 
     def static_member(
         self, group: ConsumerGroup, member_id: str, instance_id: str, records: list[CoordinatorRecord], *, classic: bool
     ) -> ConsumerMember:
-        """A static member that joins: new, or in the place of its predecessor. Raises UNRELEASED_INSTANCE_ID while
-        that one has not left."""
+        """A static member that joins: a new one, or the successor of the member with its group instance id. Raises
+        UNRELEASED_INSTANCE_ID if that member has not left."""
         predecessor = group.static_member(instance_id)
         if predecessor is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
-        if not classic and not predecessor.speaks_classic and predecessor.epoch != STATIC_LEAVE_EPOCH:
+        if not classic and not predecessor.uses_classic and predecessor.epoch != STATIC_LEAVE_EPOCH:
             message = f"Instance id {instance_id} is still held by member {predecessor.member_id}."
             raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
         member = predecessor._replace(member_id=member_id, epoch=0, previous_epoch=0)
@@ -221,26 +218,28 @@ class ConsumerProtocol:
         return member
 
     def static_owner(self, group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-        """The member of an instance id. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if it is another one."""
+        """The member with a group instance id. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its member id
+        differs."""
         member = group.static_member(instance_id)
         if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is not known.")
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         if member.member_id != member_id:
             message = f"Instance id {instance_id} is held by member {member.member_id}, not by {member_id}."
             raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)
         return member
 
-    def _answer(
+    def _response(
         self, request: ConsumerGroupHeartbeatRequest, old: ConsumerMember, member: ConsumerMember
     ) -> ConsumerGroupHeartbeatResponse:
-        """The assignment is told to who joins, to who tells everything about itself, and where it has changed; also to
-        who is still in its last epoch, and has not heard of the change (there Apache Kafka says nothing, for ever)."""
-        tells_all = (
+        """The response. It contains the assignment if the member joins, if its request has all fields set, or if the
+        assignment has changed. It also contains it if the member is still in its previous epoch because it has lost the
+        response with the change (Apache Kafka then never sends it)."""
+        is_full_request = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
             and request.topic_partitions is not None
         )
-        answer = ConsumerGroupHeartbeatResponse(
+        response = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=self._setting(
@@ -248,19 +247,19 @@ class ConsumerProtocol:
             ),
         )
         changed = old.assigned is not member.assigned and _partitions(old.assigned) != _partitions(member.assigned)
-        lost_answer = request.member_epoch != old.epoch
-        if request.member_epoch == 0 or tells_all or changed or lost_answer:
+        lost_response = request.member_epoch != old.epoch
+        if request.member_epoch == 0 or is_full_request or changed or lost_response:
             topics = [
                 TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
                 for topic_id, partitions in member.assigned.items()
             ]
-            answer.assignment = Assignment(topic_partitions=topics)
-        return answer
+            response.assignment = Assignment(topic_partitions=topics)
+        return response
 
     def _setting(self, group_id: str, name: str, default: int) -> int:
-        return default if self.topics is None else group_setting(self.topics, group_id, name, default)
+        return group_setting(self.topics, group_id, name, default)
 
-    # --- departures ------------------------------------------------------------------------------------------------
+    # -- departures ----------------------------------------------------------------------------------------------------
 
     def _leave(
         self,
@@ -269,7 +268,7 @@ class ConsumerProtocol:
         now: Instant,
     ) -> None:
         group = self.group(request.group_id)
-        out.answer = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        out.response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
             self.fence(group, [group.member(request.member_id)], out, now)
             return
@@ -284,19 +283,20 @@ class ConsumerProtocol:
         out.records.append(consumer_records.current(group.group_id, away))
 
     def fence(self, group: ConsumerGroup, members: list[ConsumerMember], out: Result[Any], now: Instant) -> None:
-        """Members are out. Where only members of the classic protocol are left, the group is classic again."""
+        """Remove members. If only members of the classic protocol are left, downgrade the group (if the policy
+        allows)."""
         if not members:
             return
         gone = [member.member_id for member in members]
         if self._migration.may_downgrade(group, gone):
-            self._migration.downgrade(group, gone, self.cluster, out, now, self.forget)
+            self._migration.downgrade(group, gone, self.topics, out, now, self.forget)
             return
         group_id, written = group.group_id, consumer_records
         for member_id in gone:
             out.records.extend(written.member_tombstones(group_id, member_id))
         topics, patterns = group.without(members)
         out.records.extend(written.regex_tombstone(group_id, pattern) for pattern in patterns)
-        out.records.append(written.group_epoch(group_id, group.epoch + 1, self.cluster.metadata_hash(topics)))
+        out.records.append(written.group_epoch(group_id, group.epoch + 1, self.topics.metadata_hash(topics)))
 
         def applied(out: Result[Any], now: Instant) -> None:
             for member_id in gone:
@@ -304,10 +304,10 @@ class ConsumerProtocol:
 
         out.applied = applied
 
-    # --- time ------------------------------------------------------------------------------------------------------
+    # -- timers --------------------------------------------------------------------------------------------------------
 
-    def heard_of(self, group_id: str, member_id: str, now: Instant, timeout_ms: int | None = None) -> None:
-        """Start the session of a member anew."""
+    def restart_session(self, group_id: str, member_id: str, now: Instant, timeout_ms: int | None = None) -> None:
+        """Restart the session timer of a member."""
         if timeout_ms is None:
             timeout_ms = self._setting(
                 group_id, "consumer.session.timeout.ms", self._settings.group_consumer_session_timeout_ms
@@ -315,7 +315,7 @@ class ConsumerProtocol:
         self.schedule("session", group_id, member_id, timeout_ms, now)
 
     def schedule(self, kind: str, group_id: str, member_id: str, timeout_ms: int, now: Instant) -> None:
-        """The member is fenced unless something cancels this in time."""
+        """Fence the member after this time unless the timer is cancelled."""
         self._timers.schedule(
             (f"consumer-{kind}", group_id, member_id),
             now.timer_ms + timeout_ms,
@@ -323,16 +323,16 @@ class ConsumerProtocol:
         )
 
     def is_scheduled(self, kind: str, group_id: str, member_id: str) -> bool:
-        """Whether such a timer runs."""
+        """Whether the timer is running."""
         return (f"consumer-{kind}", group_id, member_id) in self._timers
 
     def cancel(self, kind: str, group_id: str, member_id: str) -> None:
-        """The member has done what it was waited for."""
+        """Cancel the timer: the member has done in time what it was expected to do."""
         self._timers.cancel((f"consumer-{kind}", group_id, member_id))
 
     def _watch_revocation(self, group_id: str, member: ConsumerMember, now: Instant) -> None:
         key = ("consumer-rebalance", group_id, member.member_id)
-        if member.speaks_classic:
+        if member.uses_classic:
             return
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._timers.cancel(key)
@@ -341,7 +341,7 @@ class ConsumerProtocol:
         self._timers.schedule(key, deadline_ms, partial(self._overdue, group_id, member.member_id, member.epoch))
 
     def _overdue(self, group_id: str, member_id: str, epoch: int | None, out: Result[Any], now: Instant) -> None:
-        """A deadline of a member has passed (that for giving up counts only in its epoch)."""
+        """A deadline of a member has passed: fence it. With an ``epoch``, only if the member is still in that epoch."""
         group = self._groups.find(group_id)
         if not isinstance(group, ConsumerGroup):
             return
@@ -354,38 +354,38 @@ class ConsumerProtocol:
             self.cancel(kind, group_id, member_id)
 
     def forget(self, group: ConsumerGroup) -> None:
-        """The group is gone: none of its timers is needed."""
+        """Stop all timers of a deleted group."""
         for member_id in group.members:
             self._cancel(group.group_id, member_id)
         self._timers.cancel(("consumer-regex", group.group_id))
 
     def _start_sessions(self, group_id: str, now: Instant) -> None:
-        """All members of a group that is new here (loaded, or classic before) are heard of now."""
+        """Start the session timers of a group that was loaded or upgraded."""
         group = self._groups.find(group_id)
         if not isinstance(group, ConsumerGroup):
             return
         for member in group.members.values():
             timeout_ms = None if member.classic is None else member.classic.session_timeout_ms
-            self.heard_of(group_id, member.member_id, now, timeout_ms)
+            self.restart_session(group_id, member.member_id, now, timeout_ms)
             self._watch_revocation(group_id, member, now)
 
     def loaded(self, now: Instant) -> None:
-        """The log is read: sessions start."""
+        """The log is loaded: start all sessions."""
         for group in self._groups:
             if isinstance(group, ConsumerGroup):
                 self._start_sessions(group.group_id, now)
 
-    # --- regular expressions ----------------------------------------------------------------------------------------
+    # -- regular expressions -------------------------------------------------------------------------------------------
 
     def refresh_regexes(self, group_id: str, now: Instant) -> None:
-        """Look at the patterns of a group as the next thing: not within the heartbeat, which only asks for it."""
+        """Resolve the regular expressions of a group after the present operation, not within the heartbeat."""
         key = ("consumer-regex", group_id)
         if key not in self._timers:
             self._timers.schedule(key, now.timer_ms, partial(self._resolve, group_id))
 
     def _resolve(self, group_id: str, out: Result[Any], now: Instant) -> None:
         group = self._groups.find(group_id)
-        if not isinstance(group, ConsumerGroup) or self.topics is None:
+        if not isinstance(group, ConsumerGroup):
             return
         topics = self.topics
         resolved = {
@@ -404,7 +404,7 @@ class ConsumerProtocol:
 
 
 def perform(out: Result[Any], now: Instant, applied: Callable[[Result[Any], Instant], None]) -> None:
-    """Go on once the records are applied: at once if there are none."""
+    """Call ``applied`` once the records are applied, or at once if there are none."""
     if out.records:
         out.applied = applied
     else:
@@ -412,13 +412,15 @@ def perform(out: Result[Any], now: Instant, applied: Callable[[Result[Any], Inst
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, reported: Reported) -> None:
-    """Raises FENCED_MEMBER_EPOCH unless it is the member's, or the one before it where the answer with the newer one
-    may have been lost: then the member owns nothing that it should not."""
+    """Raises FENCED_MEMBER_EPOCH unless the epoch is the member's. The previous epoch is accepted, too, if the response
+    with the newer one may have been lost and the member owns no partition outside its assignment."""
     if epoch in (0, member.epoch):
         return
-    lost_answer = epoch < member.epoch and epoch == member.previous_epoch and _is_part_of(reported, member.assigned)
-    if not lost_answer:
-        message = f"Epoch {epoch} is not that of the member, {member.epoch}: it must give up all and join again."
+    lost_response = epoch < member.epoch and epoch == member.previous_epoch and _is_part_of(reported, member.assigned)
+    if not lost_response:
+        message = (
+            f"Epoch {epoch} is not the member's epoch {member.epoch}. It must revoke all its partitions and join again."
+        )
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
@@ -441,8 +443,8 @@ def _reported(request: ConsumerGroupHeartbeatRequest) -> Reported:
     return [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
 
 
-def _wanted(old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
-    """The member as its request wants it: what a request leaves out stays."""
+def _updated(old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
+    """The member with the contents of its request. Fields that the request leaves out stay as they were."""
     names = request.subscribed_topic_names
     return old._replace(
         instance_id=old.instance_id if request.instance_id is None else request.instance_id,

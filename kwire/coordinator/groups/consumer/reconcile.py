@@ -1,7 +1,8 @@
-"""How a member gets from what it owns to what it should own: give up first, then take what others have given up.
+"""Reconciliation of a member: from its current assignment to its target assignment, one step at a time.
 
-A pure function of the member and what it reports; it never lets two members own a partition. UNREVOKED_PARTITIONS lasts
-until a heartbeat no longer names the partitions to give up, and holds the member back in its epoch.
+A member first revokes partitions, then gets those that other members have revoked. This is a pure function of the
+member and of the partitions that it reports, and never lets two members own one partition. UNREVOKED_PARTITIONS lasts
+until a heartbeat no longer reports the partitions to revoke; until then the member stays in its epoch.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from kwire.coordinator.assignors.model import Partitions
 from kwire.coordinator.groups.consumer.member import ConsumerMember, MemberState, OwnedPartitions
 
 Reported = Sequence[tuple[bytes, Sequence[int]]] | None
-"""The partitions that the heartbeat says it owns: topic id, partitions. None: it does not say."""
+"""The partitions that a heartbeat reports as owned, by topic id. None: the heartbeat does not report them."""
 
 
 class Goal(NamedTuple):
-    """Where a member is to get, and what stands in its way.
+    """The target of a member and the facts that decide how far it gets.
 
-    ``topics``: what it subscribes to now; ``owner`` tells who has a partition; ``subscription_changed``: what it no
-    longer subscribes to is taken from it at once, even while the target assignment is older.
+    ``topics``: the ids of the topics that it subscribes to now. ``owner``: returns the owner of a partition, or None.
+    ``subscription_changed``: topics that it no longer subscribes to are revoked at once, even if the target assignment
+    is older.
     """
 
     epoch: int
@@ -33,26 +35,27 @@ class Goal(NamedTuple):
 
 
 def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """The member's next state; itself if nothing changes. Raises FENCED_MEMBER_EPOCH for a state not known here."""
+    """The member after one step; the same object if nothing changes. Raises FENCED_MEMBER_EPOCH if its state in the log
+    is unknown to this version."""
     if member.state is MemberState.STABLE and member.epoch == goal.epoch:
         return _drop_unsubscribed(member, goal) if goal.subscription_changed else member
     if member.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(member.revoking, goal.reported):
         return _drop_unsubscribed(member, goal) if goal.subscription_changed else member
     if member.state is MemberState.UNKNOWN and (goal.reported is None or goal.reported):
-        message = "The state of the member is not known here: it must give up all and join again."
+        message = "The member's state is unknown. It must revoke all its partitions and join again."
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
     return _towards(member, goal)
 
 
 def _still_owns(revoking: Mapping[bytes, Mapping[int, int]], reported: Reported) -> bool:
-    """Whether the member has, or may have, something of this. One that does not say may."""
+    """Whether the member still owns one of these partitions. If it has not reported its partitions, it may."""
     if reported is None:
         return True
     return any(partition in revoking.get(topic_id, {}) for topic_id, partitions in reported for partition in partitions)
 
 
 def _drop_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """Take away what the member no longer subscribes to; the target does not matter for that."""
+    """Revoke topics that the member no longer subscribes to, whatever the target assignment."""
     gone = [topic_id for topic_id in member.assigned if topic_id not in goal.topics]
     if not gone:
         return member
@@ -67,7 +70,7 @@ def _drop_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
 
 
 def _towards(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """One step towards the target."""
+    """One step towards the target assignment."""
     assigned: OwnedPartitions = {}
     revoking: OwnedPartitions = {}
     awaited = False
@@ -98,5 +101,5 @@ def _towards(member: ConsumerMember, goal: Goal) -> ConsumerMember:
 
 
 def _is_free(member: ConsumerMember, goal: Goal, topic_id: bytes, partition: int) -> bool:
-    """Nobody has it, or the member itself was asked to give it up and may keep it after all."""
+    """Whether a partition has no owner, or was to be revoked by this member, which may keep it after all."""
     return partition in member.revoking.get(topic_id, {}) or goal.owner(topic_id, partition) is None

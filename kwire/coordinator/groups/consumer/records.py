@@ -1,6 +1,6 @@
-"""The records of consumer groups (KIP-848) in ``__consumer_offsets``, as Kafka 4.3 writes them, and back.
+"""The records of consumer groups (KIP-848) in ``__consumer_offsets``, as Kafka 4.3 writes them: building and parsing.
 
-What they mean: `consumer_group`. The classic group's: `group_records`.
+`consumer.group` applies them. The records of classic groups and committed offsets are in `groups.records`.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ VALUES: Final[dict[type[Any], type[Any]]] = {
     ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
 }
-"""The value's message of each key's."""
+"""Key message -> value message."""
 
 _KEYS: Final[dict[int, type[Any]]] = {kind.API_KEY: kind for kind in VALUES}
 
 
 class ResolvedRegex(NamedTuple):
-    """Which topics a regular expression matched. ``version``: the revision of the image it was matched against."""
+    """The topics that a regular expression matched. ``version``: the revision of the cluster image it was matched
+    with."""
 
     topics: frozenset[str] = frozenset()
     version: int = -1
@@ -68,7 +69,7 @@ class ResolvedRegex(NamedTuple):
 
 
 def parse_key(key: bytes | memoryview) -> Any | None:
-    """The key's message, or None for a record type that is not of consumer groups. Raises CodecError."""
+    """The message of a key, or None if the record does not belong to a consumer group. Raises CodecError."""
     if len(key) < _PREFIX.size:
         raise CodecError(f"a coordinator record's key of {len(key)} bytes has no type")
     kind = _KEYS.get(_PREFIX.unpack_from(key)[0])
@@ -76,42 +77,45 @@ def parse_key(key: bytes | memoryview) -> Any | None:
 
 
 def parse_value(key: Any, value: bytes | memoryview) -> Any:
-    """The value's message that belongs to a key's. Raises CodecError."""
+    """The message of the value that belongs to a key. Raises CodecError."""
     if len(value) < _PREFIX.size or _PREFIX.unpack_from(value)[0] != 0:
         raise CodecError(f"{type(key).__name__}: a value of another version than 0")
     return decode(VALUES[type(key)], 0, value, _PREFIX.size)[0]
 
 
-# --- the group -----------------------------------------------------------------------------------------------------
+# -- the group ---------------------------------------------------------------------------------------------------------
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """The group has a new epoch, and this is what its topics look like."""
+    """The record of the group epoch and the hash of the group's topics."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return _record(ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
+    """The record that deletes the group."""
     return _record(ConsumerGroupMetadataKey(group_id=group_id), None)
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Kafka before 4.1 wrote down what topics look like; the hash in the group's record has taken its place."""
+    """The record that deletes the topics' metadata, which Kafka before 4.1 wrote. The hash in the group's record has
+    replaced it."""
     return _record(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
-    """The target assignment is that of a group epoch."""
+    """The record of the group epoch for which the target assignment was computed."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
     return _record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
+    """The record that deletes the epoch of the target assignment."""
     return _record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)
 
 
 def regex(group_id: str, pattern: str, resolved: ResolvedRegex) -> CoordinatorRecord:
-    """What a regular expression matches."""
+    """The record of a resolved regular expression."""
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
     )
@@ -119,14 +123,15 @@ def regex(group_id: str, pattern: str, resolved: ResolvedRegex) -> CoordinatorRe
 
 
 def regex_tombstone(group_id: str, pattern: str) -> CoordinatorRecord:
+    """The record that deletes a resolved regular expression."""
     return _record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern), None)
 
 
-# --- its members ---------------------------------------------------------------------------------------------------
+# -- its members -------------------------------------------------------------------------------------------------------
 
 
 def subscription(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Who a member is and what it wants."""
+    """The record of a member's metadata and subscription."""
     classic = None
     if member.classic is not None:
         classic = ClassicMemberMetadata(
@@ -150,11 +155,12 @@ def subscription(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def subscription_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    """The record that deletes a member."""
     return _record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
 
 
 def target(group_id: str, member_id: str, assigned: Partitions) -> CoordinatorRecord:
-    """What a member should own."""
+    """The record of a member's target assignment."""
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
@@ -165,11 +171,12 @@ def target(group_id: str, member_id: str, assigned: Partitions) -> CoordinatorRe
 
 
 def target_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    """The record that deletes a member's target assignment."""
     return _record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None)
 
 
 def current(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """What a member owns, and what it has to give up."""
+    """The record of a member's current assignment: its partitions, and those that it still has to revoke."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -181,11 +188,12 @@ def current(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def current_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    """The record that deletes a member's current assignment."""
     return _record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Forget a member."""
+    """The records that delete a member and its assignments."""
     return [
         current_tombstone(group_id, member_id),
         target_tombstone(group_id, member_id),
@@ -194,7 +202,8 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def owned_partitions(written: list[TopicPartitions], member_epoch: int) -> OwnedPartitions:
-    """Partitions with the epoch in which each was assigned, which records of Kafka before 4.3 do not tell."""
+    """Partitions with the epoch in which each was assigned. Records of Kafka before 4.3 lack it; then it is the
+    member's."""
     owned: OwnedPartitions = {}
     for topic in written:
         epochs = topic.assignment_epochs or [member_epoch] * len(topic.partitions)

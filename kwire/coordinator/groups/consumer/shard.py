@@ -1,4 +1,4 @@
-"""The part of a shard that belongs to consumer groups (KIP-848): operations put together, and records applied."""
+"""The part of a group shard that handles consumer groups (KIP-848): their operations and their records."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ from kwire.coordinator.groups.consumer.group import ConsumerGroup
 from kwire.coordinator.groups.consumer.member_update import assignor_names
 from kwire.coordinator.groups.consumer.migration import Migration
 from kwire.coordinator.groups.consumer.protocol import ConsumerProtocol
+from kwire.coordinator.groups.consumer.topics import Topics
 from kwire.coordinator.groups.group import Groups, GroupSettings
 from kwire.coordinator.runtime.machine import Caller, Instant, Result
 from kwire.coordinator.runtime.timers import Timers
 
 
 class ConsumerShard:
-    """See the module. ``protocol``: the new members; ``classic``: members of the old protocol in consumer groups."""
+    """See the module. ``protocol`` handles ConsumerGroupHeartbeat, ``classic`` the classic requests of members of
+    consumer groups."""
 
     def __init__(
         self,
@@ -42,9 +44,10 @@ class ConsumerShard:
         settings: GroupSettings,
         new_id: Callable[[], str],
         rebalancer: Rebalancer,
+        topics: Topics,
     ) -> None:
         migration = Migration(groups, rebalancer, settings)
-        self.protocol = ConsumerProtocol(groups, timers, settings, new_id, migration)
+        self.protocol = ConsumerProtocol(groups, timers, settings, new_id, migration, topics)
         self.classic = ClassicMembers(self.protocol, migration, settings)
         self._groups = groups
         self._settings = settings
@@ -52,22 +55,23 @@ class ConsumerShard:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: Instant
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat. Raises KafkaError for what the member has done wrong."""
+        """ConsumerGroupHeartbeat. Raises KafkaError for an invalid request."""
         out: Result[ConsumerGroupHeartbeatResponse] = Result()
         self.protocol.heartbeat(request, caller, out, now)
         return out
 
     def describe(self, group_id: str) -> Result[DescribedGroup]:
-        """One group's part of ConsumerGroupDescribe. Raises GROUP_ID_NOT_FOUND."""
+        """ConsumerGroupDescribe for one group. Raises GROUP_ID_NOT_FOUND."""
         group = self.protocol.group(group_id)
-        return Result(describe(group, self.protocol.cluster, assignor_names(self._settings)[0]))
+        return Result(describe(group, self.protocol.topics, assignor_names(self._settings)[0]))
 
     def check_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
-        """A member behind its epoch may commit what it has owned since then, in transactions too. Raises
-        ILLEGAL_GENERATION: TxnOffsetCommit does not know of epochs."""
+        """Raises ILLEGAL_GENERATION unless the member may commit the offsets of these partitions in a transaction. With
+        an older epoch, it may commit those that it has owned since that epoch (KIP-1251). TxnOffsetCommit does not
+        define the error STALE_MEMBER_EPOCH."""
         group = self._groups.find(request.group_id)
         topics = self.protocol.topics
-        if not isinstance(group, ConsumerGroup) or topics is None:
+        if not isinstance(group, ConsumerGroup):
             return
         try:
             for topic in request.topics:
@@ -78,10 +82,10 @@ class ConsumerShard:
         except KafkaError:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from None
 
-    # --- records ---------------------------------------------------------------------------------------------------
+    # -- records -------------------------------------------------------------------------------------------------------
 
     def apply(self, key: bytes | memoryview, value: bytes | memoryview | None) -> None:
-        """Change the state as a record says. Raises CodecError; types that are not known are passed over."""
+        """Apply a record. Raises CodecError. Records of unknown types are ignored."""
         parsed = consumer_records.parse_key(key)
         if parsed is None:
             return
@@ -90,7 +94,7 @@ class ConsumerShard:
         group = found if isinstance(found, ConsumerGroup) else None
         if group is None:
             if written is None:
-                return  # the tombstone of what is gone
+                return  # a tombstone for a group that no longer exists
             group = ConsumerGroup(parsed.group_id)
             self._groups.put(group)
         self._apply(group, parsed, written)

@@ -1,59 +1,120 @@
-"""The cluster's topics as consumer groups see them: ids, sizes, racks, and which of them a pattern matches.
+"""The topics of the cluster for consumer groups: ids, partition counts, racks, and matching of regular expressions.
 
-Patterns are RE2's (KIP-848), so matching takes linear time whatever the pattern; a name must match as a whole.
+Regular expressions are RE2's (KIP-848), so matching takes linear time. An expression must match the whole name.
+
+The shard does not import the cluster. It reads it through the protocols below, which the cluster's image satisfies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.store.keys import ConfigResource
-
-if TYPE_CHECKING:
-    from kwire.cluster.metadata.image import ClusterImage, TopicImage
 
 REGEX_MEMORY_MAX: Final = 8 << 20
-"""What RE2 may use for one compiled pattern; a larger one is refused."""
+"""The memory limit of RE2 for one compiled expression, in bytes. A larger expression is invalid."""
 
 _HASH_NOTE: Final = "consumer-group-topic-hashes"
 
 
-class Topics:
-    """One snapshot of the cluster, asked by name and by id."""
+class PartitionFacts(Protocol):
+    """The replicas of a partition, by broker id."""
 
-    def __init__(self, image: ClusterImage) -> None:
-        self._image = image
+    @property
+    def replicas(self) -> Sequence[int]:
+        """The brokers that hold the partition."""
+
+
+class TopicFacts(Protocol):
+    """A topic of the cluster."""
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+
+    @property
+    def id(self) -> bytes:
+        """The topic's id, 16 bytes."""
+
+    @property
+    def partitions(self) -> Sequence[PartitionFacts]:
+        """All partitions, by index."""
+
+
+class BrokerFacts(Protocol):
+    """A broker of the cluster."""
+
+    @property
+    def rack(self) -> str | None:
+        """`broker.rack`."""
+
+
+class ClusterFacts(Protocol):
+    """What consumer groups read of a snapshot of the cluster. The cluster's own image is one."""
 
     @property
     def revision(self) -> int:
+        """A number that grows with every change of the cluster."""
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerFacts]:
+        """The live brokers by id."""
+
+    @property
+    def topics(self) -> Mapping[str, TopicFacts]:
+        """The topics by name."""
+
+    @property
+    def topics_by_id(self) -> Mapping[bytes, TopicFacts]:
+        """The topics by id."""
+
+    @property
+    def notes(self) -> dict[Any, Any]:
+        """A cache for values derived from this snapshot."""
+
+
+class Topics:
+    """The topics of one snapshot of the cluster, by name and by id.
+
+    ``group_config`` returns the dynamic properties of a group (IncrementalAlterConfigs) in the same snapshot.
+    """
+
+    def __init__(self, image: ClusterFacts, group_config: Callable[[str], Mapping[str, str]]) -> None:
+        self._image = image
+        self.group_config = group_config
+
+    @property
+    def revision(self) -> int:
+        """The snapshot's revision, which grows with every change of the cluster."""
         return self._image.revision
 
     def name(self, topic_id: bytes) -> str | None:
-        """The topic's name, or None if it is gone."""
+        """The name of a topic, or None if it does not exist."""
         topic = self._image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
     def id(self, name: str) -> bytes | None:
-        """The topic's id, or None if there is no such topic."""
+        """The id of a topic, or None if it does not exist."""
         topic = self._image.topics.get(name)
         return None if topic is None else topic.id
 
     def ids(self, names: Iterable[str]) -> frozenset[bytes]:
-        """The ids of those that are there."""
+        """The ids of the topics that exist."""
         topics = self._image.topics
         return frozenset(topics[name].id for name in names if name in topics)
 
     def partition_counts(self, topic_ids: Iterable[bytes]) -> dict[bytes, int]:
-        """How many partitions topics have; all must be there."""
+        """The partition counts of topics, all of which must exist."""
         return {topic_id: len(self._image.topics_by_id[topic_id].partitions) for topic_id in topic_ids}
 
     def metadata_hash(self, names: Iterable[str]) -> int:
-        """A number that changes when one of the topics appears, goes, grows, or changes racks; 0 for none.
+        """A hash of the topics that changes when one of them is created, deleted or extended, or changes racks. 0 if
+        none exists.
 
-        It is compared with no other broker's: whoever takes a group over sees other topics at worst, and assigns anew.
+        It differs from Apache Kafka's hash. If another broker takes the group over, a different hash causes a new
+        assignment at worst.
         """
         there = sorted(name for name in names if name in self._image.topics)
         if not there:
@@ -63,7 +124,7 @@ class Topics:
             whole.update(self._topic_hash(self._image.topics[name]))
         return int.from_bytes(whole.digest(), "big", signed=True)
 
-    def _topic_hash(self, topic: TopicImage) -> bytes:
+    def _topic_hash(self, topic: TopicFacts) -> bytes:
         known: dict[bytes, bytes] = self._image.notes.setdefault(_HASH_NOTE, {})
         found = known.get(topic.id)
         if found is None:
@@ -78,12 +139,8 @@ class Topics:
             found = known[topic.id] = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return found
 
-    def group_config(self, group_id: str) -> Mapping[str, str]:
-        """What was set by request for a group."""
-        return self._image.config(ConfigResource.GROUP, group_id)
-
     def matching(self, pattern: str) -> frozenset[str]:
-        """The topics whose names a pattern matches. One that cannot be compiled (any more) matches nothing."""
+        """The names of the topics that an expression matches. An expression that RE2 rejects matches nothing."""
         try:
             compiled = compile_regex(pattern)
         except KafkaError:
@@ -92,8 +149,8 @@ class Topics:
 
 
 def compile_regex(pattern: str) -> Any:
-    """The compiled pattern. Raises INVALID_REGULAR_EXPRESSION."""
-    import re2  # type: ignore[import-untyped]  # here: few groups need it, and it takes time to load
+    """The compiled expression. Raises INVALID_REGULAR_EXPRESSION."""
+    import re2  # type: ignore[import-untyped]  # imported here: few groups need it, and it is slow to load
 
     options = re2.Options()
     options.log_errors = False

@@ -1,7 +1,7 @@
-"""Committing, reading, deleting and forgetting offsets, for groups of every type.
+"""OffsetCommit, OffsetFetch, OffsetDelete and the retention of committed offsets, for groups of all types.
 
-A group's type decides only who may (`group.Group`). Topics are taken as given: whether they exist, and what their ids
-are, the handlers have settled before.
+The type of a group decides only which members may do this (`group.Group`). The handlers have checked before that the
+topics exist, and filled in their names and ids.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from kwire.coordinator.groups import records as group_records
 from kwire.coordinator.groups.classic.group import ClassicGroup
 from kwire.coordinator.groups.classic.protocol import ClassicProtocol
 from kwire.coordinator.groups.consumer.group import ConsumerGroup
-from kwire.coordinator.groups.group import Group, Groups, GroupSettings
+from kwire.coordinator.groups.group import Group, GroupCounters, Groups, GroupSettings
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import NO_TIMESTAMP, CommittedOffset
 from kwire.coordinator.runtime.java_hash import utf16_length
-from kwire.coordinator.runtime.machine import Caller, GroupFigures, Instant, Result
+from kwire.coordinator.runtime.machine import Caller, Instant, Result
 
 GROUP_ID_NOT_FOUND_SINCE = 9
-"""The version of OffsetCommit and OffsetFetch that knows the errors of KIP-848."""
+"""The version of OffsetCommit and OffsetFetch from which on clients understand the errors of KIP-848."""
 
 _INVALID_OFFSET = -1
 _MINUTE_MS = 60_000
@@ -54,20 +54,20 @@ class OffsetProtocol:
         offsets: OffsetStore,
         classic: ClassicProtocol,
         settings: GroupSettings,
-        figures: GroupFigures,
+        counters: GroupCounters,
     ) -> None:
-        self._figures = figures
+        self._counters = counters
         self._groups = groups
         self._offsets = offsets
         self._classic = classic
         self._settings = settings
 
-    # --- OffsetCommit ----------------------------------------------------------------------------------------------
+    # -- OffsetCommit --------------------------------------------------------------------------------------------------
 
     def commit(
         self, request: OffsetCommitRequest, caller: Caller, out: Result[OffsetCommitResponse], now: Instant
     ) -> None:
-        """Remember positions. A refusal of the member holds for all partitions; raises it as KafkaError."""
+        """OffsetCommit. Raises KafkaError for all partitions if the member may not commit."""
         self._check_commit(request, caller.api_version)
         group = self._groups.find(request.group_id)
         if isinstance(group, ClassicGroup):
@@ -75,7 +75,7 @@ class OffsetProtocol:
         expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now.wall_ms + request.retention_time_ms
         topics = []
         for topic in request.topics:
-            answers = []
+            responses = []
             for partition in topic.partitions:
                 if isinstance(group, ConsumerGroup):
                     epoch, index = request.generation_id_or_member_epoch, partition.partition_index
@@ -85,12 +85,12 @@ class OffsetProtocol:
                     committed = _from_request(partition, topic.topic_id, now.wall_ms, expire_ms)
                     index = partition.partition_index
                     out.records.append(group_records.offset_commit(request.group_id, topic.name, index, committed))
-                answers.append(
+                responses.append(
                     OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
                 )
-            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
-        self._figures.offset_commits += len(out.records)
-        out.answer = OffsetCommitResponse(topics=topics)
+            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=responses))
+        self._counters.offset_commits += len(out.records)
+        out.response = OffsetCommitResponse(topics=topics)
 
     def _check_commit(self, request: OffsetCommitRequest, version: int) -> None:
         group = self._groups.find(request.group_id)
@@ -107,10 +107,11 @@ class OffsetProtocol:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
-    # --- OffsetFetch -----------------------------------------------------------------------------------------------
+    # -- OffsetFetch ---------------------------------------------------------------------------------------------------
 
     def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-        """Positions of the partitions asked for, or all of them (``topics`` None). -1 where there is none."""
+        """OffsetFetch: the committed offsets of the requested partitions, or of all (``topics`` None). A partition
+        without one has offset -1. Raises KafkaError if the member may not read them."""
         group = self._groups.find(request.group_id)
         if group is not None:
             group.check_offset_fetch(request.member_id, request.member_epoch)
@@ -128,11 +129,11 @@ class OffsetProtocol:
         for index in topic.partition_indexes:
             committed = known.get(index)
             if group is not None and require_stable and self._offsets.is_pending(group_id, topic.name, index):
-                partitions.append(_no_position(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                partitions.append(_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
             elif committed is None or _of_another_topic(committed, topic.topic_id):
-                partitions.append(_no_position(index, ErrorCode.NONE))
+                partitions.append(_without_offset(index, ErrorCode.NONE))
             else:
-                partitions.append(_position(index, committed))
+                partitions.append(_with_offset(index, committed))
         return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
     def _fetch_all(self, group_id: str, group: Group | None, require_stable: bool) -> list[OffsetFetchResponseTopics]:
@@ -143,63 +144,63 @@ class OffsetProtocol:
             partitions = []
             for index, committed in known.items():
                 if require_stable and self._offsets.is_pending(group_id, topic, index):
-                    partitions.append(_no_position(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                    partitions.append(_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 else:
-                    partitions.append(_position(index, committed))
+                    partitions.append(_with_offset(index, committed))
             topics.append(OffsetFetchResponseTopics(name=topic, partitions=partitions))
         return topics
 
-    # --- OffsetDelete, DeleteGroups, deleted topics -----------------------------------------------------------------
+    # -- OffsetDelete, DeleteGroups, deleted topics --------------------------------------------------------------------
 
     def delete(self, request: OffsetDeleteRequest, out: Result[OffsetDeleteResponse]) -> None:
-        """Forget positions of topics that the group is not subscribed to. Raises KafkaError for the whole."""
+        """OffsetDelete, for topics that the group is not subscribed to. Raises KafkaError for an error of the group."""
         group = self._groups.find(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_offset_delete()
-        out.answer = OffsetDeleteResponse(topics=[self._delete_topic(group, topic, out) for topic in request.topics])
-        self._figures.offset_deletions += len(out.records)
+        out.response = OffsetDeleteResponse(topics=[self._delete_topic(group, topic, out) for topic in request.topics])
+        self._counters.offset_deletions += len(out.records)
 
     def _delete_topic(
         self, group: Group, topic: OffsetDeleteRequestTopic, out: Result[Any]
     ) -> OffsetDeleteResponseTopic:
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic.name) else ErrorCode.NONE
-        answers = []
+        responses = []
         for partition in topic.partitions:
             index = partition.partition_index
             if error is ErrorCode.NONE and self._offsets.has_any(group.group_id, topic.name, index):
                 out.records.append(group_records.offset_tombstone(group.group_id, topic.name, index))
-            answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
-        return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
+            responses.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+        return OffsetDeleteResponseTopic(name=topic.name, partitions=responses)
 
     def delete_group(self, group_id: str, out: Result[Any]) -> None:
-        """Delete an empty group with all its positions, those in open transactions included. Raises KafkaError."""
+        """Delete an empty group with its committed offsets, including those in open transactions. Raises KafkaError."""
         group = self._groups.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_delete()
         for topic, partition in self._offsets.partitions(group_id):
             out.records.append(group_records.offset_tombstone(group_id, topic, partition))
-        self._figures.offset_deletions += len(out.records)
+        self._counters.offset_deletions += len(out.records)
         out.records.extend(group.tombstones())
 
     def forget_partitions(self, deleted: dict[str, frozenset[int]], out: Result[Any]) -> None:
-        """Topics were deleted (topic -> its partitions): their positions go with them."""
+        """Delete the committed offsets of deleted topics (topic -> its partitions)."""
         for group_id in dict.fromkeys((*self._offsets.group_ids(), *self._offsets.pending_group_ids())):
             for topic, partition in self._offsets.partitions(group_id):
                 if partition in deleted.get(topic, ()):
                     out.records.append(group_records.offset_tombstone(group_id, topic, partition))
 
-    # --- retention -------------------------------------------------------------------------------------------------
+    # -- retention -----------------------------------------------------------------------------------------------------
 
     def expire(self, out: Result[Any], now: Instant) -> None:
-        """Forget positions past their retention, and empty groups that have none (left)."""
+        """Delete committed offsets past their retention, and empty groups without committed offsets."""
         for group in self._groups.snapshot():
             if self._expire_group(group, out, now) and group.is_empty:
                 out.records.extend(group.tombstones())
 
     def _expire_group(self, group: Group, out: Result[Any], now: Instant) -> bool:
-        """Whether the group has no position left."""
+        """Delete the expired offsets of one group. Returns whether none is left."""
         topics = self._offsets.topics(group.group_id)
         if not topics:
             return not self._offsets.has_open_transaction(group.group_id)
@@ -221,7 +222,7 @@ class OffsetProtocol:
                 nothing_left = False
             else:
                 out.records.append(group_records.offset_tombstone(group.group_id, topic, partition))
-                self._figures.offset_expirations += 1
+                self._counters.offset_expirations += 1
         return nothing_left
 
 
@@ -239,11 +240,11 @@ def _from_request(
 
 
 def _of_another_topic(committed: CommittedOffset, topic_id: bytes) -> bool:
-    """Whether the position was committed for a topic of this name that has since been deleted."""
+    """Whether the offset was committed for an earlier topic of this name, which was deleted since."""
     return ZERO_UUID not in (committed.topic_id, topic_id) and committed.topic_id != topic_id
 
 
-def _no_position(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+def _without_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=_INVALID_OFFSET,
@@ -253,7 +254,7 @@ def _no_position(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
     )
 
 
-def _position(index: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
+def _with_offset(index: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=committed.offset,

@@ -1,6 +1,6 @@
-"""Committing offsets inside a transaction (TxnOffsetCommit): they count once its marker says commit.
+"""TxnOffsetCommit: offsets committed inside a transaction, which take effect when the transaction commits.
 
-What becomes of them is `offset_store`'s business; commits outside transactions are in `offset_protocol`.
+`offsets.store` holds them until then. Commits outside transactions are in `offsets.protocol`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from kwire.coordinator.runtime.machine import Instant, Result
 def commit(
     request: TxnOffsetCommitRequest, version: int, groups: Groups, settings: GroupSettings, now: Instant
 ) -> Result[TxnOffsetCommitResponse]:
-    """Remember positions until the transaction ends. Raises KafkaError where the member may not commit."""
+    """TxnOffsetCommit. Raises KafkaError for all partitions if the member may not commit."""
     _check(request, version, groups)
     out: Result[TxnOffsetCommitResponse] = Result()
     topics = []
     for topic in request.topics:
-        answers = []
+        responses = []
         for partition in topic.partitions:
             index = partition.partition_index
             metadata = partition.committed_metadata or ""
@@ -35,11 +35,11 @@ def commit(
             if utf16_length(metadata) > settings.offset_metadata_max_bytes:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                position = _position(partition, metadata, now.wall_ms)
-                out.records.append(group_records.offset_commit(request.group_id, topic.name, index, position))
-            answers.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
-    out.answer = TxnOffsetCommitResponse(topics=topics)
+                committed = _from_request(partition, metadata, now.wall_ms)
+                out.records.append(group_records.offset_commit(request.group_id, topic.name, index, committed))
+            responses.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=responses))
+    out.response = TxnOffsetCommitResponse(topics=topics)
     return out
 
 
@@ -54,12 +54,12 @@ def _check(request: TxnOffsetCommitRequest, version: int, groups: Groups) -> Non
             request.member_id, request.group_instance_id, request.generation_id, version=version, transactional=True
         )
     except KafkaError as error:
-        if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # this API does not know it
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # TxnOffsetCommit does not define this error
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from None
         raise
 
 
-def _position(partition: TxnOffsetCommitRequestPartition, metadata: str, now_ms: int) -> CommittedOffset:
+def _from_request(partition: TxnOffsetCommitRequestPartition, metadata: str, now_ms: int) -> CommittedOffset:
     return CommittedOffset(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,
