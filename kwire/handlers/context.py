@@ -1,15 +1,16 @@
-"""What a handler is given beside the request: who asks, over which connection, and the broker's parts.
+"""What a handler is given beside the request: the client, its connection, and the broker's parts.
 
-`Services` is the broker as handlers see it: one object, filled by `kwire.server.broker`. `RequestContext` is made once
-per request by the dispatcher. The `Authorizer` allows everything until access control comes; its vocabulary
-(`AclOperation`, `ResourceType`, `Operation`) is Kafka's.
+`Services` is the broker as handlers see it, made by `kwire.server.parts`. `RequestContext` is made once per request by
+the dispatcher. The `Authorizer` allows everything until access control comes; its vocabulary (`AclOperation`,
+`ResourceType`, `Operation`) is Kafka's. What lives elsewhere: what handlers use the authorizer for (`authorization`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 
@@ -24,17 +25,15 @@ if TYPE_CHECKING:
     from kwire.cluster.replication.replica_manager import ReplicaManager
     from kwire.coordinator.groups.coordinator import GroupCoordinator
     from kwire.coordinator.transactions.coordinator import TransactionCoordinator
-    from kwire.handlers.registry import Registry
+    from kwire.handlers.data.fetch.sessions import FetchSessions
     from kwire.log.manager.log_manager import LogManager
-
-T = TypeVar("T")
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 
 
 class AclOperation(IntEnum):
-    """What can be allowed (Kafka's `AclOperation` codes)."""
+    """What a principal does to a resource: the codes of Kafka's `AclOperation`."""
 
     UNKNOWN = 0
     ANY = 1
@@ -55,7 +54,7 @@ class AclOperation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What it can be allowed on (Kafka's `ResourceType` codes)."""
+    """The types of resources that can be protected: the codes of Kafka's `ResourceType`."""
 
     UNKNOWN = 0
     ANY = 1
@@ -73,11 +72,11 @@ AUTHORIZATION_FAILED = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""How a refusal is told, by the type of the resource."""
+"""The error code of a denied operation, by the type of its resource."""
 
 
 class Operation(NamedTuple):
-    """One thing that a request needs to be allowed."""
+    """An operation on a resource, which a principal may or may not do."""
 
     operation: AclOperation
     resource_type: ResourceType
@@ -85,7 +84,7 @@ class Operation(NamedTuple):
 
 
 class Principal(NamedTuple):
-    """Who asks, as Kafka writes it: ``User:alice``."""
+    """The identity of a client, written as in Kafka: ``User:alice``."""
 
     type: str
     name: str
@@ -95,7 +94,7 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
-"""Everybody on a PLAINTEXT listener."""
+"""The principal of every client on a PLAINTEXT listener."""
 
 ALL_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
@@ -131,29 +130,30 @@ ALL_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
 class Authorizer:
     """Decides what a principal may do. This one allows everything.
 
-    ``allows_all`` lets the dispatcher skip the question: an open broker pays nothing for it.
+    Where ``allows_all`` is true, `authorize` is not even called, so authorisation costs an open broker nothing.
     """
 
     allows_all = True
 
     def authorize(self, context: RequestContext, operation: Operation) -> bool:
-        """Whether the request's principal may do one thing."""
+        """Whether the request's principal may do an operation."""
         return True
 
     def allowed_names(
         self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> list[str]:
-        """Those of the names on which the operation is allowed, in the order given."""
+        """The names of the resources on which the operation is allowed, in the given order."""
         return [name for name in names if self.authorize(context, Operation(operation, resource_type, name))]
 
     def require(self, context: RequestContext, operation: Operation) -> None:
-        """Raises the KafkaError that refuses, where `authorize` says no."""
+        """Raise the KafkaError of the resource's type unless the operation is allowed."""
         if not self.authorize(context, operation):
             code = AUTHORIZATION_FAILED.get(operation.resource_type, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             raise KafkaError(code)
 
     def authorized_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
-        """The bit field that Metadata, DescribeCluster and DescribeGroups tell when asked (bit = operation code)."""
+        """The allowed operations as the bit field of Metadata, DescribeCluster and DescribeGroups (KIP-430). Bit n is
+        the operation with code n."""
         field = 0
         for operation in ALL_OPERATIONS.get(resource_type, ()):
             if self.authorize(context, Operation(operation, resource_type, name)):
@@ -161,8 +161,9 @@ class Authorizer:
         return field
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Services:
-    """The broker's parts, for handlers. Attributes are set by `kwire.server.broker` before a listener opens."""
+    """The broker's parts, for handlers. `kwire.server.parts` makes it, complete, before a request is dispatched."""
 
     doors: Doors
     config: KafkaConfig
@@ -173,50 +174,49 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     metrics: MetricsRegistry
-    registry: Registry
+    advertised_apis: Sequence[tuple[int, int, int]]
+    """What ApiVersions returns: (key, first version, last version), by key."""
     authorizer: Authorizer
+    fetch_sessions: FetchSessions
     broker_id: int
-    cluster_id: str
     supported_features: Mapping[str, Range]
     image_source: Callable[[], ClusterImage]
-
-    def __init__(self, **parts: Any) -> None:
-        self.authorizer = Authorizer()
-        self._kept: dict[Any, Any] = {}
-        for name, part in parts.items():
-            setattr(self, name, part)
+    log_failure: Callable[[str, BaseException], None]
+    """Logs an unexpected failure, by where it happened; the client gets UNKNOWN_SERVER_ERROR."""
 
     @property
     def image(self) -> ClusterImage:
-        """The newest snapshot of the cluster. Ask once per request, so that one answer rests on one state."""
+        """The newest snapshot of the cluster. Take it once per request, so that a response rests on one state."""
         return self.image_source()
-
-    def log_failure(self, where: str, error: BaseException) -> None:
-        """Write down a failure that nobody foresaw, with its traceback; the client is told UNKNOWN_SERVER_ERROR."""
-        from kwire.base.logging import get_logger
-
-        get_logger("kwire.handlers").error("unexpected failure", where=where, exc_info=error)
-
-    def kept(self, factory: Callable[[Services], T]) -> T:
-        """What a handler keeps for the life of this broker (the fetch sessions, for one): made at the first call."""
-        if factory not in self._kept:
-            self._kept[factory] = factory(self)
-        return self._kept[factory]  # type: ignore[no-any-return]
 
 
 class RequestContext:
-    """One request's circumstances.
+    """The circumstances of one request.
 
-    ``client_host`` is what Kafka shows of a client, such as ``/127.0.0.1``. ``endpoint`` is the (host, port) under
-    which this broker is told to this client: the advertised one of the listener, or else the address that the client
-    connected to. ``throttle_time_ms`` may be set by a handler; the dispatcher mutes the connection for as long.
-    ``hurry`` may be set by one that waits: it is called when the client has sent another request meanwhile. ``alone``
-    may be set by one of a pipelined API that waits: the client's next request is not begun before it is answered.
+    ``client_host`` is the client's address as Kafka shows it, such as ``/127.0.0.1``. ``endpoint`` is this broker's
+    (host, port) in responses to this client: the listener's advertised address, or else the one that the client
+    connected to. A handler may set three attributes. ``throttle_time_ms``: the dispatcher mutes the connection for that
+    long. ``wake_early``, with a pending response: called when the client sends another request. ``exclusive``, with a
+    pending response of a pipelined API: the client's next request starts only after that response.
     """
 
-    __slots__ = ("alone", "api_key", "api_version", "client_host", "client_id", "connection_id", "correlation_id",
-                 "endpoint", "hurry", "listener", "principal", "services", "software_name", "software_version",
-                 "throttle_time_ms")  # fmt: skip
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_host",
+        "client_id",
+        "connection_id",
+        "correlation_id",
+        "endpoint",
+        "exclusive",
+        "listener",
+        "principal",
+        "services",
+        "software_name",
+        "software_version",
+        "throttle_time_ms",
+        "wake_early",
+    )
 
     def __init__(
         self,
@@ -247,5 +247,5 @@ class RequestContext:
         self.software_name = software_name
         self.software_version = software_version
         self.throttle_time_ms = 0
-        self.hurry: Callable[[], object] | None = None
-        self.alone = False
+        self.wake_early: Callable[[], object] | None = None
+        self.exclusive = False

@@ -1,17 +1,19 @@
-"""Requests that only the controller decides on, asked of another broker: carried there and back.
+"""Forwarding of requests that only the controller handles, from other brokers to the controller.
 
-As in Kafka, any broker takes CreateTopics and its like. The request goes to the controller as it is; where there is
-none for the moment, or the office has just moved on, it is tried again until `request.timeout.ms` is over. Before the
-client is answered, this broker has caught up with what was decided, so that its next question here finds it.
+As in Kafka, any broker accepts CreateTopics and its like. The request is sent to the controller unchanged. If there is
+no controller at the moment, or it has just changed, the request is retried until `request.timeout.ms` has passed.
+Before the client gets the response, this broker's metadata has caught up with the change, so that the client's next
+request to this broker sees it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, resolved
 from kwire.base.logging import get_logger
 from kwire.cluster.controller.controller import automatic_topics
 from kwire.cluster.replication.peers import PeerUnavailable
@@ -28,9 +30,9 @@ CREATE_TOPICS_VERSION: Final = 7
 _logger = get_logger("kwire.handlers.forwarding")
 
 
-def broker_asked(context: RequestContext) -> int:
-    """The broker that a client asked: this one, or the one that carried the request here. (A client that takes a
-    broker's name gets no more than if it asked that broker.)"""
+def requested_broker(context: RequestContext) -> int:
+    """The broker to which the client sent the request: this one, or the one that forwarded it. (A client that uses a
+    broker's client id gains nothing: it could send the request to that broker.)"""
     kind, _, number = (context.client_id or "").partition("-")
     if kind == "broker" and number.isdecimal() and int(number[:10]) in context.services.image.brokers:
         return int(number[:10])
@@ -38,9 +40,9 @@ def broker_asked(context: RequestContext) -> int:
 
 
 def forwarded(handle: Handle) -> Handle:
-    """A handler that runs on the controller, wherever that is."""
+    """A handler that runs on the controller, and forwards requests on other brokers."""
 
-    def handle_or_forward(request: Any, context: RequestContext) -> Any | Awaitable[Any]:
+    def handle_or_forward(request: Any, context: RequestContext) -> NowOrLater[Any]:
         if context.services.controller.active:
             return handle(request, context)
         return _forward(handle, request, context)
@@ -53,10 +55,9 @@ async def _forward(handle: Handle, request: Message, context: RequestContext) ->
     deadline = asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
     while True:
         if services.controller.active:
-            answer = handle(request, context)
-            return await answer if isinstance(answer, Awaitable) else answer
-        response = await _ask(services, request, context.api_version, deadline)
-        if response is not None and not _refused(response):
+            return await resolved(handle(request, context))
+        response = await _send(services, request, context.api_version, deadline)
+        if response is not None and not _is_not_controller(response):
             await services.controller.catch_up()
             return response
         if asyncio.get_running_loop().time() >= deadline:
@@ -64,8 +65,8 @@ async def _forward(handle: Handle, request: Message, context: RequestContext) ->
         await asyncio.sleep(RETRY_S)
 
 
-async def _ask(services: Services, request: Message, version: int, deadline: float) -> Any | None:
-    """The controller's response; None where there is no controller to be reached."""
+async def _send(services: Services, request: Message, version: int, deadline: float) -> Any | None:
+    """The controller's response; None if no controller can be reached."""
     controller = services.image.controller_id
     if controller in (-1, services.broker_id):
         return None
@@ -76,8 +77,8 @@ async def _ask(services: Services, request: Message, version: int, deadline: flo
         return None
 
 
-def _refused(response: Any) -> bool:
-    """Whether a broker answered that is not the controller any more."""
+def _is_not_controller(response: Any) -> bool:
+    """Whether the response comes from a broker that is no longer the controller."""
     code = ErrorCode.NOT_CONTROLLER
     if getattr(response, "error_code", 0) == code:
         return True
@@ -107,7 +108,7 @@ async def auto_create(services: Services, names: Sequence[str]) -> None:
     )
     deadline = asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
     try:
-        response = await _ask(services, request, CREATE_TOPICS_VERSION, deadline)
+        response = await _send(services, request, CREATE_TOPICS_VERSION, deadline)
         if response is not None:
             await services.controller.catch_up()
     except KafkaError as error:

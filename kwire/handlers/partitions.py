@@ -1,4 +1,4 @@
-"""How handlers find a partition from what a request says: a name, or from certain versions on a topic id."""
+"""How handlers find a partition from what a request names: a topic's name, or in newer versions its id."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 
 if TYPE_CHECKING:
+    from kwire.cluster.metadata.image import ClusterImage
     from kwire.cluster.replication.partition import Partition
 
 
@@ -19,6 +20,11 @@ def topic_name(context: RequestContext, topic_id: bytes) -> str:
     return topic.name
 
 
+def has_partition(image: ClusterImage, topic: str, partition: int) -> bool:
+    """Whether the cluster has such a partition."""
+    return image.partition(topic, partition) is not None
+
+
 def find_partition(
     context: RequestContext,
     name: str,
@@ -28,7 +34,7 @@ def find_partition(
     by_id: bool,
     operation: AclOperation = AclOperation.WRITE,
 ) -> Partition:
-    """The partition that this broker leads, if the principal may do ``operation`` on its topic. KafkaError otherwise:
+    """This broker's replica of a partition, if the principal may do ``operation`` on its topic. KafkaError otherwise:
     UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
     services = context.services
     if services.authorizer.allows_all:

@@ -1,9 +1,9 @@
-"""Well-formed refusals of what Kafka serves and kwire does not (yet).
+"""Well-formed error responses for the APIs that Kafka serves and kwire does not (yet).
 
-Such an API is not advertised, so a client that asks first falls back by itself. One that does not ask gets a response
-in which everything asked for failed: UNSUPPORTED_VERSION, or the very code with which Kafka answers when a part of it
-is not set up (no authorizer, no delegation tokens, no SASL on the listener). Nothing of the request is looked at but
-what the response must repeat.
+Such an API is not advertised, so clients that check ApiVersions do without it. Other clients get a response in which
+everything they requested failed: with UNSUPPORTED_VERSION, or with the code that Kafka uses where the feature is not
+set up (no authorizer, no delegation tokens, no SASL on the listener). Of the request, only the fields that the response
+must repeat are read.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kwire.handlers.context import RequestContext
 
 
 class Level(NamedTuple):
-    """A list of the response that repeats a list of the request, each item with an error.
+    """A list in the response that repeats a list of the request, each item with an error.
 
-    ``fields``: response field -> request field; "" is the item itself (a list of ids).
+    ``fields``: response field -> request field; "" is the item itself (in a list of ids).
     """
 
     response_list: str
@@ -126,7 +126,7 @@ CODES: Final[dict[int, tuple[ErrorCode, str | None]]] = {
 
 
 def refusal(key: int) -> Api:
-    """The declaration of an API that is refused in every version that Kafka serves."""
+    """The declaration of an API that is served, in all of Kafka's versions, with error responses only."""
     facts = API_FACTS[key]
     name = "".join(word.capitalize() for word in facts.stem.split("_"))
     code, message = CODES.get(key, (ErrorCode.UNSUPPORTED_VERSION, f"{name} is not supported by this broker yet."))
@@ -147,7 +147,7 @@ def refusal(key: int) -> Api:
 
 
 def refuse(key: int, request: Any, code: ErrorCode, message: str | None) -> Any:
-    """A response in which everything asked for failed with one error."""
+    """A response in which everything requested failed with one error."""
     cls = response_class(key)
     response = top_level_error(cls, code, message) if "error_code" in cls.__slots__ else cls()
     for level in LEVELS.get(key, ()):
@@ -156,17 +156,17 @@ def refuse(key: int, request: Any, code: ErrorCode, message: str | None) -> Any:
 
 
 def _repeat(level: Level, request: Any, response: Any, code: ErrorCode, message: str | None) -> None:
-    """Fill one list of the response from its list in the request, and what is below."""
+    """Fill one list of the response, and the lists inside its items, from the request."""
     cls = getattr(import_module(type(response).__module__), level.class_name)
-    answers = getattr(response, level.response_list)
+    results = getattr(response, level.response_list)
     for item in getattr(request, level.request_list) or ():
-        answer = cls()
+        result = cls()
         for to, source in level.fields.items():
-            setattr(answer, to, getattr(item, source) if source else item)
+            setattr(result, to, getattr(item, source) if source else item)
         if level.error_field and level.error_field in cls.__slots__:
-            setattr(answer, level.error_field, int(code))
+            setattr(result, level.error_field, int(code))
         if "error_message" in cls.__slots__:
-            answer.error_message = message
+            result.error_message = message
         if level.below is not None:
-            _repeat(level.below, item, answer, code, message)
-        answers.append(answer)
+            _repeat(level.below, item, result, code, message)
+        results.append(result)

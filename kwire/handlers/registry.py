@@ -1,65 +1,20 @@
-"""The table of all APIs: one handler module each, and a refusal for what Kafka serves and kwire does not yet.
+"""The table of all APIs: those that the modules of the sub-packages declare, and a refusal for every other one that
+Kafka's brokers serve.
 
-A module of `MODULES` declares ``API``; what it declares is all that ApiVersions and the dispatcher know.
+A module with an `Api` called ``API`` is a handler module; nothing else has to be edited to add one. What a module
+declares is all that ApiVersions and the dispatcher see of it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Final
+from pkgutil import iter_modules
 
+from kwire import handlers
 from kwire.codec.protocol import API_FACTS
 from kwire.handlers.api import Api
-
-MODULES: Final = (
-    "transactions.add_offsets_to_txn",
-    "transactions.add_partitions_to_txn",
-    "configs.alter_configs",
-    "topics.alter_partition_reassignments",
-    "cluster.alter_replica_log_dirs",
-    "cluster.api_versions",
-    "groups.consumer_group_describe",
-    "groups.consumer_group_heartbeat",
-    "topics.create_partitions",
-    "topics.create_topics",
-    "groups.delete_groups",
-    "data.delete_records",
-    "topics.delete_topics",
-    "cluster.describe_cluster",
-    "configs.describe_configs",
-    "groups.describe_groups",
-    "cluster.describe_log_dirs",
-    "transactions.describe_producers",
-    "cluster.describe_quorum",
-    "topics.describe_topic_partitions",
-    "transactions.describe_transactions",
-    "topics.elect_leaders",
-    "transactions.end_txn",
-    "data.fetch.handler",
-    "groups.find_coordinator",
-    "groups.heartbeat",
-    "configs.incremental_alter_configs",
-    "transactions.init_producer_id",
-    "groups.join_group",
-    "groups.leave_group",
-    "configs.list_config_resources",
-    "groups.list_groups",
-    "data.list_offsets",
-    "topics.list_partition_reassignments",
-    "transactions.list_transactions",
-    "topics.metadata",
-    "groups.offset_commit",
-    "groups.offset_delete",
-    "groups.offset_fetch",
-    "data.offset_for_leader_epoch",
-    "data.produce.handler",
-    "groups.sync_group",
-    "transactions.txn_offset_commit",
-    "cluster.unregister_broker",
-    "cluster.update_features",
-    "transactions.write_txn_markers",
-)
 
 
 class Registry:
@@ -72,29 +27,42 @@ class Registry:
     @classmethod
     def load(cls) -> Registry:
         """All APIs that Kafka's brokers serve."""
+        from kwire.handlers.forwarding import forwarded
         from kwire.handlers.refusals import refusal
 
         apis: dict[int, Api] = {}
-        for name in MODULES:
-            api: Api = import_module(f"kwire.handlers.{name}").API
-            apis[api.key] = api
-        from kwire.handlers.forwarding import forwarded
-
-        for api in apis.values():
-            if api.by_controller and api.handle.__name__ != "handle_or_forward":
-                api.handle = forwarded(api.handle)
+        for api in _declared():
+            apis[api.key] = dataclasses.replace(api, handle=forwarded(api.handle)) if api.by_controller else api
         for key, facts in API_FACTS.items():
             if "broker" in facts.listeners and key not in apis:
                 apis[key] = refusal(key)
         return cls(apis)
 
     def get(self, key: int) -> Api | None:
-        """The API of a key; None if a Kafka broker would not know it either."""
+        """The API of a key; None if Kafka's brokers have no such API either."""
         return self._apis.get(key)
 
     def __iter__(self) -> Iterator[Api]:
         return iter(self._apis.values())
 
     def advertised(self) -> list[tuple[int, int, int]]:
-        """What ApiVersions tells: (key, first version, last version), by key."""
+        """The entries of ApiVersions: (key, lowest version, highest version), by key."""
         return [(key, *api.advertised) for key, api in self._apis.items() if api.advertised is not None]
+
+
+def _declared() -> Iterator[Api]:
+    """The declarations in all sub-packages. The modules beside this one are helpers, of which a broker may never need
+    some (`faults`), so they are not imported for it."""
+    for module in iter_modules(handlers.__path__, f"{handlers.__name__}."):
+        if module.ispkg:
+            yield from _declared_in(module.name)
+
+
+def _declared_in(package: str) -> Iterator[Api]:
+    for module in iter_modules(import_module(package).__path__, f"{package}."):
+        if module.ispkg:
+            yield from _declared_in(module.name)
+        else:
+            api = getattr(import_module(module.name), "API", None)
+            if isinstance(api, Api):
+                yield api

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 from typing import Any
 
-from kwire.handlers.context import Authorizer, RequestContext, Services
+from harness.services import services_with
+from kwire.base.futures import resolved
+from kwire.handlers.context import Authorizer, RequestContext
 from kwire.log.common.log_config import LogConfig
 from kwire.log.manager.log_manager import LogManager
-from tests.cluster.helpers import ENDPOINTS, node
+from kwire.log.manager.settings import ManagerSettings
+from tests.cluster.helpers import node, replica_manager
 
 
 class Denying(Authorizer):
@@ -31,7 +34,7 @@ class AdminBroker:
         self.node = made
         self.logs = logs
         self.replicas = replicas
-        self.services = Services(
+        self.services = services_with(
             doors=made.doors,
             config=made.config,
             controller=made.controller,
@@ -40,6 +43,10 @@ class AdminBroker:
             broker_id=1,
             image_source=lambda: made.metadata.image,
         )
+
+    def replace_services(self, **parts: Any) -> None:
+        """Go on with other parts."""
+        self.services = dataclasses.replace(self.services, **parts)
 
     @property
     def image(self) -> Any:
@@ -50,8 +57,7 @@ class AdminBroker:
 
     async def call(self, module: Any, request: Any, version: int | None = None, **fields: Any) -> Any:
         version = module.API.served[1] if version is None else version
-        answer = module.API.handle(request, self.context(version, **fields))
-        return await answer if inspect.isawaitable(answer) else answer
+        return await resolved(module.API.handle(request, self.context(version, **fields)))
 
     async def close(self) -> None:
         await self.replicas.close()
@@ -60,15 +66,13 @@ class AdminBroker:
 
 
 async def admin_broker(path: Any, directories: int = 1, **properties: Any) -> AdminBroker:
-    from kwire.cluster.replication.replica_manager import ReplicaManager
-
     made = await node(join=False, **properties)
     paths = [str(path / f"d{number}") for number in range(directories)]
-    logs = LogManager(made.doors, paths, lambda topic: LogConfig())
+    logs = LogManager(made.doors, paths, lambda topic: LogConfig(), ManagerSettings())
     for directory in logs.directories:
         directory.lock()
     await logs.load_all()
-    await made.membership.join(ENDPOINTS)
-    replicas = ReplicaManager(made.config, logs, made.metadata, 1, doors=made.doors)
+    await made.membership.join()
+    replicas = replica_manager(made, logs)
     replicas.start()
     return AdminBroker(made, logs, replicas)

@@ -1,12 +1,13 @@
-"""AlterReplicaLogDirs (API key 34): move replicas of this broker between its data directories (KIP-113).
+"""AlterReplicaLogDirs (API key 34): move replicas of this broker between its log directories (KIP-113).
 
 Behaviour:
 
-- the answer means that a move has begun (or that the replica is there already); DescribeLogDirs shows it under way.
-- a new target for a replica that is being moved replaces the old one; the directory where it is ends the move.
-- LOG_DIR_NOT_FOUND for a path that is not in `log.dirs` (or not absolute), before anything else is looked at;
-  UNKNOWN_TOPIC_OR_PARTITION; REPLICA_NOT_AVAILABLE; KAFKA_STORAGE_ERROR.
-- a partition named twice: the last directory counts.
+- The response means that the move has started, or that the replica is there already. DescribeLogDirs shows it until it
+  is done.
+- For a replica that is being moved, a new target replaces the old one; its current directory cancels the move.
+- LOG_DIR_NOT_FOUND for a path that is not in `log.dirs` or not absolute (checked first); UNKNOWN_TOPIC_OR_PARTITION;
+  REPLICA_NOT_AVAILABLE; KAFKA_STORAGE_ERROR.
+- If a partition is named twice, the last directory counts.
 
 Versions: 2 flexible.
 """
@@ -22,20 +23,21 @@ from kwire.codec.messages.alter_replica_log_dirs_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-
-ALLOWED = (Operation(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME),)
+from kwire.handlers.authorization import ALTER_CLUSTER
+from kwire.handlers.context import Operation, RequestContext
 
 
 def operations(request: AlterReplicaLogDirsRequest, context: RequestContext) -> tuple[Operation, ...]:
-    return ALLOWED
+    """ALTER on the cluster."""
+    return ALTER_CLUSTER
 
 
 def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
-    return _respond({key: _move(context, *key, path) for key, path in _asked(request).items()})
+    """Start the moves."""
+    return _respond({key: _move(context, *key, path) for key, path in _requested(request).items()})
 
 
-def _asked(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
+def _requested(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
     return {
         (topic.name, index): directory.path
         for directory in request.dirs
@@ -64,7 +66,7 @@ def refuse(
     request: AlterReplicaLogDirsRequest, version: int, code: ErrorCode, message: str | None
 ) -> AlterReplicaLogDirsResponse:
     """The same error for every partition."""
-    return _respond(dict.fromkeys(_asked(request), code))
+    return _respond(dict.fromkeys(_requested(request), code))
 
 
 API = Api(ApiKey.ALTER_REPLICA_LOG_DIRS, served=(1, 2), handle=handle, operations=operations, error_response=refuse)

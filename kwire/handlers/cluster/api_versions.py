@@ -2,16 +2,17 @@
 
 Behaviour:
 
-- the list is derived from the declarations of all handlers (`registry`); an API that is not whole is not in it.
-- a version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions
-  itself, whatever the body says (KIP-511).
-- a client's name and version that do not look like one: INVALID_REQUEST with an empty list (KIP-511, from version 3).
-- a feature is supported only if this broker is whole in it (`kwire.cluster.metadata.features`); finalised are those of
-the
-  cluster's image, without those at level 0.
+- The list is derived from the declarations of all handlers (`registry`); an API that kwire does not fully serve is not
+  in it.
+- A version that this broker does not know gets a response of version 0 with UNSUPPORTED_VERSION and the versions of
+  ApiVersions, whatever the body says (KIP-511).
+- From version 3 on, a malformed name or version of the client software gets INVALID_REQUEST with an empty list
+  (KIP-511).
+- A feature is supported only if this broker supports all of it (`kwire.cluster.metadata.features`). The finalised
+  features are those of the cluster's image, without those at level 0.
 
-Versions: 1 throttle time; 2 none; 3 flexible, client's software (KIP-511), features (KIP-584): those whose lowest level
-is 0 are left out, because clients before version 4 cannot read them (KIP-1022); 4 all features.
+Versions: 1 throttle time; 3 flexible, client software (KIP-511), features (KIP-584) except those whose lowest level is
+0, which clients before version 4 cannot read (KIP-1022); 4 all features.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """The list, or the refusal of a client that names itself strangely."""
+    """List the APIs and features, and remember the client's software."""
     version = context.api_version
     if version >= 3:
         name, software = request.client_software_name, request.client_software_version
@@ -46,7 +47,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, low, high in context.services.registry.advertised()
+            for key, low, high in context.services.advertised_apis
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
@@ -63,7 +64,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in version 0, to a version that this broker does not know."""
+    """The response (of version 0) to a request whose version this broker does not know."""
     low, high = API.served
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

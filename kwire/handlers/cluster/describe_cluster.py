@@ -2,9 +2,9 @@
 
 Behaviour:
 
-- endpoint type 1 (brokers) is what is served; 2 (controllers): MISMATCHED_ENDPOINT_TYPE, there are no controller
-  listeners; any other: UNSUPPORTED_ENDPOINT_TYPE.
-- brokers that are registered but away are told only when asked for, as fenced.
+- Endpoint type 1 (brokers) is served. 2 (controllers): MISMATCHED_ENDPOINT_TYPE, as there are no controller listeners;
+  any other: UNSUPPORTED_ENDPOINT_TYPE.
+- Brokers that are registered but not running are included on request only, as fenced.
 
 Versions: 1 endpoint type (KIP-919); 2 fenced brokers (KIP-1073).
 """
@@ -26,6 +26,7 @@ CONTROLLERS: Final = 2
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """Describe the cluster from this broker's image."""
     if request.endpoint_type != BROKERS:
         return _refuse_endpoint_type(request.endpoint_type)
     image = context.services.image

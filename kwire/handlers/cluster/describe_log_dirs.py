@@ -1,14 +1,13 @@
-"""DescribeLogDirs (API key 35): the data directories, and how much of which partitions lies in them.
+"""DescribeLogDirs (API key 35): the log directories, and the size of each partition in them.
 
 Behaviour:
 
-- null asks for all partitions; otherwise only those named that are here: what is not here is left out silently.
-- every directory is told, also an empty one, by its absolute path; KAFKA_STORAGE_ERROR for one that failed.
-- total and usable bytes are those of the volume; a partition that is being moved into a directory is told there with
+- Null requests all partitions. Of the named ones, those without a replica here are left out.
+- The response has every directory, also an empty one, by its absolute path; KAFKA_STORAGE_ERROR for one that failed.
+- Total and usable bytes are those of the volume. A partition that is being moved into a directory is listed there with
   the future flag and its lag.
 
-Versions: 2 flexible; 3 top-level error; 4 bytes of the volume (KIP-827); 5 cordoned directories (none: kwire cannot
-cordon).
+Versions: 2 flexible; 3 top-level error; 4 bytes of the volume (KIP-827); 5 cordoned directories (kwire has none).
 """
 
 from __future__ import annotations
@@ -26,28 +25,31 @@ from kwire.codec.messages.describe_log_dirs_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.authorization import DESCRIBE_CLUSTER
+from kwire.handlers.context import Operation, RequestContext
 from kwire.log.common.log_dirs import LogDirectory
-
-ALLOWED = (Operation(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME),)
 
 
 def operations(request: DescribeLogDirsRequest, context: RequestContext) -> tuple[Operation, ...]:
-    return ALLOWED
+    """DESCRIBE on the cluster."""
+    return DESCRIBE_CLUSTER
 
 
 def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    asked = None
+    """Describe every directory."""
+    requested = None
     if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(results=[_told(context, each, asked) for each in context.services.logs.directories])
+        requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        results=[_describe(context, each, requested) for each in context.services.logs.directories]
+    )
 
 
-def _told(
-    context: RequestContext, directory: LogDirectory, asked: set[tuple[str, int]] | None
+def _describe(
+    context: RequestContext, directory: LogDirectory, requested: set[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
     files = context.services.doors.files
-    path = os.path.abspath(directory.path)  # pure text but for the working directory
+    path = os.path.abspath(directory.path)  # no file access but for the working directory
     if not directory.online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     try:
@@ -55,19 +57,19 @@ def _told(
     except OSError:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     return DescribeLogDirsResult(
-        log_dir=path, topics=_topics(context, directory, asked), total_bytes=total, usable_bytes=usable
+        log_dir=path, topics=_topics(context, directory, requested), total_bytes=total, usable_bytes=usable
     )
 
 
 def _topics(
-    context: RequestContext, directory: LogDirectory, asked: set[tuple[str, int]] | None
+    context: RequestContext, directory: LogDirectory, requested: set[tuple[str, int]] | None
 ) -> list[DescribeLogDirsTopic]:
     logs = context.services.logs
     topics: dict[str, DescribeLogDirsTopic] = {}
     for log in logs:
         if logs.directory_of(log.topic, log.partition) is not directory:
             continue
-        if asked is not None and (log.topic, log.partition) not in asked:
+        if requested is not None and (log.topic, log.partition) not in requested:
             continue
         topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
         topic.partitions.append(
@@ -77,18 +79,18 @@ def _topics(
                 offset_lag=max(log.high_watermark - log.log_end_offset, 0),
             )
         )
-    for name, future in _futures(context, directory, asked):
+    for name, future in _futures(context, directory, requested):
         topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(future)
     return list(topics.values())
 
 
 def _futures(
-    context: RequestContext, directory: LogDirectory, asked: set[tuple[str, int]] | None
+    context: RequestContext, directory: LogDirectory, requested: set[tuple[str, int]] | None
 ) -> Iterator[tuple[str, DescribeLogDirsPartition]]:
-    """The copies that moves into a directory have made so far."""
+    """The future replicas in a directory: what the moves into it have copied so far."""
     for key, move in context.services.replicas.mover.moves.items():
         log = context.services.logs.get(*key)
-        if move.target is directory and log is not None and (asked is None or key in asked):
+        if move.target is directory and log is not None and (requested is None or key in requested):
             yield (
                 key[0],
                 DescribeLogDirsPartition(

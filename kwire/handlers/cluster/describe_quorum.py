@@ -1,11 +1,11 @@
-"""DescribeQuorum (API key 55): who decides about the cluster's metadata, and how far everybody has followed (KIP-836).
+"""DescribeQuorum (API key 55): the leader of the cluster's metadata, and how far the brokers have followed (KIP-836).
 
-kwire has no log of metadata; what a client is told of its one partition are the controller's office and the revision of
-the metadata store, which do the same work: the office's holder is the leader, its epoch the leader's epoch, the
-revision that this broker has seen is both high watermark and end of the log.
+kwire has no metadata log. The response describes the controllership and the metadata store as its one partition: the
+controller is the leader, the controller epoch the leader epoch, and the revision of the store that this broker has seen
+is both high watermark and log end offset.
 
-Behaviour: the answer to exactly one partition, ``__cluster_metadata``-0; every partition of any other request is
-UNKNOWN_TOPIC_OR_PARTITION. Nobody leads while the office is vacant: NOT_LEADER_OR_FOLLOWER.
+Behaviour: only ``__cluster_metadata``-0 can be described, and nothing else in the same request; otherwise every
+partition gets UNKNOWN_TOPIC_OR_PARTITION. Without a controller: NOT_LEADER_OR_FOLLOWER.
 
 Versions: 1 times (KIP-836); 2 nodes, their listeners and error messages (KIP-853).
 """
@@ -26,19 +26,20 @@ from kwire.codec.messages.describe_quorum_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, top_level_error
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.authorization import DESCRIBE_CLUSTER
+from kwire.handlers.context import Operation, RequestContext
 from kwire.handlers.topic_metadata import controller_id, reachable_brokers
-
-ALLOWED = (Operation(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME),)
 
 
 def operations(request: DescribeQuorumRequest, context: RequestContext) -> tuple[Operation, ...]:
-    return ALLOWED
+    """DESCRIBE on the cluster."""
+    return DESCRIBE_CLUSTER
 
 
 def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
-    if asked != [(CLUSTER_METADATA_TOPIC, 0)] or len(request.topics) != 1:
+    """Describe the controllership as the quorum."""
+    requested = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    if requested != [(CLUSTER_METADATA_TOPIC, 0)] or len(request.topics) != 1:
         return _unknown(request)
     image = context.services.image
     leader = controller_id(image)

@@ -1,11 +1,11 @@
-"""UnregisterBroker (API key 64): expect a broker no more (KIP-631).
+"""UnregisterBroker (API key 64): remove a broker's registration (KIP-631).
 
 Behaviour:
 
-- a broker that is away (DescribeCluster calls it fenced) is forgotten: it no longer counts for replication factors,
-  hand-made assignments and feature updates. It registers again when it is started.
-- a broker that runs leaves every ISR, leads nothing and is told to nobody until it is started anew.
-- partition assignments stay as they are.
+- A broker that is not running (DescribeCluster shows it as fenced) no longer counts for replication factors, manual
+  assignments and feature updates. It registers again when it is started.
+- A running broker leaves every ISR, leads no partition, and is in no metadata response until it is restarted.
+- Partition assignments stay as they are.
 - BROKER_ID_NOT_REGISTERED for any other id.
 
 Versions: 0.
@@ -18,16 +18,17 @@ from kwire.codec.messages.unregister_broker_request import UnregisterBrokerReque
 from kwire.codec.messages.unregister_broker_response import UnregisterBrokerResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-
-ALLOWED = (Operation(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME),)
+from kwire.handlers.authorization import ALTER_CLUSTER
+from kwire.handlers.context import Operation, RequestContext
 
 
 def operations(request: UnregisterBrokerRequest, context: RequestContext) -> tuple[Operation, ...]:
-    return ALLOWED
+    """ALTER on the cluster."""
+    return ALTER_CLUSTER
 
 
 async def handle(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
+    """Remove the registration."""
     try:
         await context.services.controller.unregister_broker(request.broker_id)
     except KafkaError as error:
@@ -38,11 +39,15 @@ async def handle(request: UnregisterBrokerRequest, context: RequestContext) -> U
 def refuse(
     request: UnregisterBrokerRequest, version: int, code: ErrorCode, message: str | None
 ) -> UnregisterBrokerResponse:
-    """The error for the whole."""
+    """A top-level error."""
     return UnregisterBrokerResponse(error_code=code, error_message=message)
 
 
 API = Api(
-    ApiKey.UNREGISTER_BROKER, served=(0, 0), handle=handle, operations=operations, error_response=refuse,
+    ApiKey.UNREGISTER_BROKER,
+    served=(0, 0),
+    handle=handle,
+    operations=operations,
+    error_response=refuse,
     by_controller=True,
-)  # fmt: skip
+)

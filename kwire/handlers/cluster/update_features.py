@@ -1,16 +1,17 @@
-"""UpdateFeatures (API key 57): have the cluster use other levels of features, all that are asked for or none (KIP-584).
+"""UpdateFeatures (API key 57): change the finalised levels of features, all of those requested or none (KIP-584).
 
 Behaviour:
 
 - INVALID_UPDATE_VERSION for the whole request, with the first reason: a level that the controller or a registered
-  broker does not support (a feature nobody knows is supported at level 0 only), a negative one, a downgrade that is not
-  asked for as one, an upgrade that is, an unknown type; `metadata.version` is never taken back.
-- the level that is finalised already is fine, as is an empty request; of several updates of one feature the last one
+  broker does not support (an unknown feature is supported at level 0 only), a negative level, a downgrade that is not
+  requested as one, an upgrade requested as a downgrade, an unknown upgrade type. `metadata.version` is never
+  downgraded.
+- A level that is finalised already is accepted, as is an empty request. Of several updates of one feature, the last one
   counts.
-- ``timeout_ms`` that is not positive is not taken for one that is over.
+- A ``timeout_ms`` that is not positive means no time-out.
 
-Versions: 0 ``allow_downgrade``, which Kafka does not read any more: it takes no downgrade; 1 upgrade types and
-``validate_only`` (KIP-778); 2 no results by feature (KIP-1022).
+Versions: 0 ``allow_downgrade``, which Kafka no longer reads: no downgrades; 1 upgrade types and ``validate_only``
+(KIP-778); 2 no results by feature (KIP-1022).
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from kwire.codec.messages.update_features_request import UpdateFeaturesRequest
 from kwire.codec.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-
-ALLOWED = (Operation(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME),)
+from kwire.handlers.authorization import ALTER_CLUSTER
+from kwire.handlers.context import Operation, RequestContext
 
 
 def operations(request: UpdateFeaturesRequest, context: RequestContext) -> tuple[Operation, ...]:
-    return ALLOWED
+    """ALTER on the cluster."""
+    return ALTER_CLUSTER
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    """Have the controller change the levels."""
     version = context.api_version
     updates = [
         FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type if version >= 1 else UPGRADE)
@@ -56,11 +58,15 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
 def refuse(
     request: UpdateFeaturesRequest, version: int, code: ErrorCode, message: str | None
 ) -> UpdateFeaturesResponse:
-    """The error for the whole; results by feature are there only where all went well."""
+    """A top-level error; there are results by feature only on success."""
     return UpdateFeaturesResponse(error_code=code, error_message=message)
 
 
 API = Api(
-    ApiKey.UPDATE_FEATURES, served=(0, 2), handle=handle, operations=operations, error_response=refuse,
+    ApiKey.UPDATE_FEATURES,
+    served=(0, 2),
+    handle=handle,
+    operations=operations,
+    error_response=refuse,
     by_controller=True,
-)  # fmt: skip
+)

@@ -1,16 +1,19 @@
-"""AlterConfigs (API key 33): replace everything that is set for a resource (superseded by IncrementalAlterConfigs).
+"""AlterConfigs (API key 33): replace all properties of a resource (superseded by IncrementalAlterConfigs).
 
-Behaviour: what the request does not name is unset. TOPIC, BROKER ("" for all of them), CLIENT_METRICS and GROUP
-resources; errors as in IncrementalAlterConfigs, but BROKER_LOGGER is refused as an unknown type (INVALID_REQUEST).
+Behaviour: properties that the request does not name are unset. Resources are TOPIC, BROKER ("" for all brokers),
+CLIENT_METRICS and GROUP. The errors are those of IncrementalAlterConfigs, except that BROKER_LOGGER is an unknown type
+(INVALID_REQUEST).
 
-Versions: 0; 1 throttled after the answer (KIP-219); 2 flexible.
+Versions: 0; 1 throttled after the response (KIP-219); 2 flexible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
+from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, then
 from kwire.cluster.controller.controller import ConfigUpdate
 from kwire.codec.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from kwire.codec.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
@@ -21,10 +24,8 @@ from kwire.handlers.configs.config_changes import Outcome, fields_of
 from kwire.handlers.context import RequestContext
 
 
-def handle(
-    request: AlterConfigsRequest, context: RequestContext
-) -> AlterConfigsResponse | Awaitable[AlterConfigsResponse]:
-    """Replace what can be replaced and answer for every resource."""
+def handle(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[AlterConfigsResponse]:
+    """Replace the properties of every resource that passes the checks."""
 
     def prepare(resource: AlterConfigsResource) -> ConfigUpdate:
         config_changes.refuse_nulls(config.name for config in resource.configs if config.value is None)
@@ -38,11 +39,7 @@ def handle(
 
     prepared = config_changes.prepare_all(request.resources, prepare, context)
     outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)
-    return _response(request, outcomes) if isinstance(outcomes, list) else _later(request, outcomes)
-
-
-async def _later(request: AlterConfigsRequest, outcomes: Awaitable[list[Outcome]]) -> AlterConfigsResponse:
-    return _response(request, await outcomes)
+    return then(outcomes, partial(_response, request))
 
 
 def _response(request: AlterConfigsRequest, outcomes: list[Outcome]) -> AlterConfigsResponse:

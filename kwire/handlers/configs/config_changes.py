@@ -1,34 +1,38 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: checks of the resources, and the way to the controller.
+"""What AlterConfigs and IncrementalAlterConfigs share: checks of the resources, and the call of the controller.
 
-A resource that is refused does not keep the others from being changed; the answers come in the order of the request.
-Wrong values are judged by `kwire.base.config.resources`, on the state at the moment of the controller's decision.
+A resource that is refused does not keep the others from being changed; the results are in the order of the request.
+Values are validated by `kwire.base.config.resources`, against the state at the moment of the controller's change.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kwire.base.config.resources import BROKER, CLIENT_METRICS, GROUP, TOPIC, ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater
 from kwire.cluster.controller.controller import ConfigUpdate
 from kwire.cluster.controller.topics import check_name
 from kwire.cluster.store.keys import ConfigResource
 from kwire.handlers.api import error_of
+from kwire.handlers.authorization import require
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-from kwire.handlers.forwarding import broker_asked
+from kwire.handlers.forwarding import requested_broker
 
 STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
-"""Resources whose properties the controller keeps."""
+"""The resource types whose properties the controller stores."""
 
 Outcome = KafkaError | None
+"""Of one resource; None is success."""
 Prepare = Callable[[Any], "ConfigUpdate | None"]
-"""A resource of the request -> the update it asks for, or None if it is done already; KafkaError refuses."""
+"""A resource of the request -> its update for the controller; None if there is nothing left to do. KafkaError refuses
+it."""
 
 
 def operation_on(resource_type: int, name: str, operation: AclOperation) -> Operation:
-    """What must be allowed to describe or alter a resource's configuration."""
+    """The operation that describing or altering a resource's configuration requires."""
     if resource_type == TOPIC:
         return Operation(operation, ResourceType.TOPIC, name)
     if resource_type == GROUP:
@@ -53,27 +57,25 @@ def _check_resource(resource: Any, counts: Counter[tuple[int, str]], context: Re
     resource_type, name = resource.resource_type, resource.resource_name
     if counts[resource_type, name] > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-    authorizer = context.services.authorizer
-    if not authorizer.allows_all:
-        authorizer.require(context, operation_on(resource_type, name, AclOperation.ALTER_CONFIGS))
+    require(context, operation_on(resource_type, name, AclOperation.ALTER_CONFIGS))
     if len({config.name for config in resource.configs}) < len(resource.configs):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A property may be named only once.")
 
 
 def refuse_nulls(names: Iterable[str]) -> None:
-    """INVALID_REQUEST for properties that were to be set to null."""
+    """INVALID_REQUEST if there are names: those of properties with a null value."""
     nulls = list(names)
     if nulls:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A value is needed for: {', '.join(nulls)}")
 
 
 def check_stored(resource: Any, context: RequestContext) -> None:
-    """Whether the controller keeps properties for such a resource: raises KafkaError if not."""
+    """KafkaError unless the controller stores properties for such a resource."""
     resource_type, name = resource.resource_type, resource.resource_name
     if resource_type not in STORED:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     if resource_type == BROKER and name:
-        check_broker_id(name, broker_asked(context))
+        check_broker_id(name, requested_broker(context))
     if resource_type == TOPIC:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic's configuration needs the topic's name.")
@@ -81,8 +83,8 @@ def check_stored(resource: Any, context: RequestContext) -> None:
 
 
 def check_broker_id(name: str, broker_id: int) -> None:
-    """A broker's own properties, and its loggers, are changed and described by itself (``broker_id`` is the one that
-    was asked): INVALID_REQUEST elsewhere."""
+    """INVALID_REQUEST unless ``name`` is ``broker_id``, the broker that got the request: only a broker itself describes
+    and changes its own properties and loggers."""
     if not (name.isascii() and name.lstrip("-").isdigit()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, not by: {name}")
     if int(name[:20]) != broker_id:
@@ -92,22 +94,23 @@ def check_broker_id(name: str, broker_id: int) -> None:
 def update_of(
     resource: Any, change: Callable[[Mapping[str, str]], dict[str, str]], context: RequestContext
 ) -> ConfigUpdate:
-    """The controller's update for a resource of the request; it refuses properties that may not be."""
+    """The controller's update for a resource of the request. It raises KafkaError for invalid properties."""
     kind, name = ConfigResource(resource.resource_type), resource.resource_name
-    judge = ResourceValidator(context.services.config)
+    validate = ResourceValidator(context.services.config)
 
-    def judged(current: Mapping[str, str]) -> dict[str, str]:
+    def validated(current: Mapping[str, str]) -> dict[str, str]:
         values = change(current)
-        judge(kind, name, values)
+        validate(kind, name, values)
         return values
 
-    return ConfigUpdate(kind, name, judged)
+    return ConfigUpdate(kind, name, validated)
 
 
 def decide(
     prepared: list[ConfigUpdate | Outcome], *, validate_only: bool, context: RequestContext
-) -> list[Outcome] | Awaitable[list[Outcome]]:
-    """Have the controller decide about the updates; an outcome for each resource, at once where it has none."""
+) -> NowOrLater[list[Outcome]]:
+    """Have the controller apply the updates. The outcomes are in the order of the resources; they are there at once if
+    no resource has an update."""
     if any(isinstance(each, ConfigUpdate) for each in prepared):
         return _decide(prepared, validate_only, context)
     return [each for each in prepared if not isinstance(each, ConfigUpdate)]

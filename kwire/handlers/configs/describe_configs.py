@@ -1,16 +1,16 @@
 """DescribeConfigs (API key 32): the properties of topics, brokers, loggers, groups and client metrics.
 
 Behaviour, resource by resource: all properties, or those of ``configuration_keys`` (unknown keys are left out).
-``include_synonyms`` lists every place that has a value, the one that counts first; ``include_documentation`` adds a
-sentence where kwire has one. Passwords, and values under names nobody knows, are null.
+``include_synonyms`` lists every source that has a value, in order of precedence; ``include_documentation`` adds a
+sentence where kwire has one. Passwords, and values of unknown properties, are null.
 
-- TOPIC: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION
-- BROKER: this broker by its number, or "" for what is set for all brokers; another number: INVALID_REQUEST
-- BROKER_LOGGER: this broker's loggers and levels (KIP-412)
-- CLIENT_METRICS, GROUP: any name but "" (INVALID_REQUEST); defaults where nothing is set
-- any other type: INVALID_REQUEST
+- TOPIC: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+- BROKER: this broker by its id, or "" for the defaults of all brokers; another id: INVALID_REQUEST.
+- BROKER_LOGGER: this broker's loggers and levels (KIP-412).
+- CLIENT_METRICS, GROUP: any name but "" (INVALID_REQUEST); defaults where nothing is set.
+- Any other type: INVALID_REQUEST.
 
-Versions: 1 synonyms and sources (KIP-226); 2 throttled after the answer (KIP-219); 3 documentation and types
+Versions: 1 synonyms and sources (KIP-226); 2 throttled after the response (KIP-219); 3 documentation and types
 (KIP-569); 4 flexible.
 """
 
@@ -34,12 +34,13 @@ from kwire.codec.messages.describe_configs_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
+from kwire.handlers.authorization import require
 from kwire.handlers.configs.config_changes import check_broker_id, operation_on
 from kwire.handlers.context import AclOperation, RequestContext
 
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """Answer for every resource."""
+    """Describe every resource."""
     return DescribeConfigsResponse(results=[_result(resource, request, context) for resource in request.resources])
 
 
@@ -64,8 +65,7 @@ def _result(
 
 def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iterable[ConfigEntry]:
     services, kind, name = context.services, resource.resource_type, resource.resource_name
-    if not services.authorizer.allows_all:
-        services.authorizer.require(context, operation_on(kind, name, AclOperation.DESCRIBE_CONFIGS))
+    require(context, operation_on(kind, name, AclOperation.DESCRIBE_CONFIGS))
     if kind == TOPIC:
         check_name(name)
         if name not in services.image.topics:
@@ -99,8 +99,9 @@ def _described(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeC
         documentation="" if entry.source is ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG else None,
     )
     if request.include_synonyms:
-        result.synonyms = [DescribeConfigsSynonym(name=each.name, value=each.value, source=int(each.source))
-                           for each in entry.synonyms]  # fmt: skip
+        result.synonyms = [
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=int(each.source)) for each in entry.synonyms
+        ]
     if request.include_documentation and result.documentation is None:
         result.documentation = describe.documentation_of(entry)
     return result

@@ -1,30 +1,31 @@
 """IncrementalAlterConfigs (API key 44): set, delete, append to and subtract from single properties (KIP-339).
 
-Behaviour, resource by resource, each on its own merits:
+Behaviour, for each resource by itself:
 
-- TOPIC, BROKER ("" for all of them), CLIENT_METRICS, GROUP: what is set now is read and changed by the controller in
-  one step, so that two clients do not undo each other. Unknown topic: UNKNOWN_TOPIC_OR_PARTITION. Wrong value or
-  unknown name: INVALID_CONFIG; of a broker, where also what cannot be changed while it runs: INVALID_REQUEST.
-- APPEND and SUBTRACT are for lists only, else INVALID_CONFIG; where nothing is set they start from the default.
-  Appending what is there, and subtracting what is not, changes nothing.
-- BROKER_LOGGER: the level of a logger of this broker, which is not carried to the controller and not kept over a
-  restart (KIP-412). DELETE lets the logger take
-  its level from above; the root logger has none above (INVALID_REQUEST).
+- TOPIC, BROKER ("" for all brokers), CLIENT_METRICS, GROUP: the controller reads and changes the current properties in
+  one step, so that two clients do not undo each other's changes. Unknown topic: UNKNOWN_TOPIC_OR_PARTITION. Wrong value
+  or unknown name: INVALID_CONFIG; for a broker, INVALID_REQUEST, also for what cannot change while it runs.
+- APPEND and SUBTRACT are for lists only, otherwise INVALID_CONFIG; if nothing is set they start from the default.
+  Appending an existing entry and subtracting a missing one change nothing.
+- BROKER_LOGGER: the level of a logger of this broker. It is not forwarded to the controller and does not survive a
+  restart (KIP-412). DELETE lets the logger inherit its level; the root logger cannot inherit one (INVALID_REQUEST).
 - A resource or a property named twice, a null value, an unknown resource type: INVALID_REQUEST.
-- ``validate_only`` answers the same and changes nothing.
+- ``validate_only`` gives the same response and changes nothing.
 
 Versions: 0; 1 flexible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kwire.base import logging
 from kwire.base.config.resources import BROKER, BROKER_LOGGER, TOPIC, config_type, default_text
 from kwire.base.config.values import split_list
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, resolved, then
 from kwire.cluster.controller.controller import ConfigUpdate
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -50,48 +51,41 @@ SUBTRACT: Final = 3
 
 def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse | Awaitable[IncrementalAlterConfigsResponse]:
-    """Change what can be changed and answer for every resource: loggers here, what is kept where the controller is."""
+) -> NowOrLater[IncrementalAlterConfigsResponse]:
+    """Change every resource that passes the checks: loggers here, stored properties on the controller."""
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     if not loggers:
-        return _carried(request, context)  # type: ignore[no-any-return]
+        return _forwarded(request, context)  # type: ignore[no-any-return]
     if context.services.controller.active or len(loggers) == len(request.resources):
         return _alter(request, context)
-    return _divided(request, loggers, context)
+    return _alter_both(request, loggers, context)
 
 
-async def _divided(
+async def _alter_both(
     request: IncrementalAlterConfigsRequest, loggers: list[AlterConfigsResource], context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    answers: dict[tuple[int, str], AlterConfigsResourceResponse] = {}
+    results: dict[tuple[int, str], AlterConfigsResourceResponse] = {}
     kept = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
-    for part, alter in ((kept, _carried), (loggers, _alter)):
-        asked = IncrementalAlterConfigsRequest(resources=part, validate_only=request.validate_only)
-        answer = alter(asked, context)
-        answer = await answer if isinstance(answer, Awaitable) else answer
-        answers.update({(each.resource_type, each.resource_name): each for each in answer.responses})
-    found = [answers[each.resource_type, each.resource_name] for each in request.resources]
+    for part, alter in ((kept, _forwarded), (loggers, _alter)):
+        part_request = IncrementalAlterConfigsRequest(resources=part, validate_only=request.validate_only)
+        response = await resolved(alter(part_request, context))
+        results.update({(each.resource_type, each.resource_name): each for each in response.responses})
+    found = [results[each.resource_type, each.resource_name] for each in request.resources]
     return IncrementalAlterConfigsResponse(responses=found)
 
 
 def _alter(
     request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse | Awaitable[IncrementalAlterConfigsResponse]:
+) -> NowOrLater[IncrementalAlterConfigsResponse]:
     def prepare(resource: AlterConfigsResource) -> ConfigUpdate | None:
         return _prepare(resource, request.validate_only, context)
 
     prepared = config_changes.prepare_all(request.resources, prepare, context)
     outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)
-    return _response(request, outcomes) if isinstance(outcomes, list) else _later(request, outcomes)
+    return then(outcomes, partial(_response, request))
 
 
-_carried: Final[Callable[[IncrementalAlterConfigsRequest, RequestContext], Any]] = forwarded(_alter)
-
-
-async def _later(
-    request: IncrementalAlterConfigsRequest, outcomes: Awaitable[list[Outcome]]
-) -> IncrementalAlterConfigsResponse:
-    return _response(request, await outcomes)
+_forwarded: Final[Callable[[IncrementalAlterConfigsRequest, RequestContext], Any]] = forwarded(_alter)
 
 
 def _response(request: IncrementalAlterConfigsRequest, outcomes: list[Outcome]) -> IncrementalAlterConfigsResponse:
@@ -118,7 +112,7 @@ def _prepare(resource: AlterConfigsResource, validate_only: bool, context: Reque
 
 
 def _change_of(resource: AlterConfigsResource, services: Services) -> Callable[[Mapping[str, str]], dict[str, str]]:
-    """From what is set for a resource to what shall be set."""
+    """The change of a resource's current properties into the new ones."""
 
     def change(current: Mapping[str, str]) -> dict[str, str]:
         values = dict(current)

@@ -1,7 +1,7 @@
-"""ListConfigResources (API key 74): the names of what has a configuration.
+"""ListConfigResources (API key 74): the names of the resources that have a configuration.
 
-Behaviour: no types asked for means all that there are. Topics and brokers are listed whether or not anything is set
-for them; groups and client metrics only if something is. A type that cannot be listed: UNSUPPORTED_VERSION.
+Behaviour: an empty list of types requests all types. Topics and brokers are always listed, groups and client metrics
+only if a property is set for them. A type that cannot be listed: UNSUPPORTED_VERSION.
 
 Versions: 0 client metrics only (KIP-714); 1 any type (KIP-1142).
 """
@@ -24,7 +24,7 @@ LISTED = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 def operations(request: ListConfigResourcesRequest, context: RequestContext) -> list[Operation]:
-    """Names alone are already told only to whoever may read configurations."""
+    """DESCRIBE_CONFIGS on the cluster, even for the names alone."""
     return [Operation(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)]
 
 

@@ -1,64 +1,54 @@
-"""ConsumerGroupHeartbeat (API key 68): join a group of the new protocol, stay in it, leave it (KIP-848).
+"""ConsumerGroupHeartbeat (API key 68): join a group of the consumer protocol, stay in it, leave it (KIP-848).
 
 Behaviour:
 
-* Member epoch 0 joins (again), -1 leaves, -2 leaves a static member's place open for its return; any other one is the
-  epoch that the last answer told. What has not changed is left out (null, or -1 for the rebalance timeout).
-* Answered when the log has what the request changed. The assignment is told where it changed, to who joins, and to who
-  told everything about itself.
-* INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION; GROUP_ID_NOT_FOUND (not there, of another type, or
-  a classic one that cannot be taken over), UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH (give up all and join again),
+* Member epoch 0 joins (again), -1 leaves, -2 leaves temporarily (a static member that will return); any other one is
+  the epoch of the last response. Fields that have not changed are left out (null, or -1 for the rebalance timeout).
+* The response is sent once the log has the changes of the request. It has the assignment if that changed, if the member
+  joins, or if the request has all fields.
+* INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION; GROUP_ID_NOT_FOUND (no such group, another type, or
+  a classic group that cannot be converted), UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH (revoke all and join again),
   UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, and the coordinator's errors; with a message.
-* UNSUPPORTED_VERSION while the cluster has not finalised `group.version` 1.
+* UNSUPPORTED_VERSION unless the cluster has finalised `group.version` 1.
 * TOPIC_AUTHORIZATION_FAILED if one of the topics subscribed to by name may not be described.
 
-Versions: 0 the coordinator makes the ids of members; 1 members make them themselves (KIP-1082), and may subscribe by a
-regular expression, which is RE2's (KIP-848).
+Versions: 0 the coordinator generates member ids; 1 members generate them (KIP-1082), and may subscribe by a regular
+expression in RE2's syntax (KIP-848).
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable
-
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, attempt
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kwire.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation, is_topic_allowed
 from kwire.handlers.context import AclOperation, Operation, RequestContext
-from kwire.handlers.groups.group_calls import caller_of, group_operation, may, offers_consumer_groups
-
-Answer = ConsumerGroupHeartbeatResponse
+from kwire.handlers.groups.group_calls import caller_of, offers_consumer_groups
 
 
-def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Answer | Awaitable[Answer]:
-    """Answered at once where nothing changes."""
+def handle(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> NowOrLater[ConsumerGroupHeartbeatResponse]:
+    """Respond at once if nothing changes; otherwise once the change is committed."""
     if not offers_consumer_groups(context):
-        return Answer(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not context.services.authorizer.allows_all:
         for name in request.subscribed_topic_names or ():
-            if not may(context, AclOperation.DESCRIBE, name):
-                return Answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    try:
-        answer = context.services.groups.consumer_heartbeat(request, caller_of(context))
-    except KafkaError as error:
-        return _refused(error)
-    return _later(answer) if inspect.isawaitable(answer) else answer
+            if not is_topic_allowed(context, AclOperation.DESCRIBE, name):
+                return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    groups = context.services.groups
+    return attempt(lambda: groups.consumer_heartbeat(request, caller_of(context)), _refused)
 
 
-async def _later(pending: Awaitable[Answer]) -> Answer:
-    try:
-        return await pending
-    except KafkaError as error:
-        return _refused(error)
-
-
-def _refused(error: KafkaError) -> Answer:
-    return Answer(error_code=error.code, error_message=error.message or error.code.name)
+def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
 
 
 def operations(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> list[Operation]:
+    """READ on the group."""
     return [group_operation(AclOperation.READ, request.group_id)]
 
 

@@ -1,37 +1,33 @@
-"""DeleteGroups (API key 42): delete empty groups with all that they have committed (KIP-229).
+"""DeleteGroups (API key 42): delete empty groups with all their committed offsets (KIP-229).
 
 Behaviour: each group has its own error: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, and the
-coordinator's. A group named twice is deleted and answered once.
+coordinator's errors. If a group is named twice, it is deleted once and has one result.
 
 Versions: 2 flexible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, for_each, then
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.codec.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation, require
 from kwire.handlers.context import AclOperation, RequestContext
-from kwire.handlers.groups.group_calls import each, group_operation, then
 
 
-def handle(
-    request: DeleteGroupsRequest, context: RequestContext
-) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    """Answered when the tombstones are committed."""
+def handle(request: DeleteGroupsRequest, context: RequestContext) -> NowOrLater[DeleteGroupsResponse]:
+    """Delete each group; the response is sent once the tombstones are committed."""
     names = list(dict.fromkeys(request.groups_names))
-    return then(each(names, partial(_delete, context), _refused), _response)
+    return then(for_each(names, partial(_delete, context), _refused), _response)
 
 
-def _delete(context: RequestContext, group_id: str) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
-    authorizer = context.services.authorizer
-    if not authorizer.allows_all:
-        authorizer.require(context, group_operation(AclOperation.DELETE, group_id))
+def _delete(context: RequestContext, group_id: str) -> NowOrLater[DeletableGroupResult]:
+    require(context, group_operation(AclOperation.DELETE, group_id))
     return then(context.services.groups.delete_group(group_id), partial(_result, group_id))
 
 
@@ -50,6 +46,7 @@ def _response(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:
 def error_response(
     request: DeleteGroupsRequest, version: int, code: ErrorCode, message: str | None
 ) -> DeleteGroupsResponse:
+    """The same error for every group."""
     return _response([_result(group_id, code) for group_id in request.groups_names])
 
 

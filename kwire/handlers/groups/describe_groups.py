@@ -1,42 +1,36 @@
 """DescribeGroups (API key 15): state and members of groups of the classic protocol.
 
-Behaviour: subscriptions are told of a stable group only, assignments always (before a group is stable again they are
-those of the generation before); each group has its own error. The group id may be empty, for the sake of old clients.
+Behaviour: members have their subscriptions only if the group is stable, and their assignments always (during a
+rebalance, those of the previous generation). Each group has its own error. The group id may be empty, for old clients.
 
-Versions: 3 authorized operations (KIP-430); 4 group instance ids (KIP-345); 5 flexible; 6 a missing group is
-GROUP_ID_NOT_FOUND with a message, where it was a Dead group without an error before (KIP-1043).
+Versions: 3 authorized operations (KIP-430); 4 group instance ids (KIP-345); 5 flexible; 6 GROUP_ID_NOT_FOUND with a
+message for a missing group, which earlier versions get as a Dead group without an error (KIP-1043).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, for_each, then
 from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.codec.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation, require
 from kwire.handlers.context import AclOperation, RequestContext, ResourceType
-from kwire.handlers.groups.group_calls import each, group_operation, then
 
 
-def handle(
-    request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
-    """Answered from memory, but for commits that are under way."""
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> NowOrLater[DescribeGroupsResponse]:
+    """Describe each group; waits only for pending commits."""
     operation = partial(_describe, context, request.include_authorized_operations)
-    return then(each(request.groups, operation, _refused), _response)
+    return then(for_each(request.groups, operation, _refused), _response)
 
 
-def _describe(
-    context: RequestContext, with_operations: bool, group_id: str
-) -> DescribedGroup | Awaitable[DescribedGroup]:
-    authorizer = context.services.authorizer
-    if not authorizer.allows_all:
-        authorizer.require(context, group_operation(AclOperation.DESCRIBE, group_id))
-    answer = context.services.groups.describe(group_id, context.api_version)
-    return then(answer, partial(_with_operations, context)) if with_operations else answer
+def _describe(context: RequestContext, with_operations: bool, group_id: str) -> NowOrLater[DescribedGroup]:
+    require(context, group_operation(AclOperation.DESCRIBE, group_id))
+    group = context.services.groups.describe(group_id, context.api_version)
+    return then(group, partial(_with_operations, context)) if with_operations else group
 
 
 def _with_operations(context: RequestContext, group: DescribedGroup) -> DescribedGroup:
@@ -57,6 +51,7 @@ def _response(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
 def error_response(
     request: DescribeGroupsRequest, version: int, code: ErrorCode, message: str | None
 ) -> DescribeGroupsResponse:
+    """The same error for every group."""
     return _response([_refused(group_id, KafkaError(code)) for group_id in request.groups])
 
 

@@ -2,12 +2,12 @@
 
 Behaviour:
 
-* Group -> partition of ``__consumer_offsets`` by Java's hash of its id -> leader of that partition. The topic is
-  created when it is first needed (``offsets.topic.num.partitions``, ``offsets.topic.replication.factor``).
-* COORDINATOR_NOT_AVAILABLE with node -1 while there is no leader. INVALID_REQUEST for an unknown type of key.
+* Group id -> partition of ``__consumer_offsets``, by Java's hash of the id -> leader of that partition. The topic is
+  created at the first request (``offsets.topic.num.partitions``, ``offsets.topic.replication.factor``).
 * Transactional ids likewise: ``__transaction_state``, ``transaction.state.log.num.partitions`` and so on.
-* Share keys: COORDINATOR_NOT_AVAILABLE, as there is no share coordinator, from the version on that knows them, and
-  INVALID_REQUEST where the key is not GROUP:TOPIC_ID:PARTITION.
+* COORDINATOR_NOT_AVAILABLE with node -1 while there is no leader. INVALID_REQUEST for an unknown key type.
+* Share keys, from the version on that has them: COORDINATOR_NOT_AVAILABLE, as there is no share coordinator;
+  INVALID_REQUEST if the key is not GROUP:TOPIC_ID:PARTITION.
 
 Versions: 1 key types, error message (on success "NONE"); 3 flexible; 4 many keys of one type (KIP-699); 5
 TRANSACTION_ABORTABLE (KIP-890: no effect here); 6 share keys (KIP-932).
@@ -15,21 +15,21 @@ TRANSACTION_ABORTABLE (KIP-890: no effect here); 6 share keys (KIP-932).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from enum import IntEnum
 from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater
 from kwire.base.uuids import uuid_from_text
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC
+from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC
 from kwire.handlers.api import Api
-from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.authorization import group_operation, require, transactional_id_operation
+from kwire.handlers.context import AclOperation, RequestContext
 from kwire.handlers.forwarding import auto_create
-from kwire.handlers.groups.group_calls import group_operation
 
 MESSAGE_SINCE: Final = 1
 MANY_KEYS_SINCE: Final = 4
@@ -42,7 +42,7 @@ _TEXTS: Final = {
 
 
 class KeyType(IntEnum):
-    """What kind of thing is coordinated."""
+    """The types of coordinator keys."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -50,13 +50,11 @@ class KeyType(IntEnum):
 
 
 _TOPICS: Final[dict[int, str]] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
-"""Where the coordinators of what kind of key keep their state."""
+"""The topic in which the coordinators of a key type keep their state."""
 
 
-def handle(
-    request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """Answered from the image, once the topic is there."""
+def handle(request: FindCoordinatorRequest, context: RequestContext) -> NowOrLater[FindCoordinatorResponse]:
+    """Respond from the image, after creating the topic if it does not exist."""
     topic = _TOPICS.get(request.key_type)
     if topic is not None and context.services.image.topic(topic) is None:
         return _create_and_find(topic, request, context)
@@ -96,14 +94,11 @@ def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinato
 
 
 def _check(key: str, key_type: int, context: RequestContext) -> None:
-    """Whether there can be a coordinator of this key, and the principal may know it."""
-    authorizer = context.services.authorizer
+    """KafkaError if the key is invalid, or the principal may not know its coordinator."""
     if key_type == KeyType.GROUP:
-        if not authorizer.allows_all:
-            authorizer.require(context, group_operation(AclOperation.DESCRIBE, key))
+        require(context, group_operation(AclOperation.DESCRIBE, key))
     elif key_type == KeyType.TRANSACTION:
-        if not authorizer.allows_all:
-            authorizer.require(context, Operation(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key))
+        require(context, transactional_id_operation(AclOperation.DESCRIBE, key))
     elif key_type == KeyType.SHARE and context.api_version >= SHARE_KEYS_SINCE and _is_share_key(key):
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     else:
@@ -141,6 +136,7 @@ def _text(error: ErrorCode) -> str:
 def error_response(
     request: FindCoordinatorRequest, version: int, code: ErrorCode, message: str | None
 ) -> FindCoordinatorResponse:
+    """The same error for every key."""
     if version < MANY_KEYS_SINCE:
         text = message or _text(code)
         return FindCoordinatorResponse(error_code=code, error_message=text, node_id=-1, host="", port=-1)

@@ -1,29 +1,28 @@
-"""Heartbeat (API key 12): a member is alive, and learns whether it has to join again.
+"""Heartbeat (API key 12): keep a member's session alive; the response says whether it has to rejoin.
 
 Behaviour:
 
-* Starts the member's session anew. REBALANCE_IN_PROGRESS: join again. ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+* The member's session starts again. REBALANCE_IN_PROGRESS: rejoin. ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
   FENCED_INSTANCE_ID: the group went on without this member. INVALID_GROUP_ID.
-* While the coordinator loads its log everything is in order: members must not leave for that.
+* While the coordinator loads its log, heartbeats succeed, so that members do not leave the group.
 
 Versions: 3 group instance id (KIP-345); 4 flexible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater
 from kwire.codec.messages.heartbeat_request import HeartbeatRequest
 from kwire.codec.messages.heartbeat_response import HeartbeatResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation
 from kwire.handlers.context import AclOperation, Operation, RequestContext
-from kwire.handlers.groups.group_calls import group_operation
 
 
-def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
-    """Answered at once, but for a commit that is under way."""
+def handle(request: HeartbeatRequest, context: RequestContext) -> NowOrLater[HeartbeatResponse]:
+    """Restart the session; waits only for a pending commit."""
     try:
         return context.services.groups.heartbeat(request)
     except KafkaError as error:
@@ -33,6 +32,7 @@ def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRespo
 
 
 def operations(request: HeartbeatRequest, context: RequestContext) -> list[Operation]:
+    """READ on the group."""
     return [group_operation(AclOperation.READ, request.group_id)]
 
 

@@ -2,46 +2,48 @@
 
 Behaviour:
 
-* The answer is parked until the rebalance ends: all members have joined, or the longest rebalance timeout is over
-  (the first one of an empty group: ``group.initial.rebalance.delay.ms``).
-* The leader gets all members' metadata. A leader that joins again, or a member with new metadata, starts a rebalance;
-  a follower that lost its answer is told its generation.
-* INVALID_SESSION_TIMEOUT outside ``group.{min,max}.session.timeout.ms``, INCONSISTENT_GROUP_PROTOCOL when no
-  protocol would be common to all, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, INVALID_GROUP_ID.
+* The response waits for the end of the rebalance: until all members have joined, or the longest rebalance timeout is
+  over (for an empty group, first ``group.initial.rebalance.delay.ms``).
+* The leader gets all members' metadata. A leader that rejoins, or a member with new metadata, starts a rebalance; a
+  follower that lost its response gets its current generation.
+* INVALID_SESSION_TIMEOUT outside ``group.{min,max}.session.timeout.ms``, INCONSISTENT_GROUP_PROTOCOL if no protocol
+  would be common to all, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, INVALID_GROUP_ID.
 
-Versions: 0 the session timeout is the rebalance timeout, too; 1 rebalance timeout (KIP-62); 4 MEMBER_ID_REQUIRED: a
-new member is given its id first (KIP-394); 5 group instance id (KIP-345); 6 flexible; 7 the protocol type is answered,
-a failed join has no protocol name (KIP-559); 8 reason (KIP-800); 9 a static leader that comes back is told to skip
-the assignment (KIP-814).
+Versions: 0 the session timeout is also the rebalance timeout; 1 rebalance timeout (KIP-62); 4 MEMBER_ID_REQUIRED: a new
+member gets its id first (KIP-394); 5 group instance id (KIP-345); 6 flexible; 7 the response has the protocol type, and
+no protocol name if the join failed (KIP-559); 8 reason (KIP-800); 9 a static leader that returns may skip the
+assignment (KIP-814).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kwire.base.errors import ErrorCode
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.join_group_request import JoinGroupRequest
 from kwire.codec.messages.join_group_response import JoinGroupResponse
 from kwire.codec.protocol import ApiKey
 from kwire.coordinator.groups.classic.rebalance import refusal
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation
 from kwire.handlers.context import AclOperation, Operation, RequestContext
-from kwire.handlers.groups.group_calls import caller_of, group_operation, then
+from kwire.handlers.groups.group_calls import caller_of
 
 PROTOCOL_NAME_MAY_BE_NULL = 7
 
 
-def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    """Parked by the coordinator while the rebalance lasts."""
-    answer = context.services.groups.join(request, caller_of(context))
-    return answer if context.api_version >= PROTOCOL_NAME_MAY_BE_NULL else then(answer, _without_null)
+def handle(request: JoinGroupRequest, context: RequestContext) -> NowOrLater[JoinGroupResponse]:
+    """Join; the coordinator responds at the end of the rebalance."""
+    response = context.services.groups.join(request, caller_of(context))
+    return response if context.api_version >= PROTOCOL_NAME_MAY_BE_NULL else then(response, _without_null)
 
 
 def operations(request: JoinGroupRequest, context: RequestContext) -> list[Operation]:
+    """READ on the group."""
     return [group_operation(AclOperation.READ, request.group_id)]
 
 
 def error_response(request: JoinGroupRequest, version: int, code: ErrorCode, message: str | None) -> JoinGroupResponse:
+    """A failed join; the protocol name is null from version 7 on."""
     response = refusal(code, request.member_id)
     return response if version >= PROTOCOL_NAME_MAY_BE_NULL else _without_null(response)
 

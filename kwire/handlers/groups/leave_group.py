@@ -2,9 +2,9 @@
 
 Behaviour:
 
-* Several members at once, each with its own error: UNKNOWN_MEMBER_ID (also for all of a group that is not there),
-  FENCED_INSTANCE_ID. The group as a whole: INVALID_GROUP_ID and the coordinator's errors.
-* A member without an id but with a group instance id is removed by administration.
+* Several members at once, each with its own error: UNKNOWN_MEMBER_ID (also if there is no such group),
+  FENCED_INSTANCE_ID. For the whole group: INVALID_GROUP_ID and the coordinator's errors.
+* An administrator removes a static member by its group instance id, without a member id.
 
 Versions: 0 to 2 one member, whose error is the response's; 3 a list of members (KIP-345); 4 flexible; 5 reasons
 (KIP-800).
@@ -12,20 +12,19 @@ Versions: 0 to 2 one member, whose error is the response's; 3 a list of members 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from kwire.codec.messages.leave_group_response import LeaveGroupResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation
 from kwire.handlers.context import AclOperation, Operation, RequestContext
-from kwire.handlers.groups.group_calls import group_operation, then
 
 MANY_SINCE = 3
 
 
-def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
-    """Older versions are a list of one."""
+def handle(request: LeaveGroupRequest, context: RequestContext) -> NowOrLater[LeaveGroupResponse]:
+    """Remove the members; a request before version 3 has one."""
     groups = context.services.groups
     if context.api_version >= MANY_SINCE:
         return groups.leave(request)
@@ -38,6 +37,7 @@ def _only(response: LeaveGroupResponse) -> LeaveGroupResponse:
 
 
 def operations(request: LeaveGroupRequest, context: RequestContext) -> list[Operation]:
+    """READ on the group."""
     return [group_operation(AclOperation.READ, request.group_id)]
 
 

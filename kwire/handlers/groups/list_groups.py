@@ -1,7 +1,7 @@
 """ListGroups (API key 16): the groups that this broker coordinates.
 
-Behaviour: filters by state and type in any case of letters; unknown names match nothing. Only groups that the
-principal may describe, unless it may describe the cluster. COORDINATOR_LOAD_IN_PROGRESS until all is loaded.
+Behaviour: the filters by state and type ignore case; unknown names match nothing. Only groups that the principal may
+describe are listed, unless it may describe the cluster. COORDINATOR_LOAD_IN_PROGRESS until all partitions are loaded.
 
 Versions: 3 flexible; 4 states and their filter (KIP-518); 5 types and their filter (KIP-848).
 """
@@ -12,23 +12,19 @@ from kwire.codec.messages.list_groups_request import ListGroupsRequest
 from kwire.codec.messages.list_groups_response import ListGroupsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-from kwire.handlers.groups.group_calls import group_operation
+from kwire.handlers.authorization import DESCRIBE_CLUSTER, group_operation, is_allowed
+from kwire.handlers.context import AclOperation, RequestContext
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    """Answered from memory."""
+    """List the groups that match the filters."""
     groups = context.services.groups.list_groups(
         frozenset(name.lower() for name in request.states_filter),
         frozenset(name.lower() for name in request.types_filter),
     )
-    authorizer = context.services.authorizer
-    cluster = Operation(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-    if not authorizer.allows_all and not authorizer.authorize(context, cluster):
+    if not is_allowed(context, *DESCRIBE_CLUSTER):
         groups = [
-            group
-            for group in groups
-            if authorizer.authorize(context, group_operation(AclOperation.DESCRIBE, group.group_id))
+            group for group in groups if is_allowed(context, group_operation(AclOperation.DESCRIBE, group.group_id))
         ]
     return ListGroupsResponse(groups=groups)
 

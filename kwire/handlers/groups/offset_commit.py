@@ -1,27 +1,27 @@
-"""OffsetCommit (API key 8): remember how far a group has read.
+"""OffsetCommit (API key 8): commit a group's offsets.
 
 Behaviour:
 
-* Answered when the positions are committed in ``__consumer_offsets``; per partition: UNKNOWN_TOPIC_OR_PARTITION,
-  TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE (``offset.metadata.max.bytes``).
-* What is wrong with the member holds for all partitions that are there: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
-  FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, and the coordinator's errors.
-* Generation -1 without a member id: a consumer that assigns itself, or an administrator; the group must be empty.
-  The group id may be empty, for the sake of old clients.
-* A commit is as good as a heartbeat.
+* The response is sent once the offsets are committed in ``__consumer_offsets``. Per partition:
+  UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE (``offset.metadata.max.bytes``).
+* Errors of the member apply to all existing partitions: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID,
+  REBALANCE_IN_PROGRESS, and the coordinator's errors.
+* Generation -1 without a member id is a consumer that assigns its partitions itself, or an administrator; the group
+  must be empty. The group id may be empty, for old clients.
+* A commit also counts as a heartbeat.
 
 Versions: 2 to 4 the client may set the retention; 5 it is the broker's (KIP-211); 6 leader epoch (KIP-320); 7 group
-instance id (KIP-345); 8 flexible; 9 member epochs: STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND where a member of a
-missing group was told ILLEGAL_GENERATION (KIP-848); 10 topic ids, UNKNOWN_TOPIC_ID (KIP-848).
+instance id (KIP-345); 8 flexible; 9 member epochs: STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND for a member of a missing
+group, where earlier versions get ILLEGAL_GENERATION (KIP-848); 10 topic ids, UNKNOWN_TOPIC_ID (KIP-848).
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, attempt, then
 from kwire.codec.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kwire.codec.messages.offset_commit_response import (
     OffsetCommitResponse,
@@ -29,47 +29,34 @@ from kwire.codec.messages.offset_commit_response import (
     OffsetCommitResponseTopic,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.handlers.api import Api, error_of
+from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation, is_topic_allowed
 from kwire.handlers.context import AclOperation, Operation, RequestContext
-from kwire.handlers.groups.group_calls import caller_of, group_operation, has_partition, may
+from kwire.handlers.groups.group_calls import caller_of
+from kwire.handlers.partitions import has_partition
 
 TOPIC_IDS_SINCE = 10
 
 
-def handle(
-    request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Answer for the partitions that are not there; the coordinator decides on all others."""
-    accepted, refused = _sift(request, context)
+def handle(request: OffsetCommitRequest, context: RequestContext) -> NowOrLater[OffsetCommitResponse]:
+    """Refuse what does not exist or is not allowed, and have the coordinator commit the rest."""
+    accepted, refused = _split(request, context)
     if not accepted:
         return OffsetCommitResponse(topics=refused)
     request.topics = accepted
-    try:
-        answer = context.services.groups.commit_offsets(request, caller_of(context))
-    except KafkaError as error:
-        answer = error_response(request, context.api_version, error.code, None)
-    if inspect.isawaitable(answer):
-        return _later(request, context, answer, refused)
-    return _merged(answer, refused)
+    groups = context.services.groups
+
+    def failed(error: KafkaError) -> OffsetCommitResponse:
+        return error_response(request, context.api_version, error.code, None)
+
+    committed = attempt(lambda: groups.commit_offsets(request, caller_of(context)), failed)
+    return then(committed, partial(_merged, refused))
 
 
-async def _later(
-    request: OffsetCommitRequest,
-    context: RequestContext,
-    pending: Awaitable[OffsetCommitResponse],
-    refused: list[OffsetCommitResponseTopic],
-) -> OffsetCommitResponse:
-    try:
-        answer = await pending
-    except KafkaError as error:
-        answer = error_response(request, context.api_version, error_of(error)[0], None)
-    return _merged(answer, refused)
-
-
-def _sift(
+def _split(
     request: OffsetCommitRequest, context: RequestContext
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """The topics to commit, with names and ids, and the answers for what cannot be committed."""
+    """The topics to commit, with names and ids, and the results of those that cannot be committed."""
     image = context.services.image
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
@@ -78,56 +65,60 @@ def _sift(
         known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
         error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         name = topic.name if known is None else known.name
-        if (known is not None or not by_id) and not may(context, AclOperation.READ, name):
+        if (known is not None or not by_id) and not is_topic_allowed(context, AclOperation.READ, name):
             known, error = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if known is None:
-            refused.append(_topic_answer(topic, topic.partitions, error))
+            refused.append(_refused(topic, topic.partitions, error))
             continue
         topic.name, topic.topic_id = known.name, known.id
-        there = [asked for asked in topic.partitions if has_partition(image, name, asked.partition_index)]
-        if len(there) < len(topic.partitions):
-            missing = [asked for asked in topic.partitions if not has_partition(image, name, asked.partition_index)]
-            refused.append(_topic_answer(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            topic.partitions = there
-        if there:
+        existing = [
+            partition for partition in topic.partitions if has_partition(image, name, partition.partition_index)
+        ]
+        if len(existing) < len(topic.partitions):
+            missing = [
+                partition for partition in topic.partitions if not has_partition(image, name, partition.partition_index)
+            ]
+            refused.append(_refused(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = existing
+        if existing:
             accepted.append(topic)
     return accepted, refused
 
 
-def _topic_answer(
-    topic: OffsetCommitRequestTopic, partitions: list[Any], error: ErrorCode
-) -> OffsetCommitResponseTopic:
+def _refused(topic: OffsetCommitRequestTopic, partitions: list[Any], error: ErrorCode) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=error)
-            for asked in partitions
+            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+            for partition in partitions
         ],
     )
 
 
-def _merged(answer: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
-    """One answer per topic, refused partitions first."""
+def _merged(refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
+    """A response with one result per topic, refused partitions first."""
     if not refused:
-        return answer
+        return response
     merged: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    for topic in (*refused, *answer.topics):
+    for topic in (*refused, *response.topics):
         first = merged.setdefault((topic.name, topic.topic_id), topic)
         if first is not topic:
             first.partitions.extend(topic.partitions)
-    answer.topics = list(merged.values())
-    return answer
+    response.topics = list(merged.values())
+    return response
 
 
 def operations(request: OffsetCommitRequest, context: RequestContext) -> list[Operation]:
+    """READ on the group; topics are authorised one by one."""
     return [group_operation(AclOperation.READ, request.group_id)]
 
 
 def error_response(
     request: OffsetCommitRequest, version: int, code: ErrorCode, message: str | None
 ) -> OffsetCommitResponse:
-    return OffsetCommitResponse(topics=[_topic_answer(topic, topic.partitions, code) for topic in request.topics])
+    """The same error for every partition."""
+    return OffsetCommitResponse(topics=[_refused(topic, topic.partitions, code) for topic in request.topics])
 
 
 API = Api(ApiKey.OFFSET_COMMIT, served=(2, 10), handle=handle, operations=operations, error_response=error_response)

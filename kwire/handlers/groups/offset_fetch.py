@@ -1,11 +1,11 @@
-"""OffsetFetch (API key 9): how far a group has read.
+"""OffsetFetch (API key 9): a group's committed offsets.
 
 Behaviour:
 
-* Offset -1 without an error where nothing was committed: an unknown group, topic or partition is no error. Whether
-  the topic (still) exists is not asked, unless it is named by id.
-* ``require_stable``: a position that an open transaction may still change is UNSTABLE_OFFSET_COMMIT (KIP-447).
-* A position that was committed for an earlier topic of the same name counts as none for who names topics by id.
+* Offset -1 without an error if nothing was committed: an unknown group, topic or partition is no error. Whether the
+  topic (still) exists is not checked, unless it is named by id.
+* ``require_stable``: UNSTABLE_OFFSET_COMMIT for an offset that an open transaction may still change (KIP-447).
+* If topics are named by id, an offset committed for an earlier topic of the same name counts as none.
 
 Versions: 1 offsets from the log; 2 all topics (null), an error for the group; 5 leader epoch (KIP-320); 6 flexible; 7
 ``require_stable``; 8 many groups (KIP-709); 9 member epochs (KIP-848); 10 topic ids, UNKNOWN_TOPIC_ID (KIP-848).
@@ -13,10 +13,10 @@ Versions: 1 offsets from the log; 2 all topics (null), an error for the group; 5
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, for_each, then
 from kwire.codec.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -32,27 +32,22 @@ from kwire.codec.messages.offset_fetch_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import allowed_topics, group_operation, is_topic_allowed, require
 from kwire.handlers.context import AclOperation, RequestContext
-from kwire.handlers.groups.group_calls import each, group_operation, may, then
 
 GROUP_ERROR_SINCE = 2
 MANY_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 
-Group = OffsetFetchRequestGroup
-GroupAnswer = OffsetFetchResponseGroup
 
-
-def handle(
-    request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """Versions before 8 are a list of one group."""
+def handle(request: OffsetFetchRequest, context: RequestContext) -> NowOrLater[OffsetFetchResponse]:
+    """Fetch the offsets of every group; a request before version 8 has one."""
     operation = partial(_fetch, context, request.require_stable)
-    answers = each(_asked(request, context.api_version), operation, _refused)
-    return then(answers, partial(_response, request, context.api_version))
+    groups = for_each(_requested_groups(request, context.api_version), operation, _refused)
+    return then(groups, partial(_response, request, context.api_version))
 
 
-def _asked(request: OffsetFetchRequest, version: int) -> list[Group]:
+def _requested_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
     if version >= MANY_GROUPS_SINCE:
         return request.groups
     topics = None
@@ -61,24 +56,24 @@ def _asked(request: OffsetFetchRequest, version: int) -> list[Group]:
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    return [Group(group_id=request.group_id, topics=topics)]
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
 
 
-def _fetch(context: RequestContext, require_stable: bool, asked: Group) -> GroupAnswer | Awaitable[GroupAnswer]:
-    authorizer = context.services.authorizer
-    if not authorizer.allows_all:
-        authorizer.require(context, group_operation(AclOperation.DESCRIBE, asked.group_id))
+def _fetch(
+    context: RequestContext, require_stable: bool, group: OffsetFetchRequestGroup
+) -> NowOrLater[OffsetFetchResponseGroup]:
+    require(context, group_operation(AclOperation.DESCRIBE, group.group_id))
     refused: list[OffsetFetchResponseTopics] = []
-    if asked.topics is not None:
-        asked.topics = _sift(context, asked.topics, refused)
-    answer = context.services.groups.fetch_offsets(asked, require_stable=require_stable)
-    return then(answer, partial(_finish, context, refused, everything=asked.topics is None))
+    if group.topics is not None:
+        group.topics = _split(context, group.topics, refused)
+    result = context.services.groups.fetch_offsets(group, require_stable=require_stable)
+    return then(result, partial(_finish, context, refused, everything=group.topics is None))
 
 
-def _sift(
+def _split(
     context: RequestContext, topics: list[OffsetFetchRequestTopics], refused: list[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchRequestTopics]:
-    """The topics to look up, by name; what is refused joins ``refused``."""
+    """The topics to look up, by name; the results of all others are added to ``refused``."""
     image = context.services.image
     accepted = []
     for topic in topics:
@@ -88,7 +83,7 @@ def _sift(
                 refused.append(_topic_error(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             topic.name = known.name
-        if may(context, AclOperation.DESCRIBE, topic.name):
+        if is_topic_allowed(context, AclOperation.DESCRIBE, topic.name):
             accepted.append(topic)
         else:
             refused.append(_topic_error(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -99,56 +94,62 @@ def _topic_error(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFet
     return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[_none(index, error) for index in topic.partition_indexes],
+        partitions=[_no_offset(index, error) for index in topic.partition_indexes],
     )
 
 
-def _none(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=error
     )
 
 
 def _finish(
-    context: RequestContext, refused: list[OffsetFetchResponseTopics], answer: GroupAnswer, *, everything: bool
-) -> GroupAnswer:
-    """Name topics by id where the version does; of "all topics" only those that are there and may be seen."""
+    context: RequestContext,
+    refused: list[OffsetFetchResponseTopics],
+    result: OffsetFetchResponseGroup,
+    *,
+    everything: bool,
+) -> OffsetFetchResponseGroup:
+    """Add topic ids if the version has them. Of "all topics", keep those that exist and that the principal may
+    describe."""
     image = context.services.image
     if everything and context.api_version >= TOPIC_IDS_SINCE:
         kept = []
-        for topic in answer.topics:
+        for topic in result.topics:
             known = image.topics.get(topic.name)
             if known is not None:
                 topic.topic_id = known.id
                 kept.append(topic)
-        answer.topics = kept
+        result.topics = kept
     if everything and not context.services.authorizer.allows_all:
-        answer.topics = [topic for topic in answer.topics if may(context, AclOperation.DESCRIBE, topic.name)]
+        allowed = allowed_topics(context, AclOperation.DESCRIBE, [topic.name for topic in result.topics])
+        result.topics = [topic for topic in result.topics if topic.name in allowed]
     if refused:
-        answer.topics = [*answer.topics, *refused]
-    return answer
+        result.topics = [*result.topics, *refused]
+    return result
 
 
-def _refused(asked: Group, error: KafkaError) -> GroupAnswer:
-    return GroupAnswer(group_id=asked.group_id, error_code=error.code)
+def _refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
 
 
-def _response(request: OffsetFetchRequest, version: int, answers: list[GroupAnswer]) -> OffsetFetchResponse:
+def _response(request: OffsetFetchRequest, version: int, groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
     if version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=answers)
-    answer = answers[0]
-    if answer.error_code and version < GROUP_ERROR_SINCE:
-        error = ErrorCode(answer.error_code)
-        answer.topics = [
+        return OffsetFetchResponse(groups=groups)
+    result = groups[0]
+    if result.error_code and version < GROUP_ERROR_SINCE:
+        error = ErrorCode(result.error_code)
+        result.topics = [
             OffsetFetchResponseTopics(
-                name=topic.name, partitions=[_none(index, error) for index in topic.partition_indexes]
+                name=topic.name, partitions=[_no_offset(index, error) for index in topic.partition_indexes]
             )
             for topic in request.topics or ()
         ]
-    return OffsetFetchResponse(error_code=answer.error_code, topics=[_old(topic) for topic in answer.topics])
+    return OffsetFetchResponse(error_code=result.error_code, topics=[_topic_v7(topic) for topic in result.topics])
 
 
-def _old(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+def _topic_v7(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
     return OffsetFetchResponseTopic(
         name=topic.name,
         partitions=[
@@ -167,7 +168,8 @@ def _old(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
 def error_response(
     request: OffsetFetchRequest, version: int, code: ErrorCode, message: str | None
 ) -> OffsetFetchResponse:
-    refused = [_refused(asked, KafkaError(code)) for asked in _asked(request, version)]
+    """The same error for every group; before version 2, for every partition."""
+    refused = [_refused(group, KafkaError(code)) for group in _requested_groups(request, version)]
     return _response(request, version, refused)
 
 

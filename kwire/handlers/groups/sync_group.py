@@ -1,39 +1,40 @@
-"""SyncGroup (API key 14): the leader brings the assignment, every member takes its part.
+"""SyncGroup (API key 14): the leader sends the assignment, and every member gets its part.
 
 Behaviour:
 
-* Parked until the leader's request is here and its assignment is in the log. In a stable group: answered at once.
-* Members that do not send it within the rebalance timeout are out, and the others rebalance.
-* REBALANCE_IN_PROGRESS when a new rebalance has begun, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+* The response waits for the leader's request, and for its assignment to be in the log. In a stable group it is sent at
+  once.
+* Members that do not send SyncGroup within the rebalance timeout are removed, and the others rebalance.
+* REBALANCE_IN_PROGRESS if a new rebalance has begun, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
   INVALID_GROUP_ID.
 
-Versions: 3 group instance id (KIP-345); 4 flexible; 5 the member says which protocol it believes to speak:
-INCONSISTENT_GROUP_PROTOCOL when it is not the group's (KIP-559; a member that leaves it out is refused as well).
+Versions: 3 group instance id (KIP-345); 4 flexible; 5 the member sends the protocol that it believes to be the group's:
+INCONSISTENT_GROUP_PROTOCOL if it is another one, or if it is missing (KIP-559).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater
 from kwire.codec.messages.sync_group_request import SyncGroupRequest
 from kwire.codec.messages.sync_group_response import SyncGroupResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation
 from kwire.handlers.context import AclOperation, Operation, RequestContext
-from kwire.handlers.groups.group_calls import group_operation
 
 PROTOCOL_REQUIRED_SINCE = 5
 
 
-def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-    """Parked by the coordinator until there is an assignment."""
+def handle(request: SyncGroupRequest, context: RequestContext) -> NowOrLater[SyncGroupResponse]:
+    """Sync; the coordinator responds once there is an assignment."""
     if context.api_version >= PROTOCOL_REQUIRED_SINCE and None in (request.protocol_type, request.protocol_name):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return context.services.groups.sync(request)
 
 
 def operations(request: SyncGroupRequest, context: RequestContext) -> list[Operation]:
+    """READ on the group."""
     return [group_operation(AclOperation.READ, request.group_id)]
 
 

@@ -2,13 +2,13 @@
 
 Behaviour:
 
-- each partition succeeds or fails for itself: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT for replicas that
-  cannot be (none, twice the same, a broker that is not registered); NO_REASSIGNMENT_IN_PROGRESS for null replicas,
-  which cancel, where nothing is under way.
-- replicas that are where they should be: success, nothing is written.
-- ``timeout_ms`` that is over, or not positive: REQUEST_TIMED_OUT for the whole and for every partition.
+- Each partition succeeds or fails by itself: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT for impossible
+  replicas (none, one twice, a broker that is not registered); NO_REASSIGNMENT_IN_PROGRESS for null replicas, which
+  cancel a reassignment, if none is in progress.
+- If the replicas are the current ones: success, and nothing is written.
+- If ``timeout_ms`` has passed, or is not positive: REQUEST_TIMED_OUT at the top level and for every partition.
 
-Versions: 1 the replication factor may be held (KIP-860).
+Versions: 1 the replication factor may be kept (KIP-860).
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from kwire.codec.messages.alter_partition_reassignments_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-
-ALLOWED = (Operation(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME),)
+from kwire.handlers.authorization import ALTER_CLUSTER
+from kwire.handlers.context import Operation, RequestContext
 
 
 def operations(request: AlterPartitionReassignmentsRequest, context: RequestContext) -> tuple[Operation, ...]:
-    return ALLOWED
+    """ALTER on the cluster."""
+    return ALTER_CLUSTER
 
 
 async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
+    """Have the controller start or cancel the reassignments."""
     wanted = [
         Reassignment(topic.name, partition.partition_index, partition.replicas)
         for topic in request.topics
@@ -42,7 +43,7 @@ async def handle(
     ]
     try:
         outcomes = iter(
-            await context.services.controller.alter_partition_reassignments(
+            await context.services.controller.leaders.alter_partition_reassignments(
                 wanted,
                 allow_replication_factor_change=request.allow_replication_factor_change,
                 timeout_ms=request.timeout_ms,

@@ -2,10 +2,10 @@
 
 Behaviour:
 
-- each topic succeeds or fails for itself; a name that comes twice is INVALID_REQUEST, once.
+- Each topic succeeds or fails by itself. A name that is given twice has one result, INVALID_REQUEST.
 - UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless the total grows; INVALID_REPLICA_ASSIGNMENT if assignments are
   given that do not fit the number of new partitions, the topic's replication factor or the brokers.
-- validate only: nothing is written. ``timeout_ms`` that is over, or not positive: REQUEST_TIMED_OUT.
+- With ``validate_only``, nothing is written. If ``timeout_ms`` has passed, or is not positive: REQUEST_TIMED_OUT.
 
 Versions: 2 flexible; 3 quota (KIP-599).
 """
@@ -20,12 +20,14 @@ from kwire.codec.messages.create_partitions_request import CreatePartitionsReque
 from kwire.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import AclOperation, RequestContext, ResourceType
+from kwire.handlers.authorization import allowed_topics
+from kwire.handlers.context import AclOperation, RequestContext
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    """Have the controller add the partitions of all topics that may be altered."""
     names = Counter(topic.name for topic in request.topics)
-    allowed = _alterable(context, list(names))
+    allowed = allowed_topics(context, AclOperation.ALTER, names)
     outcomes: dict[str, KafkaError | None] = {}
     for name, count in names.items():
         if count > 1:
@@ -42,13 +44,6 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
     except KafkaError as error:
         outcomes.update({topic.name: error for topic in wanted})
     return CreatePartitionsResponse(results=[_result(name, outcomes[name]) for name in names])
-
-
-def _alterable(context: RequestContext, names: list[str]) -> frozenset[str]:
-    authorizer = context.services.authorizer
-    if authorizer.allows_all:
-        return frozenset(names)
-    return frozenset(authorizer.allowed_names(context, AclOperation.ALTER, ResourceType.TOPIC, names))
 
 
 def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:

@@ -1,23 +1,24 @@
-"""CreateTopics (API key 19): make topics, or (validate only) say whether they could be made.
+"""CreateTopics (API key 19): create topics, or (``validate_only``) check whether they could be created.
 
 Behaviour:
 
-- each topic succeeds or fails for itself; a name that comes twice is INVALID_REQUEST, once.
-- -1 partitions or replicas: `num.partitions`, `default.replication.factor`; with assignments both must be -1.
+- Each topic succeeds or fails by itself. A name that is given twice has one result, INVALID_REQUEST.
+- -1 partitions or replicas stand for `num.partitions` and `default.replication.factor`; with assignments both must
+  be -1.
 - INVALID_TOPIC_EXCEPTION (name, or collision of "." and "_"), TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_PARTITIONS,
   INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION (too many partitions in one
-  request), in the order in which Kafka finds them.
-- ``timeout_ms`` that is over, or not positive: REQUEST_TIMED_OUT.
-- when the answer comes, the topic is in this broker's image and can be written to.
+  request), in the order of Kafka's checks.
+- If ``timeout_ms`` has passed, or is not positive: REQUEST_TIMED_OUT.
+- When the response is sent, the topic is in this broker's image and can be written to.
 
-Versions: 4 defaults by -1 (KIP-464); 5 flexible, answer tells numbers and properties (KIP-525); 6 quota (KIP-599); 7
-topic id (KIP-516).
+Versions: 4 defaults by -1 (KIP-464); 5 flexible, the response has the numbers and properties (KIP-525); 6 quota
+(KIP-599); 7 topic id (KIP-516).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller.controller import CreatedTopic, NewTopic
@@ -29,15 +30,21 @@ from kwire.codec.messages.create_topics_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import allowed_topics, is_allowed, is_topic_allowed
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+CREATE_ANY: Final = Operation(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+"""The operation that allows creating any topic."""
+
+
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    """Have the controller create all topics that may be created."""
     names = Counter(topic.name for topic in request.topics)
-    allowed = _creatable(context, list(names))
+    allowed = names if is_allowed(context, CREATE_ANY) else allowed_topics(context, AclOperation.CREATE, names)
     wanted = [topic for topic in request.topics if names[topic.name] == 1 and topic.name in allowed]
     outcomes: Mapping[str, CreatedTopic | KafkaError] = await _create(request, context, wanted)
     results = []
@@ -50,15 +57,6 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
             outcome = outcomes[name]
             results.append(_failed(name, outcome) if isinstance(outcome, KafkaError) else _created(context, outcome))
     return CreateTopicsResponse(topics=results)
-
-
-def _creatable(context: RequestContext, names: list[str]) -> frozenset[str]:
-    authorizer = context.services.authorizer
-    if authorizer.allows_all or authorizer.authorize(
-        context, Operation(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
-    ):
-        return frozenset(names)
-    return frozenset(authorizer.allowed_names(context, AclOperation.CREATE, ResourceType.TOPIC, names))
 
 
 async def _create(
@@ -93,14 +91,12 @@ def _created(context: RequestContext, topic: CreatedTopic) -> CreatableTopicResu
         replication_factor=topic.replication_factor,
     )
     if context.api_version >= 5:
-        _tell_configs(context, topic, result)
+        _add_configs(context, topic, result)
     return result
 
 
-def _tell_configs(context: RequestContext, topic: CreatedTopic, result: CreatableTopicResult) -> None:
-    authorizer = context.services.authorizer
-    operation = Operation(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
-    if not authorizer.allows_all and not authorizer.authorize(context, operation):
+def _add_configs(context: RequestContext, topic: CreatedTopic, result: CreatableTopicResult) -> None:
+    if not is_topic_allowed(context, AclOperation.DESCRIBE_CONFIGS, topic.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         result.num_partitions = result.replication_factor = -1
         result.configs = []

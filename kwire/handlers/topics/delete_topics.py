@@ -1,13 +1,13 @@
-"""DeleteTopics (API key 20): remove topics with their data and properties.
+"""DeleteTopics (API key 20): delete topics with their data and properties.
 
 Behaviour:
 
-- by name, or (version 6) by name or id; each topic succeeds or fails for itself.
-- INVALID_REQUEST: neither or both given, the same name or id twice, or a name and an id that are the same topic.
-- UNKNOWN_TOPIC_OR_PARTITION for a name, UNKNOWN_TOPIC_ID for an id that is not there.
+- By name, or (version 6) by name or id; each topic succeeds or fails by itself.
+- INVALID_REQUEST: neither name nor id given, or both; the same name or id twice; or a name and an id of one topic.
+- UNKNOWN_TOPIC_OR_PARTITION for an unknown name, UNKNOWN_TOPIC_ID for an unknown id.
 - `delete.topic.enable=false`: TOPIC_DELETION_DISABLED for all (before version 3 INVALID_REQUEST).
-- a topic that the client may not describe is told as unknown; TOPIC_AUTHORIZATION_FAILED if it may not delete it.
-- partitions stop serving before the answer comes; their files go after `file.delete.delay.ms`.
+- A topic that the client may not describe counts as unknown; TOPIC_AUTHORIZATION_FAILED if it may not delete it.
+- The partitions are no longer served when the response is sent; their files are deleted after `file.delete.delay.ms`.
 
 Versions: 3 TOPIC_DELETION_DISABLED (KIP-322); 4 flexible; 5 error message and quota (KIP-599); 6 topic ids (KIP-516).
 """
@@ -23,6 +23,7 @@ from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, Dele
 from kwire.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import is_topic_allowed, require
 from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
 
 UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
@@ -30,47 +31,50 @@ UNKNOWN_ID = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    """Have the controller delete all topics that may be deleted."""
     if not context.services.config.delete_topic_enable:
         disabled = context.api_version >= 3
         code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
         return refuse(request, context.api_version, code, "Topic deletion is disabled.")
-    results, topics = _sort_out(_asked(request, context.api_version), context)
+    results, topics = _split(_requested(request, context.api_version), context)
     outcomes: dict[bytes, KafkaError | None]
     try:
         outcomes = await context.services.controller.delete_topics(list(topics), timeout_ms=request.timeout_ms)
     except KafkaError as error:
         outcomes = dict.fromkeys(topics, error)
-    for topic_id, (asked, topic) in topics.items():
+    for topic_id, (requested, topic) in topics.items():
         failure = outcomes[topic_id]
-        if failure is not None and failure.code == ErrorCode.UNKNOWN_TOPIC_ID:  # gone meanwhile
-            results.append(_result(asked.name, asked.topic_id, UNKNOWN_NAME if asked.name is not None else UNKNOWN_ID))
+        if failure is not None and failure.code == ErrorCode.UNKNOWN_TOPIC_ID:  # deleted meanwhile
+            results.append(
+                _result(requested.name, requested.topic_id, UNKNOWN_NAME if requested.name is not None else UNKNOWN_ID)
+            )
         elif failure is not None:
-            results.append(_result(asked.name, asked.topic_id, failure))
+            results.append(_result(requested.name, requested.topic_id, failure))
         else:
             results.append(_result(topic.name, topic_id, None))
     return DeleteTopicsResponse(responses=results)
 
 
-def _asked(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+def _requested(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
     if version >= 6:
         return request.topics
     return [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _sort_out(
-    asked: list[DeleteTopicState], context: RequestContext
+def _split(
+    requested: list[DeleteTopicState], context: RequestContext
 ) -> tuple[list[DeletableTopicResult], dict[bytes, tuple[DeleteTopicState, TopicImage]]]:
-    """Results for what cannot be deleted, and the topics to delete by id."""
+    """The results of what cannot be deleted, and the topics to delete by id."""
     image = context.services.image
-    names = Counter(topic.name for topic in asked if topic.name is not None and topic.topic_id == ZERO_UUID)
-    ids = Counter(topic.topic_id for topic in asked if topic.name is None and topic.topic_id != ZERO_UUID)
+    names = Counter(topic.name for topic in requested if topic.name is not None and topic.topic_id == ZERO_UUID)
+    ids = Counter(topic.topic_id for topic in requested if topic.name is None and topic.topic_id != ZERO_UUID)
     results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
     topics: dict[bytes, tuple[DeleteTopicState, TopicImage]] = {}
-    for state in asked:
+    for state in requested:
         name, topic_id = state.name, state.topic_id
         known = image.topics.get(name) if name is not None else image.topics_by_id.get(topic_id)
         try:
-            topic = _judge(state, known, names, ids, context)
+            topic = _validate(state, known, names, ids, context)
         except KafkaError as error:
             results[name, topic_id] = _result(name, topic_id, error)
             continue
@@ -83,13 +87,14 @@ def _sort_out(
     return list(results.values()), topics
 
 
-def _judge(
+def _validate(
     state: DeleteTopicState,
     known: TopicImage | None,
     names: Counter[str],
     ids: Counter[bytes],
     context: RequestContext,
 ) -> TopicImage:
+    """The topic to delete. KafkaError if the request contradicts itself, or the client may not delete the topic."""
     if state.name is None and state.topic_id == ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic needs a name or an id.")
     if state.name is not None and state.topic_id != ZERO_UUID:
@@ -98,14 +103,12 @@ def _judge(
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The name is given more than once.")
     if ids[state.topic_id] > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The id is given more than once.")
-    absent = UNKNOWN_NAME if state.name is not None else UNKNOWN_ID
+    unknown = UNKNOWN_NAME if state.name is not None else UNKNOWN_ID
     if known is None:
-        raise absent
-    authorizer = context.services.authorizer
-    if not authorizer.allows_all:
-        if not authorizer.authorize(context, Operation(AclOperation.DESCRIBE, ResourceType.TOPIC, known.name)):
-            raise absent
-        authorizer.require(context, Operation(AclOperation.DELETE, ResourceType.TOPIC, known.name))
+        raise unknown
+    if not is_topic_allowed(context, AclOperation.DESCRIBE, known.name):
+        raise unknown
+    require(context, Operation(AclOperation.DELETE, ResourceType.TOPIC, known.name))
     return known
 
 
@@ -118,7 +121,7 @@ def _result(name: str | None, topic_id: bytes, error: KafkaError | None) -> Dele
 def refuse(request: DeleteTopicsRequest, version: int, code: ErrorCode, message: str | None) -> DeleteTopicsResponse:
     """The same error for every topic."""
     error = KafkaError(code, message)
-    states = {(state.name, state.topic_id): None for state in _asked(request, version)}
+    states = {(state.name, state.topic_id): None for state in _requested(request, version)}
     return DeleteTopicsResponse(responses=[_result(name, topic_id, error) for name, topic_id in states])
 
 

@@ -2,13 +2,16 @@
 
 Behaviour:
 
-- topics come in order of their names: those asked for, or all if none is.
-- a page ends after ``response_partition_limit`` partitions (at least 1, at most `max.request.partition.size.limit`);
-  its cursor names the topic and partition to go on with. Topics that do not exist cost nothing of the limit.
-- with a cursor, topics before it are left out, and so are earlier partitions of its own topic.
-- INVALID_REQUEST for all topics if the cursor's topic is not among those asked for, or its partition is negative.
-- UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION and TOPIC_AUTHORIZATION_FAILED as in Metadata; nothing is created.
-- a partition that nobody leads has no error; its eligible leader replicas say who would.
+- Topics are sorted by name: the requested ones, or all if the request names none.
+- A page ends after ``response_partition_limit`` partitions (at least 1, at most `max.request.partition.size.limit`).
+  Its cursor names the topic and partition of the next page. Unknown topics do not count towards the limit.
+- With a cursor, topics before it are left out, and so are earlier partitions of its own topic.
+- INVALID_REQUEST for all topics if the cursor's topic is not among the requested ones, or its partition is negative.
+- UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION and TOPIC_AUTHORIZATION_FAILED as in Metadata. No topic is
+  created.
+- A partition without a leader has no error; its eligible leader replicas are those that could become leader.
+
+Versions: 0.
 """
 
 from __future__ import annotations
@@ -24,24 +27,26 @@ from kwire.codec.messages.describe_topic_partitions_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import AclOperation, RequestContext, ResourceType
+from kwire.handlers.authorization import allowed_topics
+from kwire.handlers.context import AclOperation, RequestContext
 from kwire.handlers.topic_metadata import absence_error, offline_replicas, topic_operations
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
+    """Build one page from this broker's image."""
     image = context.services.image
-    asked = {topic.name for topic in request.topics}
+    requested = {topic.name for topic in request.topics}
     cursor = request.cursor
-    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+    if cursor is not None and (cursor.partition_index < 0 or (requested and cursor.topic_name not in requested)):
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
     first_name = cursor.topic_name if cursor is not None else ""
-    names = sorted(name for name in asked or image.topics if name >= first_name)
+    names = sorted(name for name in requested or image.topics if name >= first_name)
     room = max(1, min(request.response_partition_limit, context.services.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse(next_cursor=None)
-    allowed = _describable(context, names)
+    allowed = allowed_topics(context, AclOperation.DESCRIBE, names)
     for name in names:
         if name not in allowed:
-            if asked:
+            if requested:
                 response.topics.append(_absent(context, name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         if room == 0:
@@ -53,19 +58,12 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
             continue
         start = cursor.partition_index if cursor is not None and name == first_name else 0
         end = min(start + room, len(topic.partitions))
-        response.topics.append(_told(context, image, topic, range(start, end)))
+        response.topics.append(_described(context, image, topic, range(start, end)))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
         room -= max(end - start, 0)
     return response
-
-
-def _describable(context: RequestContext, names: list[str]) -> frozenset[str]:
-    authorizer = context.services.authorizer
-    if authorizer.allows_all:
-        return frozenset(names)
-    return frozenset(authorizer.allowed_names(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names))
 
 
 def _absent(context: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
@@ -74,7 +72,7 @@ def _absent(context: RequestContext, name: str, code: ErrorCode) -> DescribeTopi
     )
 
 
-def _told(
+def _described(
     context: RequestContext, image: ClusterImage, topic: TopicImage, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []

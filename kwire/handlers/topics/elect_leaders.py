@@ -1,12 +1,12 @@
-"""ElectLeaders (API key 43): have the preferred replica, or any living one, elected.
+"""ElectLeaders (API key 43): elect the preferred replica, or (unclean) any live replica, as leader.
 
 Behaviour:
 
-- election type 0 (preferred) or 1 (unclean); any other is INVALID_REQUEST for all.
-- partitions named: ELECTION_NOT_NEEDED if the leader is right (or, unclean, there is one), UNKNOWN_TOPIC_OR_PARTITION,
-  PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
-- null: all partitions; those that needed no election are left out, their topics are told with an empty list.
-- ``timeout_ms`` that is over, or not positive: REQUEST_TIMED_OUT.
+- Election type 0 (preferred) or 1 (unclean); any other is INVALID_REQUEST for all.
+- Named partitions: ELECTION_NOT_NEEDED if the leader is the preferred one (or, unclean, if there is a leader),
+  UNKNOWN_TOPIC_OR_PARTITION, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+- Null stands for all partitions. Those that need no election are left out; their topics have an empty list.
+- If ``timeout_ms`` has passed, or is not positive: REQUEST_TIMED_OUT.
 
 Versions: 1 unclean elections (KIP-460); 2 flexible.
 """
@@ -19,42 +19,43 @@ from kwire.codec.messages.elect_leaders_request import ElectLeadersRequest
 from kwire.codec.messages.elect_leaders_response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-
-ALLOWED = (Operation(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME),)
+from kwire.handlers.authorization import ALTER_CLUSTER
+from kwire.handlers.context import Operation, RequestContext
 
 
 def operations(request: ElectLeadersRequest, context: RequestContext) -> tuple[Operation, ...]:
-    return ALLOWED
+    """ALTER on the cluster."""
+    return ALTER_CLUSTER
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Have the controller hold the elections."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         text = f"Unknown election type {request.election_type}"
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, text)
-    asked = request.topic_partitions
+    requested = request.topic_partitions
     wanted = None
-    if asked is not None:
-        wanted = list(dict.fromkeys((topic.topic, index) for topic in asked for index in topic.partitions))
+    if requested is not None:
+        wanted = list(dict.fromkeys((topic.topic, index) for topic in requested for index in topic.partitions))
     try:
-        outcomes = await context.services.controller.elect_leaders(
+        outcomes = await context.services.controller.leaders.elect_leaders(
             request.election_type, wanted, timeout_ms=request.timeout_ms
         )
     except KafkaError as error:
         return refuse(request, context.api_version, error.code, error.message)
-    if asked is not None:
+    if requested is not None:
         results = [
             ReplicaElectionResult(
                 topic=topic.topic,
                 partition_result=[_result(index, outcomes[topic.topic, index]) for index in topic.partitions],
             )
-            for topic in asked
+            for topic in requested
         ]
     else:
-        told: dict[str, list[PartitionResult]] = {name: [] for name in context.services.image.topics}
+        by_topic: dict[str, list[PartitionResult]] = {name: [] for name in context.services.image.topics}
         for (name, index), failure in outcomes.items():
-            told.setdefault(name, []).append(_result(index, failure))
-        results = [ReplicaElectionResult(topic=name, partition_result=each) for name, each in told.items()]
+            by_topic.setdefault(name, []).append(_result(index, failure))
+        results = [ReplicaElectionResult(topic=name, partition_result=each) for name, each in by_topic.items()]
     return ElectLeadersResponse(replica_election_results=results)
 
 

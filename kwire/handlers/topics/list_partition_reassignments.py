@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (API key 46): the moves of partitions that are under way (KIP-455).
+"""ListPartitionReassignments (API key 46): the reassignments in progress (KIP-455).
 
-Behaviour: partitions that are not on the move, or do not exist, are left out. Null asks for all that are.
+Behaviour: partitions without a reassignment, and unknown ones, are left out. Null stands for all partitions.
 
 Versions: 0.
 """
@@ -16,16 +16,17 @@ from kwire.codec.messages.list_partition_reassignments_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-
-ALLOWED = (Operation(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME),)
+from kwire.handlers.authorization import DESCRIBE_CLUSTER
+from kwire.handlers.context import Operation, RequestContext
 
 
 def operations(request: ListPartitionReassignmentsRequest, context: RequestContext) -> tuple[Operation, ...]:
-    return ALLOWED
+    """DESCRIBE on the cluster."""
+    return DESCRIBE_CLUSTER
 
 
 def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
+    """List the reassignments in this broker's image."""
     image = context.services.image
     wanted = image.topics if request.topics is None else {topic.name: topic for topic in request.topics}
     topics = []
@@ -33,7 +34,7 @@ def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) 
         found = image.topics.get(name)
         if found is None:
             continue
-        asked = None if request.topics is None else wanted[name].partition_indexes  # type: ignore[union-attr]
+        requested = None if request.topics is None else wanted[name].partition_indexes  # type: ignore[union-attr]
         moving = [
             OngoingPartitionReassignment(
                 partition_index=index,
@@ -42,7 +43,7 @@ def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) 
                 removing_replicas=list(state.removing),
             )
             for index, state in enumerate(found.partitions)
-            if is_moving(state) and (asked is None or index in asked)
+            if is_moving(state) and (requested is None or index in requested)
         ]
         if moving:
             topics.append(OngoingTopicReassignment(name=name, partitions=moving))

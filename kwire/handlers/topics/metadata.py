@@ -2,29 +2,29 @@
 
 Behaviour:
 
-- topics: null asks for all, an empty list for none (version 0: empty asks for all), else by name or by id. If one
-  entry has an id, entries without are ignored; each topic is told once.
-- a topic that does not exist is created with the broker's defaults if both the client and `auto.create.topics.enable`
-  allow it. Kafka creates it behind the answer UNKNOWN_TOPIC_OR_PARTITION and the client asks again; here it is in the
-  answer at once. UNKNOWN_TOPIC_OR_PARTITION if it cannot be created.
-- INVALID_TOPIC_EXCEPTION for a name no topic can have; UNKNOWN_TOPIC_ID; TOPIC_AUTHORIZATION_FAILED where the topic may
-  not be described (among all topics it is left out).
-- an id before version 12, or neither name nor id: INVALID_REQUEST for every topic, and no brokers.
-- brokers are told by the address of the listener that the client is connected to. Where none is registered (all
-  sessions have ended at once) it is this one alone: librdkafka takes a list without brokers for the news that it has
-  to forget all addresses it knows.
+- Topics: null stands for all, an empty list for none (version 0: an empty list for all); otherwise by name or by id. If
+  one entry has an id, entries without one are ignored. Each topic is in the response once.
+- A missing topic is created with the broker's defaults if both the client and `auto.create.topics.enable` allow it.
+  Kafka responds UNKNOWN_TOPIC_OR_PARTITION, creates the topic, and the client retries; here the response has the new
+  topic. UNKNOWN_TOPIC_OR_PARTITION if it cannot be created.
+- INVALID_TOPIC_EXCEPTION for an impossible name; UNKNOWN_TOPIC_ID; TOPIC_AUTHORIZATION_FAILED if the topic may not be
+  described (of all topics, it is left out).
+- An id before version 12, or neither name nor id: INVALID_REQUEST for every topic, and no brokers.
+- Brokers have the address of the listener that the client is connected to. If no broker is registered (all sessions
+  have expired at once), the response has this one alone: after a response without brokers, librdkafka would forget all
+  known addresses.
 
-Versions: 1 controller, racks, internal flag; 2 cluster id; 4 client may forbid auto-creation; 5 offline replicas; 7
-leader epochs (KIP-320); 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in the answer (KIP-516); 11 no
+Versions: 1 controller, racks, internal flag; 2 cluster id; 4 the client may forbid auto-creation; 5 offline replicas; 7
+leader epochs (KIP-320); 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in the response (KIP-516); 11 no
 cluster operations any more (KIP-700); 12 topic ids in the request; 13 top-level error (KIP-1102).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final
 
 from kwire.base.errors import ErrorCode
+from kwire.base.futures import NowOrLater
 from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.metadata.image import ClusterImage, TopicImage
 from kwire.codec.messages.metadata_request import MetadataRequest
@@ -36,7 +36,8 @@ from kwire.codec.messages.metadata_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.authorization import allowed_topics, is_topic_allowed
+from kwire.handlers.context import AclOperation, RequestContext
 from kwire.handlers.forwarding import auto_create
 from kwire.handlers.topic_metadata import (
     NOT_ASKED,
@@ -52,8 +53,8 @@ from kwire.handlers.topic_metadata import (
 IDS_SINCE: Final = 12
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Answer from the image; wait only for topics that must be created first."""
+def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[MetadataResponse]:
+    """Respond from the image; wait only for topics that have to be created first."""
     topics = request.topics
     if topics is None or (not topics and context.api_version == 0):
         return _respond(request, context, None, [])
@@ -79,11 +80,8 @@ def _creatable(context: RequestContext, names: list[str]) -> list[str]:
         for name in dict.fromkeys(names)
         if name not in known and absence_error(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
-    authorizer = context.services.authorizer
-    if not missing or authorizer.allows_all:
-        return missing
-    allowed = authorizer.allowed_names(context, AclOperation.DESCRIBE, ResourceType.TOPIC, missing)
-    return authorizer.allowed_names(context, AclOperation.CREATE, ResourceType.TOPIC, allowed)
+    describable = allowed_topics(context, AclOperation.DESCRIBE, missing)
+    return list(allowed_topics(context, AclOperation.CREATE, describable))
 
 
 async def _respond_after_creation(
@@ -108,61 +106,55 @@ def _respond(
 
 
 def _brokers(image: ClusterImage, context: RequestContext) -> list[MetadataResponseBroker]:
-    told = [
+    brokers = [
         MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack)
         for broker, host, port in reachable_brokers(image, context)
     ]
-    if not told:
+    if not brokers:
         host, port = context.endpoint
         rack = context.services.config.broker_rack
-        told = [MetadataResponseBroker(node_id=context.services.broker_id, host=host, port=port, rack=rack)]
-    return told
+        brokers = [MetadataResponseBroker(node_id=context.services.broker_id, host=host, port=port, rack=rack)]
+    return brokers
 
 
 def _topics(
     request: MetadataRequest, context: RequestContext, image: ClusterImage, names: list[str] | None, ids: list[bytes]
 ) -> list[MetadataResponseTopic]:
     if names is None:
-        told = [_told(image, topic) for topic in image.topics.values() if _may_describe(context, topic.name)]
+        allowed = allowed_topics(context, AclOperation.DESCRIBE, image.topics)
+        topics = [_described(image, image.topics[name]) for name in allowed]
     else:
-        told = [_by_name(context, image, name) for name in dict.fromkeys(names)]
-    told += [_by_id(context, image, topic_id) for topic_id in dict.fromkeys(ids)]
+        topics = [_by_name(context, image, name) for name in dict.fromkeys(names)]
+    topics += [_by_id(context, image, topic_id) for topic_id in dict.fromkeys(ids)]
     if request.include_topic_authorized_operations:
-        told = [_with_operations(context, topic) for topic in told]
-    return told
+        topics = [_with_operations(context, topic) for topic in topics]
+    return topics
 
 
 def _by_name(context: RequestContext, image: ClusterImage, name: str) -> MetadataResponseTopic:
-    if not _may_describe(context, name):
+    if not is_topic_allowed(context, AclOperation.DESCRIBE, name):
         return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = image.topics.get(name)
     if topic is None:
         return MetadataResponseTopic(error_code=absence_error(name), name=name)
-    return _told(image, topic)
+    return _described(image, topic)
 
 
 def _by_id(context: RequestContext, image: ClusterImage, topic_id: bytes) -> MetadataResponseTopic:
     topic = image.topics_by_id.get(topic_id)
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-    if not _may_describe(context, topic.name):
+    if not is_topic_allowed(context, AclOperation.DESCRIBE, topic.name):
         return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
-    return _told(image, topic)
+    return _described(image, topic)
 
 
-def _may_describe(context: RequestContext, name: str) -> bool:
-    authorizer = context.services.authorizer
-    return authorizer.allows_all or authorizer.authorize(
-        context, Operation(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
-    )
-
-
-def _told(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
-    """A topic as it is told to everybody, made once per image. Not to be changed."""
-    key = (_told, topic.name)
-    told: MetadataResponseTopic | None = image.notes.get(key)
-    if told is None:
-        told = image.notes[key] = MetadataResponseTopic(
+def _described(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
+    """A topic as every response has it, made once per image: not to be changed."""
+    key = (_described, topic.name)
+    described: MetadataResponseTopic | None = image.notes.get(key)
+    if described is None:
+        described = image.notes[key] = MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.internal,
@@ -179,7 +171,7 @@ def _told(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
                 for index, state in enumerate(topic.partitions)
             ],
         )
-    return told
+    return described
 
 
 def _with_operations(context: RequestContext, topic: MetadataResponseTopic) -> MetadataResponseTopic:
@@ -196,7 +188,7 @@ def _with_operations(context: RequestContext, topic: MetadataResponseTopic) -> M
 
 
 def refuse(request: MetadataRequest, version: int, code: ErrorCode, message: str | None) -> MetadataResponse:
-    """The same error for every topic, and nothing else; without topics (or among all) the top-level one."""
+    """The same error for every topic; without named topics, a top-level error."""
     topics = [
         MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()

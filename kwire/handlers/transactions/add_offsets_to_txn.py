@@ -1,34 +1,31 @@
-"""AddOffsetsToTxn (API key 25): a group's committed offsets become part of a producer's transaction.
+"""AddOffsetsToTxn (API key 25): add a group's committed offsets to a producer's transaction.
 
-Behaviour: the partition of ``__consumer_offsets`` that the group belongs to is added, with AddPartitionsToTxn's
-errors. Producers whose every transaction has its own epoch do not ask: TxnOffsetCommit implies it (KIP-890).
+Behaviour: the group's partition of ``__consumer_offsets`` is added, with the errors of AddPartitionsToTxn. Producers
+with a new epoch for each transaction do not send this request: TxnOffsetCommit implies it (KIP-890).
 
-Versions: 1 throttled after the answer; 2 PRODUCER_FENCED (KIP-588); 3 flexible; 4 TRANSACTION_ABORTABLE (KIP-890).
+Versions: 1 throttled after the response; 2 PRODUCER_FENCED (KIP-588); 3 flexible; 4 TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, resolved, then
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC
+from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation, transactional_id_operation
 from kwire.handlers.context import AclOperation, Operation, RequestContext
 from kwire.handlers.forwarding import auto_create
-from kwire.handlers.groups.group_calls import group_operation, then
-from kwire.handlers.transactions.transaction_calls import in_old_words, transactional_id_operation
+from kwire.handlers.transactions.transaction_calls import error_for_version
 
 _FENCED_SINCE = 2
 
 
-def handle(
-    request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    """Answered when that is committed."""
+def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> NowOrLater[AddOffsetsToTxnResponse]:
+    """Add the partition; the response is sent once that is committed."""
     services = context.services
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -37,7 +34,7 @@ def handle(
         return _create_and_add(request, context)
     producer = Producer(request.producer_id, request.producer_epoch)
     added = services.transactions.add_partitions(request.transactional_id, producer, [(OFFSETS_TOPIC, index)], 0)
-    return then(added, lambda error: _answer(error, context.api_version))
+    return then(added, lambda error: _response(error, context.api_version))
 
 
 async def _create_and_add(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
@@ -48,14 +45,15 @@ async def _create_and_add(request: AddOffsetsToTxnRequest, context: RequestConte
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     producer = Producer(request.producer_id, request.producer_epoch)
     added = services.transactions.add_partitions(request.transactional_id, producer, [(OFFSETS_TOPIC, index)], 0)
-    return _answer(added if isinstance(added, ErrorCode) else await added, context.api_version)
+    return _response(await resolved(added), context.api_version)
 
 
-def _answer(error: ErrorCode, version: int) -> AddOffsetsToTxnResponse:
-    return AddOffsetsToTxnResponse(error_code=in_old_words(error, version, _FENCED_SINCE))
+def _response(error: ErrorCode, version: int) -> AddOffsetsToTxnResponse:
+    return AddOffsetsToTxnResponse(error_code=error_for_version(error, version, _FENCED_SINCE))
 
 
 def operations(request: AddOffsetsToTxnRequest, context: RequestContext) -> list[Operation]:
+    """WRITE on the transactional id, READ on the group."""
     return [
         transactional_id_operation(AclOperation.WRITE, request.transactional_id),
         group_operation(AclOperation.READ, request.group_id),

@@ -1,26 +1,27 @@
-"""AddPartitionsToTxn (API key 24): partitions become part of a producer's transaction, which begins with the first.
+"""AddPartitionsToTxn (API key 24): add partitions to a producer's transaction, which the first ones begin.
 
 Behaviour:
 
-* Answered when the transaction's new state is committed in ``__transaction_state``. INVALID_PRODUCER_ID_MAPPING: no
-  such transactional id, or another producer id; PRODUCER_FENCED: another epoch; CONCURRENT_TRANSACTIONS: the last
-  transaction is not quite over; INVALID_REQUEST: an empty transactional id.
-* All or nothing: with a partition that is not there (UNKNOWN_TOPIC_OR_PARTITION), or may not be written
-  (TOPIC_AUTHORIZATION_FAILED, internal topics included), the others are told OPERATION_NOT_ATTEMPTED.
+* The response is sent once the transaction's new state is committed in ``__transaction_state``.
+  INVALID_PRODUCER_ID_MAPPING: no such transactional id, or another producer id; PRODUCER_FENCED: another epoch;
+  CONCURRENT_TRANSACTIONS: the previous transaction has not ended yet; INVALID_REQUEST: an empty transactional id.
+* All partitions are added, or none: if one does not exist (UNKNOWN_TOPIC_OR_PARTITION) or may not be written to
+  (TOPIC_AUTHORIZATION_FAILED, also for internal topics), the others get OPERATION_NOT_ATTEMPTED.
 * ``verify_only`` changes nothing: TRANSACTION_ABORTABLE for a partition that is not part of the transaction.
 
-Versions: 0 to 3 for clients, one transaction; 1 throttled after the answer; 2 PRODUCER_FENCED (before:
+Versions: 0 to 3 for clients, one transaction; 1 throttled after the response; 2 PRODUCER_FENCED (before:
 INVALID_PRODUCER_EPOCH, KIP-588); 3 flexible; 4 for brokers (CLUSTER_ACTION), many transactions, verification
-(KIP-890); 5 adds on behalf of producers that do not (KIP-890).
+(KIP-890); 5 adds partitions for producers that do not add them (KIP-890).
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, attempt, for_each, then
+from kwire.base.topic_partition import TopicPartition
 from kwire.cluster.metadata.image import INTERNAL_TOPICS
 from kwire.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -34,30 +35,28 @@ from kwire.codec.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnTopicResult,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.transactions.records import Partition
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-from kwire.handlers.groups.group_calls import each, has_partition, may, then
-from kwire.handlers.transactions.transaction_calls import EPOCH_BUMP, in_old_words, may_use, transactional_id_operation
+from kwire.handlers.authorization import CLUSTER_ACTION, is_allowed, is_topic_allowed, transactional_id_operation
+from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.partitions import has_partition
+from kwire.handlers.transactions.transaction_calls import EPOCH_BUMP, error_for_version
 
 BATCHED_SINCE = 4
 _FENCED_SINCE = 2
-Errors = dict[Partition, ErrorCode]
+Errors = dict[TopicPartition, ErrorCode]
 
 
-def handle(
-    request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    """One transaction, or one after the other."""
+def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> NowOrLater[AddPartitionsToTxnResponse]:
+    """Add or verify the partitions of one transaction, or of many at the same time."""
     if context.api_version >= BATCHED_SINCE:
-        answers = each(request.transactions, partial(_one, context=context), _failed)
-        return then(answers, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
-    return then(_one(_only(request), context), lambda result: _old(result.topic_results))
+        results_now_or_later = for_each(request.transactions, partial(_one, context=context), _failed)
+        return then(results_now_or_later, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
+    return then(_one(_only(request), context), lambda result: _response_v3(result.topic_results))
 
 
 def _only(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
-    """The one transaction of an old request."""
+    """The transaction of a request before version 4."""
     return AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -66,54 +65,46 @@ def _only(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
     )
 
 
-def _old(topics: list[AddPartitionsToTxnTopicResult]) -> AddPartitionsToTxnResponse:
+def _response_v3(topics: list[AddPartitionsToTxnTopicResult]) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
-def _one(
-    asked: AddPartitionsToTxnTransaction, context: RequestContext
-) -> AddPartitionsToTxnResult | Awaitable[AddPartitionsToTxnResult]:
-    try:
-        errors = _add(asked, context)
-    except KafkaError as error:
-        return _result(asked, _all(asked, error.code))
-    if inspect.isawaitable(errors):
-        return _later(asked, errors)
-    return _result(asked, errors)
+def _one(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> NowOrLater[AddPartitionsToTxnResult]:
+    errors = attempt(lambda: _add(transaction, context), lambda error: _all(transaction, error.code))
+    return then(errors, partial(_result, transaction))
 
 
-async def _later(asked: AddPartitionsToTxnTransaction, errors: Awaitable[Errors]) -> AddPartitionsToTxnResult:
-    try:
-        return _result(asked, await errors)
-    except KafkaError as error:
-        return _result(asked, _all(asked, error.code))
-
-
-def _add(asked: AddPartitionsToTxnTransaction, context: RequestContext) -> Errors | Awaitable[Errors]:
+def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> NowOrLater[Errors]:
     version = context.api_version
-    if version >= BATCHED_SINCE and not may_use(context, AclOperation.WRITE, asked.transactional_id):
-        return _all(asked, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    refused = _refused(asked, context)
+    writing = transactional_id_operation(AclOperation.WRITE, transaction.transactional_id)
+    if version >= BATCHED_SINCE and not is_allowed(context, writing):
+        return _all(transaction, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    refused = _refused(transaction, context)
     if refused:
-        return {one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in _partitions(asked)}
-    if not asked.transactional_id:
-        return _all(asked, ErrorCode.INVALID_REQUEST)
+        return {
+            partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            for partition in _partitions(transaction)
+        }
+    if not transaction.transactional_id:
+        return _all(transaction, ErrorCode.INVALID_REQUEST)
     transactions = context.services.transactions
-    producer = Producer(asked.producer_id, asked.producer_epoch)
-    if asked.verify_only:
-        return transactions.verify(asked.transactional_id, producer, list(_partitions(asked)))
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return transactions.verify(transaction.transactional_id, producer, list(_partitions(transaction)))
     client_version = EPOCH_BUMP if version >= BATCHED_SINCE else 0
-    error = transactions.add_partitions(asked.transactional_id, producer, list(_partitions(asked)), client_version)
-    return then(error, lambda code: _all(asked, in_old_words(code, version, _FENCED_SINCE)))
+    error = transactions.add_partitions(
+        transaction.transactional_id, producer, list(_partitions(transaction)), client_version
+    )
+    return then(error, lambda code: _all(transaction, error_for_version(code, version, _FENCED_SINCE)))
 
 
-def _refused(asked: AddPartitionsToTxnTransaction, context: RequestContext) -> Errors:
-    """The partitions that cannot be written at all."""
+def _refused(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Errors:
+    """The partitions that may not be written to or do not exist."""
     refused: Errors = {}
     image = context.services.image
-    for topic in asked.topics:
+    for topic in transaction.topics:
         allowed = context.api_version >= BATCHED_SINCE or (
-            topic.name not in INTERNAL_TOPICS and may(context, AclOperation.WRITE, topic.name)
+            topic.name not in INTERNAL_TOPICS and is_topic_allowed(context, AclOperation.WRITE, topic.name)
         )
         for index in topic.partitions:
             if not allowed:
@@ -123,17 +114,19 @@ def _refused(asked: AddPartitionsToTxnTransaction, context: RequestContext) -> E
     return refused
 
 
-def _partitions(asked: AddPartitionsToTxnTransaction) -> Iterable[Partition]:
-    return ((topic.name, index) for topic in asked.topics for index in topic.partitions)
+def _partitions(transaction: AddPartitionsToTxnTransaction) -> Iterable[TopicPartition]:
+    return ((topic.name, index) for topic in transaction.topics for index in topic.partitions)
 
 
-def _all(asked: AddPartitionsToTxnTransaction, error: ErrorCode) -> Errors:
-    return dict.fromkeys(_partitions(asked), error)
+def _all(transaction: AddPartitionsToTxnTransaction, error: ErrorCode) -> Errors:
+    return dict.fromkeys(_partitions(transaction), error)
 
 
-def _result(asked: AddPartitionsToTxnTransaction, errors: Errors) -> AddPartitionsToTxnResult:
-    topics = [_topic(topic, {index: errors[topic.name, index] for index in topic.partitions}) for topic in asked.topics]
-    return AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=topics)
+def _result(transaction: AddPartitionsToTxnTransaction, errors: Errors) -> AddPartitionsToTxnResult:
+    topics = [
+        _topic(topic, {index: errors[topic.name, index] for index in topic.partitions}) for topic in transaction.topics
+    ]
+    return AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topics)
 
 
 def _topic(topic: AddPartitionsToTxnTopic, errors: dict[int, ErrorCode]) -> AddPartitionsToTxnTopicResult:
@@ -146,24 +139,25 @@ def _topic(topic: AddPartitionsToTxnTopic, errors: dict[int, ErrorCode]) -> AddP
     )
 
 
-def _failed(asked: AddPartitionsToTxnTransaction, error: KafkaError) -> AddPartitionsToTxnResult:
-    return _result(asked, _all(asked, error.code))
+def _failed(transaction: AddPartitionsToTxnTransaction, error: KafkaError) -> AddPartitionsToTxnResult:
+    return _result(transaction, _all(transaction, error.code))
 
 
-def operations(request: AddPartitionsToTxnRequest, context: RequestContext) -> list[Operation]:
-    """Writing under the transactional id, or being a broker."""
+def operations(request: AddPartitionsToTxnRequest, context: RequestContext) -> tuple[Operation, ...]:
+    """WRITE on the transactional id; from version 4 on, CLUSTER_ACTION."""
     if context.api_version >= BATCHED_SINCE:
-        return [Operation(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)]
-    return [transactional_id_operation(AclOperation.WRITE, request.v3_and_below_transactional_id)]
+        return CLUSTER_ACTION
+    return (transactional_id_operation(AclOperation.WRITE, request.v3_and_below_transactional_id),)
 
 
 def error_response(
     request: AddPartitionsToTxnRequest, version: int, code: ErrorCode, message: str | None
 ) -> AddPartitionsToTxnResponse:
+    """A top-level error; before version 4, the same error for every partition."""
     if version >= BATCHED_SINCE:
         return AddPartitionsToTxnResponse(error_code=code)
     only = _only(request)
-    return _old(_result(only, _all(only, code)).topic_results)
+    return _response_v3(_result(only, _all(only, code)).topic_results)
 
 
 API = Api(

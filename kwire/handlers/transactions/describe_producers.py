@@ -1,7 +1,7 @@
-"""DescribeProducers (API key 61): the producers whose sequence numbers a partition keeps (KIP-664).
+"""DescribeProducers (API key 61): the active producers of partitions (KIP-664).
 
-Behaviour: asked of the leader, partition by partition; errors are those of finding it, and INVALID_TOPIC_EXCEPTION for
-a name that no topic can have. ``current_txn_start_offset`` is -1 for a producer without an open transaction.
+Behaviour: the leader of each partition responds, with the errors of finding it, and INVALID_TOPIC_EXCEPTION for an
+impossible topic name. ``current_txn_start_offset`` is -1 for a producer without an open transaction.
 
 Versions: 0.
 """
@@ -24,7 +24,7 @@ from kwire.handlers.partitions import find_partition
 
 
 def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    """Answer for every partition."""
+    """Describe the producers of every partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

@@ -1,6 +1,6 @@
 """DescribeTransactions (API key 65): the state of transactional ids, for administrators (KIP-664).
 
-Behaviour: each id for itself; TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and the
+Behaviour: each id has its own error: TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and the
 coordinator's errors. Topics that the principal may not describe are left out.
 
 Versions: 0.
@@ -17,13 +17,12 @@ from kwire.codec.messages.describe_transactions_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import is_topic_allowed, require, transactional_id_operation
 from kwire.handlers.context import AclOperation, RequestContext
-from kwire.handlers.groups.group_calls import may
-from kwire.handlers.transactions.transaction_calls import may_use
 
 
 def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
-    """Answered at once."""
+    """Describe each transactional id."""
     return DescribeTransactionsResponse(transaction_states=[_one(each, context) for each in request.transactional_ids])
 
 
@@ -35,8 +34,7 @@ def _one(transactional_id: str, context: RequestContext) -> TransactionState:
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
-    if not may_use(context, AclOperation.DESCRIBE, transactional_id):
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    require(context, transactional_id_operation(AclOperation.DESCRIBE, transactional_id))
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     found = context.services.transactions.describe(transactional_id)
@@ -55,7 +53,7 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
         topics=[
             TopicData(topic=topic, partitions=indexes)
             for topic, indexes in topics.items()
-            if may(context, AclOperation.DESCRIBE, topic)
+            if is_topic_allowed(context, AclOperation.DESCRIBE, topic)
         ],
     )
 
@@ -63,6 +61,7 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
 def error_response(
     request: DescribeTransactionsRequest, version: int, code: ErrorCode, message: str | None
 ) -> DescribeTransactionsResponse:
+    """The same error for every transactional id."""
     states = [TransactionState(transactional_id=each, error_code=code) for each in request.transactional_ids]
     return DescribeTransactionsResponse(transaction_states=states)
 

@@ -1,51 +1,50 @@
-"""InitProducerId (API key 22): a producer id, so that the broker can tell a repeated batch from a new one.
+"""InitProducerId (API key 22): a producer id, by which the broker recognises repeated batches.
 
 Behaviour:
 
-* Without a transactional id every request gets an id that nobody had before, with epoch 0; ids come from blocks that
-  the controller has written down first, so none is handed out twice, not even after a crash. While no block can be
-  had: COORDINATOR_LOAD_IN_PROGRESS, which producers try again.
-* With a transactional id the answer is the coordinator's, when it is committed: the id's producer id with the next
-  epoch, which fences whoever had it before. A transaction under way is aborted first: CONCURRENT_TRANSACTIONS until
-  that is done. INVALID_TRANSACTION_TIMEOUT: above `transaction.max.timeout.ms`, or not positive.
+* Without a transactional id, every request gets a new id with epoch 0. The ids come from blocks that the controller has
+  persisted first, so none is used twice, not even after a crash. While no block is available:
+  COORDINATOR_LOAD_IN_PROGRESS, which producers retry.
+* With a transactional id, the coordinator responds once the change is committed: with the producer id of the
+  transactional id and the next epoch, which fences the previous producer. An ongoing transaction is aborted first:
+  CONCURRENT_TRANSACTIONS until that is done. INVALID_TRANSACTION_TIMEOUT: above `transaction.max.timeout.ms`, or not
+  positive.
 * An empty transactional id, or a producer id without its epoch (or the reverse): INVALID_REQUEST.
 
-Versions: 1 throttled after the answer (KIP-219); 2 flexible; 3 current id and epoch of a producer that goes on
+Versions: 1 throttled after the response (KIP-219); 2 flexible; 3 current id and epoch of a producer that continues
 (KIP-360: without a transactional id it gets a new id); 4 PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH, KIP-588); 5
 TRANSACTION_ABORTABLE (KIP-890). Version 6 (two-phase commit, KIP-939) is not served by Kafka 4.3 either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.init_producer_id_response import InitProducerIdResponse
 from kwire.codec.protocol import ApiKey
 from kwire.coordinator.transactions.producer_ids import ProducerIds
 from kwire.coordinator.transactions.shard import Outcome, Producer
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import transactional_id_operation
 from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
-from kwire.handlers.groups.group_calls import then
-from kwire.handlers.transactions.transaction_calls import in_old_words
+from kwire.handlers.transactions.transaction_calls import error_for_version
 
 _NONE: Final = -1
 _FENCED_SINCE: Final = 4
 
 
 def operations(request: InitProducerIdRequest, context: RequestContext) -> list[Operation]:
-    """Writing under a transactional id, or idempotent writing to the cluster."""
+    """WRITE on the transactional id, or IDEMPOTENT_WRITE on the cluster."""
     if request.transactional_id is not None:
-        return [Operation(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)]
+        return [transactional_id_operation(AclOperation.WRITE, request.transactional_id)]
     return [Operation(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)]
 
 
-def handle(
-    request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    """Answer at once while the block lasts and nothing has to be committed."""
+def handle(request: InitProducerIdRequest, context: RequestContext) -> NowOrLater[InitProducerIdResponse]:
+    """Take a producer id from the block, or have the coordinator initialise the transactional id."""
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
@@ -57,7 +56,7 @@ def handle(
 
 def _transactional(
     request: InitProducerIdRequest, transactional_id: str, context: RequestContext
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+) -> NowOrLater[InitProducerIdResponse]:
     services = context.services
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -70,7 +69,7 @@ def _transactional(
 
 def _outcome(outcome: Outcome, version: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(
-        error_code=in_old_words(outcome.error, version, _FENCED_SINCE),
+        error_code=error_for_version(outcome.error, version, _FENCED_SINCE),
         producer_id=outcome.producer.id,
         producer_epoch=outcome.producer.epoch,
     )
@@ -79,7 +78,7 @@ def _outcome(outcome: Outcome, version: int) -> InitProducerIdResponse:
 async def _wait(ids: ProducerIds) -> InitProducerIdResponse:
     try:
         return _response(await ids.wait())
-    except KafkaError:  # no controller, or no store: this producer shall come again
+    except KafkaError:  # no controller, or no store: the producer retries
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from None
 
 

@@ -1,10 +1,10 @@
 """ListTransactions (API key 66): the transactional ids that this broker coordinates, for administrators (KIP-664).
 
-Behaviour: filters narrow the list down; an empty one takes all. States that are not known are told back. Ids that the
-principal may not describe are left out. COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
+Behaviour: an empty filter matches all ids. The response repeats unknown states. Ids that the principal may not describe
+are left out. COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
 
 Versions: 1 transactions that have been running for longer than ``duration_filter`` milliseconds (KIP-994); 2 ids that
-match a regular expression as a whole, Kafka's being RE2's: INVALID_REGULAR_EXPRESSION (KIP-1152).
+match a regular expression as a whole, in RE2's syntax: INVALID_REGULAR_EXPRESSION (KIP-1152).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kwire.codec.messages.list_transactions_response import ListTransactionsResp
 from kwire.codec.protocol import ApiKey
 from kwire.coordinator.transactions.records import STATES_BY_TEXT, Transaction
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import is_allowed, transactional_id_operation
 from kwire.handlers.context import AclOperation, RequestContext
-from kwire.handlers.transactions.transaction_calls import may_use
 
 
 def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-    """Answered at once."""
+    """List the transactions that match all filters."""
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATES_BY_TEXT]
     wanted = _filter(request, context.services.doors.clock.time_ms())
     return ListTransactionsResponse(
@@ -33,7 +33,8 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
                 transaction_state=one.state.text,
             )
             for one in context.services.transactions.transactions()
-            if wanted(one) and may_use(context, AclOperation.DESCRIBE, one.transactional_id)
+            if wanted(one)
+            and is_allowed(context, transactional_id_operation(AclOperation.DESCRIBE, one.transactional_id))
         ],
     )
 

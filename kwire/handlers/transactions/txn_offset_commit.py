@@ -1,26 +1,28 @@
-"""TxnOffsetCommit (API key 28): a group's positions, as part of a producer's transaction (KIP-98).
+"""TxnOffsetCommit (API key 28): commit a group's offsets as part of a producer's transaction (KIP-98).
 
 Behaviour:
 
-* Answered when the positions are committed in ``__consumer_offsets``. They count when the transaction commits; until
-  then readers who ask for stable positions are told UNSTABLE_OFFSET_COMMIT.
-* Per partition: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE. For all that are
-  there: what is wrong with the member (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID), with the transaction
+* The response is sent once the offsets are committed in ``__consumer_offsets``. They take effect when the transaction
+  commits; until then, OffsetFetch with ``require_stable`` gets UNSTABLE_OFFSET_COMMIT.
+* Per partition: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE. For all existing
+  partitions: errors of the member (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID), of the transaction
   (INVALID_TXN_STATE or TRANSACTION_ABORTABLE: the group was not added to it; INVALID_PRODUCER_ID_MAPPING,
   INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS), and the coordinators' errors.
 
-Versions: 1 throttled after the answer; 2 leader epoch (KIP-320), COORDINATOR_LOAD_IN_PROGRESS (before:
+Versions: 1 throttled after the response; 2 leader epoch (KIP-320), COORDINATOR_LOAD_IN_PROGRESS (before:
 COORDINATOR_NOT_AVAILABLE); 3 flexible, member and generation (KIP-447); 4 TRANSACTION_ABORTABLE; 5 adds the group to
-the transaction by itself (KIP-890).
+the transaction implicitly (KIP-890).
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, attempt, is_later, resolved, then
+from kwire.base.topic_partition import TopicPartition
 from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from kwire.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
@@ -28,59 +30,37 @@ from kwire.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponseTopic,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC
-from kwire.coordinator.transactions.records import Partition
+from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import group_operation, split_partitions, transactional_id_operation
 from kwire.handlers.context import AclOperation, Operation, RequestContext
-from kwire.handlers.groups.group_calls import group_operation, has_partition, may
 from kwire.handlers.transactions.transaction_calls import (
-    ABORTABLE_SINCE,
-    IMPLICIT_SINCE,
+    SupportedOperation,
     coordinator_elsewhere,
     is_part_of,
     join_transaction,
-    transactional_id_operation,
 )
 
 _LOADING_SINCE = 2
-_TOLD_IN_OTHER_WORDS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+_ERRORS_FOR_CLIENTS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
-def handle(
-    request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    """Answer for the partitions that are not there; the coordinators decide on all others."""
-    accepted, refused = _sift(request, context)
+def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> NowOrLater[TxnOffsetCommitResponse]:
+    """Refuse what does not exist or is not allowed, and have the coordinators commit the rest."""
+    accepted, refused = _split(request, context)
     if not accepted:
         return TxnOffsetCommitResponse(topics=refused)
     request.topics = accepted
-    try:
-        answer = _commit(request, context)
-    except KafkaError as error:
-        answer = error_response(request, context.api_version, error.code, None)
-    if inspect.isawaitable(answer):
-        return _later(request, context, answer, refused)
-    return _merged(answer, refused)
+
+    def failed(error: KafkaError) -> TxnOffsetCommitResponse:
+        return error_response(request, context.api_version, error.code, None)
+
+    return then(attempt(lambda: _commit(request, context), failed), partial(_merged, refused))
 
 
-async def _later(
-    request: TxnOffsetCommitRequest,
-    context: RequestContext,
-    answer: Awaitable[TxnOffsetCommitResponse],
-    refused: list[TxnOffsetCommitResponseTopic],
-) -> TxnOffsetCommitResponse:
-    try:
-        answered = await answer
-    except KafkaError as error:
-        answered = error_response(request, context.api_version, error.code, None)
-    return _merged(answered, refused)
-
-
-def _commit(
-    request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    """Make sure that the group is part of the transaction, then write."""
+def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> NowOrLater[TxnOffsetCommitResponse]:
+    """Verify that the group is part of the transaction (or add it), then write the offsets."""
     services, version = context.services, context.api_version
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -88,22 +68,29 @@ def _commit(
     if index is None:
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
     partition = (OFFSETS_TOPIC, index)
-    knows = IMPLICIT_SINCE if version >= 5 else ABORTABLE_SINCE if version >= 4 else 0
-    if _needs_no_question(request, context, index, knows):
+    supported = SupportedOperation.DEFAULT_ERROR
+    if version >= 5:
+        supported = SupportedOperation.ADD_PARTITION
+    elif version >= 4:
+        supported = SupportedOperation.GENERIC_ERROR
+    if _is_verified(request, context, index, supported):
         return services.groups.commit_transactional_offsets(request, version)
     producer = Producer(request.producer_id, request.producer_epoch)
     if coordinator_elsewhere(services, request.transactional_id) is not None:
-        return _commit_verified(request, context, partition, knows)
-    joined = join_transaction(services, request.transactional_id, producer, [partition], knows)
-    if inspect.isawaitable(joined):
+        return _commit_verified(request, context, partition, supported)
+    joined = join_transaction(services, request.transactional_id, producer, [partition], supported)
+    if is_later(joined):
         return _commit_later(request, context, partition, joined)
     _check(joined[partition])
     return services.groups.commit_transactional_offsets(request, version)
 
 
-def _needs_no_question(request: TxnOffsetCommitRequest, context: RequestContext, index: int, knows: int) -> bool:
+def _is_verified(
+    request: TxnOffsetCommitRequest, context: RequestContext, index: int, supported: SupportedOperation
+) -> bool:
+    """Whether the log has the transaction open, or verification is disabled."""
     services = context.services
-    if knows < IMPLICIT_SINCE and not services.config.transaction_partition_verification_enable:
+    if supported < SupportedOperation.ADD_PARTITION and not services.config.transaction_partition_verification_enable:
         return True
     producers = services.replicas.partition(OFFSETS_TOPIC, index).log.producer_state
     producers.check_not_fenced(request.producer_id, request.producer_epoch)
@@ -111,68 +98,60 @@ def _needs_no_question(request: TxnOffsetCommitRequest, context: RequestContext,
 
 
 async def _commit_verified(
-    request: TxnOffsetCommitRequest, context: RequestContext, partition: Partition, knows: int
+    request: TxnOffsetCommitRequest, context: RequestContext, partition: TopicPartition, supported: SupportedOperation
 ) -> TxnOffsetCommitResponse:
-    """Another broker coordinates the transaction: what ends it while its answer is on the way is a marker here. For who
-    has not added the group before, that may be the marker of the transaction before: then it is asked once more."""
+    """Commit if another broker coordinates the transaction. A marker that arrives during the verification means that
+    the transaction has ended; or, if the producer does not add groups itself, perhaps the previous one. In that case
+    the verification is repeated once."""
     services = context.services
     producer = Producer(request.producer_id, request.producer_epoch)
     producers = services.replicas.partition(*partition).log.producer_state
-    attempts = 2 if knows >= IMPLICIT_SINCE else 1
+    adds_partitions = supported >= SupportedOperation.ADD_PARTITION
+    attempts = 2 if adds_partitions else 1
     for _ in range(attempts):
-        verification = producers.start_verification(
-            *producer, 0, supports_epoch_bump=knows >= IMPLICIT_SINCE, now_ms=services.doors.clock.time_ms()
+        guard = producers.start_verification(
+            *producer, 0, supports_epoch_bump=adds_partitions, now_ms=services.doors.clock.time_ms()
         )
-        joined = join_transaction(services, request.transactional_id, producer, [partition], knows)
-        errors = await joined if inspect.isawaitable(joined) else joined
+        errors = await resolved(join_transaction(services, request.transactional_id, producer, [partition], supported))
         _check(errors[partition])
-        if producers.still_verified(*producer, verification):
+        if producers.still_verified(*producer, guard):
             break
     else:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE if attempts == 1 else ErrorCode.CONCURRENT_TRANSACTIONS)
-    answer = services.groups.commit_transactional_offsets(request, context.api_version)
-    return await answer if inspect.isawaitable(answer) else answer
+    return await resolved(services.groups.commit_transactional_offsets(request, context.api_version))
 
 
 async def _commit_later(
     request: TxnOffsetCommitRequest,
     context: RequestContext,
-    partition: Partition,
-    joined: Awaitable[dict[Partition, ErrorCode]],
+    partition: TopicPartition,
+    joined: Awaitable[dict[TopicPartition, ErrorCode]],
 ) -> TxnOffsetCommitResponse:
     services = context.services
     _check((await joined)[partition])
     producer = Producer(request.producer_id, request.producer_epoch)
     if not is_part_of(services, request.transactional_id, producer, partition):
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE)  # it was ended while this waited
-    answer = services.groups.commit_transactional_offsets(request, context.api_version)
-    return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)  # it has ended meanwhile
+    return await resolved(services.groups.commit_transactional_offsets(request, context.api_version))
 
 
 def _check(error: ErrorCode) -> None:
     if error is not ErrorCode.NONE:
-        raise KafkaError(_TOLD_IN_OTHER_WORDS.get(error, error))
+        raise KafkaError(_ERRORS_FOR_CLIENTS.get(error, error))
 
 
-def _sift(
+def _split(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
-    """The topics to commit, and the answers for what cannot be committed."""
-    image = context.services.image
+    """The topics to commit, and the results of those that cannot be committed."""
     accepted: list[TxnOffsetCommitRequestTopic] = []
     refused: list[TxnOffsetCommitResponseTopic] = []
     for topic in request.topics:
-        if not may(context, AclOperation.READ, topic.name):
-            refused.append(_topic(topic.name, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            continue
-        there = [asked for asked in topic.partitions if has_partition(image, topic.name, asked.partition_index)]
-        if len(there) < len(topic.partitions):
-            missing = [
-                asked for asked in topic.partitions if not has_partition(image, topic.name, asked.partition_index)
-            ]
-            refused.append(_topic(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        if there:
-            topic.partitions = there
+        existing, others, error = split_partitions(context, AclOperation.READ, topic.name, topic.partitions)
+        if others or error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            refused.append(_topic(topic.name, others, error))
+        if existing:
+            topic.partitions = existing
             accepted.append(topic)
     return accepted, refused
 
@@ -181,25 +160,26 @@ def _topic(name: str, partitions: list[Any], error: ErrorCode) -> TxnOffsetCommi
     return TxnOffsetCommitResponseTopic(
         name=name,
         partitions=[
-            TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=error)
-            for asked in partitions
+            TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+            for partition in partitions
         ],
     )
 
 
-def _merged(answer: TxnOffsetCommitResponse, refused: list[TxnOffsetCommitResponseTopic]) -> TxnOffsetCommitResponse:
-    """One answer per topic, refused partitions first."""
+def _merged(refused: list[TxnOffsetCommitResponseTopic], response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+    """A response with one result per topic, refused partitions first."""
     if refused:
         merged: dict[str, TxnOffsetCommitResponseTopic] = {}
-        for topic in (*refused, *answer.topics):
+        for topic in (*refused, *response.topics):
             first = merged.setdefault(topic.name, topic)
             if first is not topic:
                 first.partitions.extend(topic.partitions)
-        answer.topics = list(merged.values())
-    return answer
+        response.topics = list(merged.values())
+    return response
 
 
 def operations(request: TxnOffsetCommitRequest, context: RequestContext) -> list[Operation]:
+    """WRITE on the transactional id, READ on the group; topics are authorised one by one."""
     return [
         transactional_id_operation(AclOperation.WRITE, request.transactional_id),
         group_operation(AclOperation.READ, request.group_id),
@@ -209,6 +189,7 @@ def operations(request: TxnOffsetCommitRequest, context: RequestContext) -> list
 def error_response(
     request: TxnOffsetCommitRequest, version: int, code: ErrorCode, message: str | None
 ) -> TxnOffsetCommitResponse:
+    """The same error for every partition."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_SINCE:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return TxnOffsetCommitResponse(topics=[_topic(topic.name, topic.partitions, code) for topic in request.topics])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from kwire.base import logging
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.cluster.store.keys import ConfigResource
 from kwire.codec.messages.alter_configs_request import AlterableConfig as Text
 from kwire.codec.messages.alter_configs_request import AlterConfigsRequest
@@ -39,16 +41,14 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
         request = CreateTopicsRequest(
             topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)], timeout_ms=5000
         )
-        assert (await answer(create_topics, request, broker, 7)).topics[0].error_code == 0
+        assert (await call(create_topics, request, broker, 7)).topics[0].error_code == 0
         yield broker
 
 
-async def answer(module: Any, request: Any, broker: Broker, version: int) -> Any:
-    """The answer as the client decodes it."""
+async def call(module: Any, request: Any, broker: Broker, version: int) -> Any:
+    """The response as the client decodes it."""
     context = RequestContext(broker.services, api_key=int(module.API.key), api_version=version)
-    response = module.API.handle(request, context)
-    if asyncio.isfuture(response) or asyncio.iscoroutine(response):
-        response = await response
+    response = await resolved(module.API.handle(request, context))
     return decode(type(response), version, encode(response, version))[0]
 
 
@@ -56,18 +56,18 @@ async def change(broker: Broker, kind: int, name: str, *changes: Any, validate_o
     configs = [AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    return ErrorCode((await answer(incremental_alter_configs, request, broker, 1)).responses[0].error_code).name
+    return ErrorCode((await call(incremental_alter_configs, request, broker, 1)).responses[0].error_code).name
 
 
 async def describe(broker: Broker, kind: int, name: str, **options: Any) -> dict[str, Any]:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, **options)
-    (result,) = (await answer(describe_configs, request, broker, 4)).results
+    (result,) = (await call(describe_configs, request, broker, 4)).results
     assert result.error_code == 0, result
     return {entry.name: entry for entry in result.configs}
 
 
-async def test_a_topics_value_is_stored_told_and_obeyed(broker: Broker) -> None:
+async def test_a_topics_value_is_stored_described_and_applied(broker: Broker) -> None:
     assert await change(broker, TOPIC, "t", ("retention.ms", SET, "1000"), ("flush.ms", SET, "7")) == "NONE"
     entry = (await describe(broker, TOPIC, "t"))["retention.ms"]
     assert (entry.value, entry.config_source) == ("1000", 1)
@@ -84,7 +84,7 @@ async def test_concurrent_appends_do_not_undo_each_other(broker: Broker) -> None
     assert set(broker.services.image.topic_config("t")[name].split(",")) == {f"{number}:1" for number in range(8)}
 
 
-async def test_what_is_appended_to_the_default_is_the_default_and_more(broker: Broker) -> None:
+async def test_appending_to_an_unset_property_starts_from_the_default(broker: Broker) -> None:
     assert await change(broker, TOPIC, "t", ("cleanup.policy", APPEND, "compact")) == "NONE"
     assert broker.services.image.topic_config("t")["cleanup.policy"] == "delete,compact"
     assert await change(broker, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")) == "NONE"
@@ -137,7 +137,7 @@ async def test_a_brokers_value_changes_what_it_runs_with(broker: Broker) -> None
     assert await change(broker, BROKER, "1", ("log.retention.ms", SET, "0"), validate_only=True) == "INVALID_REQUEST"
 
 
-async def test_a_name_nobody_knows_is_kept_and_its_value_never_told(broker: Broker) -> None:
+async def test_an_unknown_property_is_stored_and_its_value_never_shown(broker: Broker) -> None:
     assert await change(broker, BROKER, "1", ("my.plugin.password", SET, "secret")) == "NONE"
     entry = (await describe(broker, BROKER, "1"))["my.plugin.password"]
     assert (entry.value, entry.is_sensitive, entry.synonyms[0].value) == (None, True, None)
@@ -157,15 +157,15 @@ async def test_levels_of_loggers_are_switched_and_validated_together(broker: Bro
         logging.unset_level(logger.name)
 
 
-async def test_documentation_is_told_of_everything_that_a_topic_has(broker: Broker) -> None:
-    told = await describe(broker, TOPIC, "t", include_documentation=True)
-    assert all(entry.documentation for entry in told.values())
+async def test_every_topic_property_has_documentation(broker: Broker) -> None:
+    described = await describe(broker, TOPIC, "t", include_documentation=True)
+    assert all(entry.documentation for entry in described.values())
 
 
 async def test_replacing_unsets_what_is_not_named(broker: Broker) -> None:
     assert await change(broker, TOPIC, "t", ("flush.ms", SET, "1")) == "NONE"
     resource = Replaced(resource_type=TOPIC, resource_name="t", configs=[Text(name="segment.ms", value="60000")])
-    response = await answer(alter_configs, AlterConfigsRequest(resources=[resource]), broker, 2)
+    response = await call(alter_configs, AlterConfigsRequest(resources=[resource]), broker, 2)
     assert response.responses[0].error_code == 0
     assert dict(broker.services.image.topic_config("t")) == {"segment.ms": "60000"}
 
@@ -181,7 +181,7 @@ async def test_a_controller_that_is_away_fails_only_what_needs_it(
     names = ["t", "no/such"]
     resources = [AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=configs) for name in names]
     request = IncrementalAlterConfigsRequest(resources=resources)
-    response = await answer(incremental_alter_configs, request, broker, 1)
+    response = await call(incremental_alter_configs, request, broker, 1)
     assert [each.error_code for each in response.responses] == [
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -198,14 +198,14 @@ class OnlyCluster(Authorizer):
         return operation.resource_type is ResourceType.CLUSTER
 
 
-async def test_each_kind_of_resource_asks_for_its_own_permission(broker: Broker) -> None:
-    broker.services.authorizer = OnlyCluster()
+async def test_each_resource_type_requires_its_own_operation(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Broker, "services", dataclasses.replace(broker.services, authorizer=OnlyCluster()))
     assert await change(broker, TOPIC, "t", ("flush.ms", SET, "1")) == "TOPIC_AUTHORIZATION_FAILED"
     assert await change(broker, GROUP, "g") == "GROUP_AUTHORIZATION_FAILED"
     assert await change(broker, BROKER, "1") == "NONE"
     kinds = [(TOPIC, "t"), (GROUP, "g"), (CLIENT_METRICS, "m")]
     resources = [DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in kinds]
-    response = await answer(describe_configs, DescribeConfigsRequest(resources=resources), broker, 4)
+    response = await call(describe_configs, DescribeConfigsRequest(resources=resources), broker, 4)
     assert [ErrorCode(each.error_code).name for each in response.results] == [
         "TOPIC_AUTHORIZATION_FAILED",
         "GROUP_AUTHORIZATION_FAILED",
@@ -213,7 +213,7 @@ async def test_each_kind_of_resource_asks_for_its_own_permission(broker: Broker)
     ]
 
 
-async def test_a_failure_as_a_whole_is_answered_for_every_resource(broker: Broker) -> None:
+async def test_a_failed_request_has_the_error_for_every_resource(broker: Broker) -> None:
     resources = [AlterConfigsResource(resource_type=TOPIC, resource_name="t"), AlterConfigsResource(resource_type=3)]
     request = IncrementalAlterConfigsRequest(resources=resources)
     refused = incremental_alter_configs.API.error_response(request, 1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
@@ -228,8 +228,8 @@ async def test_a_failure_as_a_whole_is_answered_for_every_resource(broker: Broke
 async def test_listing_names_only_those_groups_for_which_something_is_set(broker: Broker) -> None:
     assert await change(broker, GROUP, "g", ("consumer.session.timeout.ms", SET, "46000")) == "NONE"
     assert broker.services.image.config(ConfigResource.GROUP, "g")
-    response = await answer(list_config_resources, ListConfigResourcesRequest(resource_types=[GROUP, TOPIC]), broker, 1)
+    response = await call(list_config_resources, ListConfigResourcesRequest(resource_types=[GROUP, TOPIC]), broker, 1)
     listed = [(each.resource_type, each.resource_name) for each in response.config_resources]
     assert [each for each in listed if not each[1].startswith("__")] == [(TOPIC, "t"), (GROUP, "g")]
-    response = await answer(list_config_resources, ListConfigResourcesRequest(resource_types=[99]), broker, 1)
+    response = await call(list_config_resources, ListConfigResourcesRequest(resource_types=[99]), broker, 1)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -1,18 +1,20 @@
-"""The group APIs as clients see them: versions, missing topics, who may do what. On a coordinator with fakes.
+"""The group APIs as clients see them: versions, missing topics, authorisation. On a coordinator with fakes.
 
-What the coordinator does is tested in `tests/coordinator`, against Apache Kafka in `compat_tests/comparisons/groups`.
+The coordinator is tested in `tests/coordinator`, against Apache Kafka in `compat_tests/comparisons/groups`.
 """
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness.services import services_with
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
@@ -39,7 +41,7 @@ from kwire.codec.messages.offset_fetch_request import (
 from kwire.codec.messages.sync_group_request import SyncGroupRequest
 from kwire.codec.protocol import ApiKey, decode, encode, request_class, response_class
 from kwire.handlers.api import Api
-from kwire.handlers.context import Authorizer, Operation, RequestContext, ResourceType, Services
+from kwire.handlers.context import Authorizer, Operation, RequestContext, ResourceType
 from kwire.handlers.groups import (
     delete_groups,
     describe_groups,
@@ -56,13 +58,20 @@ from kwire.handlers.groups import (
 from tests.coordinator.fakes import FakeMetadata, FakePartition
 from tests.coordinator.groups.test_group_coordinator import Service
 
-APIS: list[Api] = [
-    module.API
-    for module in (
-        delete_groups, describe_groups, find_coordinator, heartbeat, join_group, leave_group, list_groups,
-        offset_commit, offset_delete, offset_fetch, sync_group,
-    )
-]  # fmt: skip
+MODULES = (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
+APIS: list[Api] = [module.API for module in MODULES]
 
 
 class Only(Authorizer):
@@ -94,12 +103,15 @@ class Controller:
 class Broker:
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.services = Services(
+        self.services = services_with(
             groups=service.groups,
             image_source=lambda: service.metadata.image,
             broker_id=1,
             controller=Controller(service.metadata),
         )
+
+    def replace_services(self, **parts: Any) -> None:
+        self.services = dataclasses.replace(self.services, **parts)
 
     def context(self, version: int, **changes: Any) -> RequestContext:
         return RequestContext(self.services, api_version=version, client_id="c", **changes)
@@ -110,12 +122,11 @@ class Broker:
         kind = request_class(api.key)
         request = decode(kind, version, encode(request, version))[0]
         try:
-            answer = api.handle(request, context)
-            if inspect.isawaitable(answer):
-                answer = await answer
+            response = await resolved(api.handle(request, context))
         except KafkaError as error:
-            answer = api.error_response(request, version, error.code, error.message)
-        return decode(response_class(api.key), version, encode(answer, version))[0]
+            response = api.error_response(request, version, error.code, error.message)
+        assert response is not None
+        return decode(response_class(api.key), version, encode(response, version))[0]
 
 
 @pytest.fixture
@@ -142,19 +153,19 @@ def commit_request(version: int, topics: dict[str, list[int]], **fields: Any) ->
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name)
-async def test_every_version_of_every_api_answers_when_there_is_no_coordinator(broker: Broker, api: Api) -> None:
+async def test_every_version_of_every_api_responds_without_a_coordinator(broker: Broker, api: Api) -> None:
     await broker.service.groups.close()
     for version in range(api.served[0], api.served[1] + 1):
         request = example(api.key, version)
-        answer = await broker.ask(api, request, version)
-        assert ErrorCode.COORDINATOR_NOT_AVAILABLE in codes(answer) or api.key == ApiKey.FIND_COORDINATOR
+        response = await broker.ask(api, request, version)
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE in codes(response) or api.key == ApiKey.FIND_COORDINATOR
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name)
 async def test_every_version_of_every_api_has_a_well_formed_error(broker: Broker, api: Api) -> None:
     for version in range(api.served[0], api.served[1] + 1):
-        answer = api.error_response(example(api.key, version), version, ErrorCode.GROUP_AUTHORIZATION_FAILED, "no")
-        again = decode(response_class(api.key), version, encode(answer, version))[0]
+        response = api.error_response(example(api.key, version), version, ErrorCode.GROUP_AUTHORIZATION_FAILED, "no")
+        again = decode(response_class(api.key), version, encode(response, version))[0]
         assert ErrorCode.GROUP_AUTHORIZATION_FAILED in codes(again)
 
 
@@ -185,9 +196,8 @@ def example(key: ApiKey, version: int) -> Any:
         return FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=["g"])
     if key == ApiKey.SYNC_GROUP and version >= 5:
         return SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range")
-    request = request_class(key)()
-    request.group_id = "g"
-    return request
+    request: Any = request_class(key)
+    return request(group_id="g")
 
 
 def codes(message: Any) -> set[int]:
@@ -209,13 +219,13 @@ def codes(message: Any) -> set[int]:
 @pytest.mark.parametrize("version", range(10))
 async def test_a_failed_join_has_a_protocol_name_only_before_version_7(broker: Broker, version: int) -> None:
     request = JoinGroupRequest(group_id="g", session_timeout_ms=1, member_id="m")
-    answer = await broker.ask(join_group.API, request, version)
-    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-    assert answer.member_id == "m"
-    assert answer.protocol_name == ("" if version < 7 else None)
+    response = await broker.ask(join_group.API, request, version)
+    assert response.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert response.member_id == "m"
+    assert response.protocol_name == ("" if version < 7 else None)
     request.group_id = ""
-    answer = await broker.ask(join_group.API, request, version)
-    assert answer.error_code == ErrorCode.INVALID_GROUP_ID and answer.protocol_name == ("" if version < 7 else None)
+    response = await broker.ask(join_group.API, request, version)
+    assert response.error_code == ErrorCode.INVALID_GROUP_ID and response.protocol_name == ("" if version < 7 else None)
 
 
 async def test_a_client_without_an_id_joins(broker: Broker) -> None:
@@ -223,8 +233,8 @@ async def test_a_client_without_an_id_joins(broker: Broker) -> None:
     context.client_id = None
     protocols = [JoinGroupRequestProtocol(name="range")]
     request = JoinGroupRequest(group_id="g", session_timeout_ms=100, protocol_type="consumer", protocols=protocols)
-    answer = await join_group.handle(request, context)
-    assert answer.member_id.startswith("-")
+    response = await resolved(join_group.handle(request, context))
+    assert response.member_id.startswith("-")
 
 
 async def test_a_sync_without_protocol_is_refused_from_version_5_on(broker: Broker) -> None:
@@ -236,38 +246,38 @@ async def test_heartbeats_are_fine_while_the_coordinator_loads(broker: Broker) -
     def loading(request: HeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    broker.services.groups = SimpleNamespace(heartbeat=loading)  # type: ignore[assignment]
+    broker.replace_services(groups=SimpleNamespace(heartbeat=loading))
     assert (await broker.ask(heartbeat.API, HeartbeatRequest(group_id="g"), 4)).error_code == 0
 
 
 async def test_before_version_3_one_member_leaves_with_the_responses_error(broker: Broker) -> None:
-    answer = await broker.ask(leave_group.API, LeaveGroupRequest(group_id="g", member_id="m"), 2)
-    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    response = await broker.ask(leave_group.API, LeaveGroupRequest(group_id="g", member_id="m"), 2)
+    assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_commits_answer_for_what_is_not_there(broker: Broker, version: int) -> None:
-    answer = await broker.ask(offset_commit.API, commit_request(version, {"t": [0, 7, 1], "none": [0]}), version)
+async def test_commits_have_an_error_for_each_missing_partition(broker: Broker, version: int) -> None:
+    response = await broker.ask(offset_commit.API, commit_request(version, {"t": [0, 7, 1], "none": [0]}), version)
     missing = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     seen = {
         (topic.name or topic.topic_id.decode().rstrip("-"), partition.partition_index): partition.error_code
-        for topic in answer.topics
+        for topic in response.topics
         for partition in topic.partitions
     }
     assert seen == {("t", 0): 0, ("t", 1): 0, ("t", 7): 3, ("none", 0): missing}
-    assert len(answer.topics) == 2
+    assert len(response.topics) == 2
     assert broker.service.committed() == [5, 6]
 
 
-async def test_commits_remember_the_topics_id(broker: Broker) -> None:
+async def test_commits_store_the_topics_id(broker: Broker) -> None:
     await broker.ask(offset_commit.API, commit_request(8, {"t": [0]}), 8)
     topics = [OffsetFetchRequestTopics(topic_id=b"t".ljust(16, b"-"), partition_indexes=[0])]
     groups = [OffsetFetchRequestGroup(group_id="g", topics=topics)]
-    answer = await broker.ask(offset_fetch.API, OffsetFetchRequest(groups=groups), 10)
-    assert answer.groups[0].topics[0].partitions[0].committed_offset == 5
+    response = await broker.ask(offset_fetch.API, OffsetFetchRequest(groups=groups), 10)
+    assert response.groups[0].topics[0].partitions[0].committed_offset == 5
 
 
-async def test_a_position_on_an_earlier_topic_counts_as_none_for_who_names_topics_by_id(broker: Broker) -> None:
+async def test_by_topic_id_an_offset_of_an_earlier_topic_counts_as_none(broker: Broker) -> None:
     await broker.ask(offset_commit.API, commit_request(8, {"t": [0]}), 8)
     image = broker.service.metadata.image
     image.topics_by_id = {b"2" * 16: image.topics["t"]}
@@ -279,8 +289,8 @@ async def test_a_position_on_an_earlier_topic_counts_as_none_for_who_names_topic
         else:
             named.topic_id = bytes(16)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[named])])
-        answer = await broker.ask(offset_fetch.API, request, version)
-        assert answer.groups[0].topics[0].partitions[0].committed_offset == expected
+        response = await broker.ask(offset_fetch.API, request, version)
+        assert response.groups[0].topics[0].partitions[0].committed_offset == expected
 
 
 @pytest.mark.parametrize("version", range(1, 11))
@@ -290,14 +300,14 @@ async def test_offsets_are_read_in_every_version(broker: Broker, version: int) -
         request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])])
     else:
         named = {"topic_id": b"t".ljust(16, b"-")} if version >= 10 else {"name": "t"}
-        topics = [OffsetFetchRequestTopics(partition_indexes=[0, 1], **named)]  # type: ignore[arg-type]
+        topics = [OffsetFetchRequestTopics(partition_indexes=[0, 1], **named)]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
-    answer = await broker.ask(offset_fetch.API, request, version)
-    partitions = (answer if version < 8 else answer.groups[0]).topics[0].partitions
+    response = await broker.ask(offset_fetch.API, request, version)
+    partitions = (response if version < 8 else response.groups[0]).topics[0].partitions
     assert [(p.partition_index, p.committed_offset) for p in partitions] == [(0, 5), (1, -1)]
 
 
-async def test_of_all_offsets_only_topics_that_are_there_have_an_id(broker: Broker) -> None:
+async def test_of_all_offsets_only_existing_topics_have_an_id(broker: Broker) -> None:
     await broker.ask(offset_commit.API, commit_request(8, {"t": [0]}), 8)
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     assert len((await broker.ask(offset_fetch.API, request, 10)).groups[0].topics) == 1
@@ -306,16 +316,16 @@ async def test_of_all_offsets_only_topics_that_are_there_have_an_id(broker: Brok
     assert len((await broker.ask(offset_fetch.API, request, 9)).groups[0].topics) == 1
 
 
-async def test_a_group_error_is_told_where_the_version_has_a_place_for_it(broker: Broker) -> None:
+async def test_a_group_error_is_at_the_level_that_the_version_has(broker: Broker) -> None:
     await broker.service.groups.close()
     old = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
-    answer = await broker.ask(offset_fetch.API, old, 1)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    answer = await broker.ask(offset_fetch.API, old, 2)
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE and answer.topics == []
+    response = await broker.ask(offset_fetch.API, old, 1)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    response = await broker.ask(offset_fetch.API, old, 2)
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE and response.topics == []
 
 
-async def test_deleting_offsets_answers_for_what_is_not_there(broker: Broker) -> None:
+async def test_deleting_offsets_has_an_error_for_each_missing_partition(broker: Broker) -> None:
     await broker.ask(offset_commit.API, commit_request(8, {"t": [0, 1]}), 8)
     topics = [
         OffsetDeleteRequestTopic(
@@ -323,19 +333,19 @@ async def test_deleting_offsets_answers_for_what_is_not_there(broker: Broker) ->
         )
         for name in ("t", "none")
     ]
-    answer = await broker.ask(offset_delete.API, OffsetDeleteRequest(group_id="g", topics=topics), 0)
-    seen = {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+    response = await broker.ask(offset_delete.API, OffsetDeleteRequest(group_id="g", topics=topics), 0)
+    seen = {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
     assert seen == {("t", 0): 0, ("t", 9): 3, ("none", 0): 3, ("none", 9): 3}
     assert broker.service.committed() == [6]
 
 
 async def test_a_group_named_twice_is_deleted_once(broker: Broker) -> None:
     broker.service.commit(5)
-    answer = await broker.ask(delete_groups.API, DeleteGroupsRequest(groups_names=["g", "x", "g"]), 2)
-    assert [(r.group_id, r.error_code) for r in answer.results] == [("g", 0), ("x", ErrorCode.GROUP_ID_NOT_FOUND)]
+    response = await broker.ask(delete_groups.API, DeleteGroupsRequest(groups_names=["g", "x", "g"]), 2)
+    assert [(r.group_id, r.error_code) for r in response.results] == [("g", 0), ("x", ErrorCode.GROUP_ID_NOT_FOUND)]
 
 
-async def test_answers_of_many_groups_wait_for_their_commits(broker: Broker) -> None:
+async def test_results_of_many_groups_wait_for_their_commits(broker: Broker) -> None:
     import asyncio
 
     broker.service.commit(5)
@@ -348,11 +358,11 @@ async def test_answers_of_many_groups_wait_for_their_commits(broker: Broker) -> 
     assert [r.error_code for r in (await asking).results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
 
 
-async def test_authorized_operations_are_told_on_request(broker: Broker) -> None:
+async def test_authorized_operations_on_request(broker: Broker) -> None:
     broker.service.commit(5)
     asked = DescribeGroupsRequest(groups=["g", "x"], include_authorized_operations=True)
-    answer = await broker.ask(describe_groups.API, asked, 6)
-    assert [group.authorized_operations for group in answer.groups] == [3400, -(2**31)]
+    response = await broker.ask(describe_groups.API, asked, 6)
+    assert [group.authorized_operations for group in response.groups] == [3400, -(2**31)]
     asked.include_authorized_operations = False
     assert (await broker.ask(describe_groups.API, asked, 6)).groups[0].authorized_operations == -(2**31)
 
@@ -361,8 +371,8 @@ async def test_authorized_operations_are_told_on_request(broker: Broker) -> None
 
 
 async def test_the_coordinator_is_found_under_the_clients_address(broker: Broker) -> None:
-    answer = await broker.ask(find_coordinator.API, FindCoordinatorRequest(key="g"), 3)
-    assert (answer.node_id, answer.host, answer.port, answer.error_message) == (1, "localhost", 9092, "NONE")
+    response = await broker.ask(find_coordinator.API, FindCoordinatorRequest(key="g"), 3)
+    assert (response.node_id, response.host, response.port, response.error_message) == (1, "localhost", 9092, "NONE")
     many = await broker.ask(find_coordinator.API, FindCoordinatorRequest(coordinator_keys=["g", ""]), 4)
     assert [(c.key, c.node_id, c.error_message) for c in many.coordinators] == [("g", 1, ""), ("", 1, "")]
 
@@ -375,8 +385,8 @@ async def test_the_topic_of_offsets_is_created_when_it_is_needed(broker: Broker)
 async def test_without_a_leader_there_is_no_coordinator(broker: Broker) -> None:
     del broker.service.metadata.image.topics["__consumer_offsets"]
     broker.services.controller.works = False  # type: ignore[attr-defined]
-    answer = await broker.ask(find_coordinator.API, FindCoordinatorRequest(key="g"), 3)
-    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (15, -1, "", -1)
+    response = await broker.ask(find_coordinator.API, FindCoordinatorRequest(key="g"), 3)
+    assert (response.error_code, response.node_id, response.host, response.port) == (15, -1, "", -1)
 
 
 @pytest.mark.parametrize(
@@ -394,11 +404,11 @@ async def test_without_a_leader_there_is_no_coordinator(broker: Broker) -> None:
 async def test_other_keys(broker: Broker, version: int, key_type: int, key: str, error: ErrorCode) -> None:
     if version < 4:
         request = FindCoordinatorRequest(key=key, key_type=key_type)
-        answer = await broker.ask(find_coordinator.API, request, version)
+        response = await broker.ask(find_coordinator.API, request, version)
     else:
         request = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
-        [answer] = (await broker.ask(find_coordinator.API, request, version)).coordinators
-    assert (answer.error_code, answer.node_id, answer.port) == (error, -1, -1)
+        [response] = (await broker.ask(find_coordinator.API, request, version)).coordinators
+    assert (response.error_code, response.node_id, response.port) == (error, -1, -1)
 
 
 # --- access --------------------------------------------------------------------------------------------------------
@@ -406,7 +416,7 @@ async def test_other_keys(broker: Broker, version: int, key_type: int, key: str,
 
 async def test_without_access_to_a_topic_its_offsets_are_refused(broker: Broker) -> None:
     await broker.ask(offset_commit.API, commit_request(8, {"t": [0]}), 8)
-    broker.services.authorizer = Only((ResourceType.GROUP, "g"))
+    broker.replace_services(authorizer=Only((ResourceType.GROUP, "g")))
     for version, request in ((8, commit_request(8, {"t": [0], "none": [0]})), (10, commit_request(10, {"t": [0]}))):
         assert codes(await broker.ask(offset_commit.API, request, version)) == {29}
     for version in (7, 9):
@@ -422,7 +432,7 @@ async def test_without_access_to_a_topic_its_offsets_are_refused(broker: Broker)
 async def test_without_access_to_a_group_it_is_neither_shown_nor_changed(broker: Broker) -> None:
     broker.service.commit(5)
     broker.service.commit(6, group="open")
-    broker.services.authorizer = Only((ResourceType.GROUP, "open"), (ResourceType.TOPIC, "t"))
+    broker.replace_services(authorizer=Only((ResourceType.GROUP, "open"), (ResourceType.TOPIC, "t")))
     assert codes(await broker.ask(describe_groups.API, DescribeGroupsRequest(groups=["g", "open"]), 6)) == {30, 0}
     listed = await broker.ask(list_groups.API, ListGroupsRequest(), 5)
     assert [group.group_id for group in listed.groups] == ["open"]

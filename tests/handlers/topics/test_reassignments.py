@@ -1,6 +1,10 @@
-"""Reassignments and the quorum, as handlers answer them on one broker."""
+"""Reassignments and the quorum, by their handlers, on one broker."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +20,11 @@ from kwire.codec.messages.list_partition_reassignments_request import ListPartit
 from kwire.codec.protocol import encode
 from kwire.handlers.cluster import describe_quorum
 from kwire.handlers.topics import alter_partition_reassignments, create_topics, list_partition_reassignments
-from tests.handlers.admin_broker import admin_broker
+from tests.handlers.admin_broker import AdminBroker, admin_broker
 
 
 @pytest.fixture
-async def broker(tmp_path):
+async def broker(tmp_path: Path) -> AsyncIterator[AdminBroker]:
     made = await admin_broker(tmp_path)
     topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
     await made.call(create_topics, CreateTopicsRequest(topics=[topic], timeout_ms=5000))
@@ -28,13 +32,17 @@ async def broker(tmp_path):
     await made.close()
 
 
-def wanted(*partitions, name="t", **fields):
+def wanted(
+    *partitions: tuple[int, list[int] | None], name: str = "t", **fields: Any
+) -> AlterPartitionReassignmentsRequest:
     listed = [ReassignablePartition(partition_index=index, replicas=replicas) for index, replicas in partitions]
     fields.setdefault("timeout_ms", 5000)
     return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=name, partitions=listed)], **fields)
 
 
-async def reassign(broker, request, version=1):
+async def reassign(
+    broker: AdminBroker, request: AlterPartitionReassignmentsRequest, version: int = 1
+) -> list[tuple[int, str]]:
     response = await broker.call(alter_partition_reassignments, request, version)
     encode(response, version)
     (topic,) = response.responses
@@ -42,44 +50,46 @@ async def reassign(broker, request, version=1):
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_replicas_that_are_where_they_should_be_stay(broker, version):
+async def test_replicas_that_are_where_they_should_be_stay(broker: AdminBroker, version: int) -> None:
     before = broker.image.topics["t"]
     assert await reassign(broker, wanted((1, [1]), (0, [1])), version) == [(1, "NONE"), (0, "NONE")]
     assert broker.image.topics["t"] is before
 
 
 @pytest.mark.parametrize("replicas", [[], [2], [1, 1], [-1], [1, 2]])
-async def test_replicas_that_cannot_be_are_refused_alone(broker, replicas):
+async def test_replicas_that_cannot_be_are_refused_alone(broker: AdminBroker, replicas: list[int]) -> None:
     request = wanted((0, replicas), (1, [1]))
     assert await reassign(broker, request) == [(0, "INVALID_REPLICA_ASSIGNMENT"), (1, "NONE")]
 
 
-async def test_cancelling_and_unknown_partitions(broker):
+async def test_cancelling_and_unknown_partitions(broker: AdminBroker) -> None:
     request = wanted((0, None), (7, None), (-1, [1]))
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     assert await reassign(broker, request) == [(0, "NO_REASSIGNMENT_IN_PROGRESS"), (7, unknown), (-1, unknown)]
     assert await reassign(broker, wanted((0, [1]), name="absent")) == [(0, unknown)]
 
 
-async def test_a_client_that_does_not_wait_is_told_so_for_the_whole_and_every_partition(broker):
+async def test_a_timed_out_reassignment_has_the_error_at_the_top_and_for_every_partition(broker: AdminBroker) -> None:
     response = await broker.call(alter_partition_reassignments, wanted((0, [1]), timeout_ms=0))
     assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert await reassign(broker, wanted((0, [1]), timeout_ms=0)) == [(0, "REQUEST_TIMED_OUT")]
 
 
-async def test_no_reassignment_is_under_way(broker):
+async def test_no_reassignment_is_under_way(broker: AdminBroker) -> None:
     response = await broker.call(list_partition_reassignments, ListPartitionReassignmentsRequest())
     encode(response, 0)
     assert (response.error_code, response.topics) == (ErrorCode.NONE, [])
 
 
-def quorum_of(*partitions):
+def quorum_of(*partitions: tuple[str, int]) -> DescribeQuorumRequest:
     topics = [TopicData(topic_name=name, partitions=[PartitionData(partition_index=i)]) for name, i in partitions]
     return DescribeQuorumRequest(topics=topics)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_the_office_and_the_stores_revision_are_told_as_the_quorum(broker, version):
+async def test_the_controllership_and_the_stores_revision_are_described_as_the_quorum(
+    broker: AdminBroker, version: int
+) -> None:
     response = await broker.call(describe_quorum, quorum_of(("__cluster_metadata", 0)), version)
     encode(response, version)
     (partition,) = response.topics[0].partitions
@@ -90,17 +100,19 @@ async def test_the_office_and_the_stores_revision_are_told_as_the_quorum(broker,
 
 
 @pytest.mark.parametrize(
-    "asked", [[("absent", 0)], [("__cluster_metadata", 1)], [("__cluster_metadata", 0), ("absent", 0)]]
+    "requested", [[("absent", 0)], [("__cluster_metadata", 1)], [("__cluster_metadata", 0), ("absent", 0)]]
 )
-async def test_only_the_one_partition_of_metadata_has_a_quorum(broker, asked):
-    response = await broker.call(describe_quorum, quorum_of(*asked))
+async def test_only_the_one_partition_of_metadata_has_a_quorum(
+    broker: AdminBroker, requested: list[tuple[str, int]]
+) -> None:
+    response = await broker.call(describe_quorum, quorum_of(*requested))
     encode(response, 2)
     codes = {each.error_code for topic in response.topics for each in topic.partitions}
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert [(topic.topic_name, topic.partitions[0].partition_index) for topic in response.topics] == asked
+    assert [(topic.topic_name, topic.partitions[0].partition_index) for topic in response.topics] == requested
 
 
-async def test_without_a_controller_nobody_leads_the_quorum(broker):
+async def test_without_a_controller_the_quorum_has_no_leader(broker: AdminBroker) -> None:
     broker.image.controller_id = -1
     response = await broker.call(describe_quorum, quorum_of(("__cluster_metadata", 0)))
     encode(response, 2)

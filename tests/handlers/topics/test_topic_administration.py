@@ -1,9 +1,12 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders and the data directories, as handlers answer them."""
+"""CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders and the log directory APIs, by their handlers."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,70 +18,74 @@ from kwire.codec.messages.alter_replica_log_dirs_request import (
 )
 from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kwire.codec.messages.create_topics_response import CreatableTopicResult
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.codec.messages.delete_topics_response import DeletableTopicResult
 from kwire.codec.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kwire.codec.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kwire.codec.protocol import encode
 from kwire.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
 from kwire.handlers.context import AclOperation
 from kwire.handlers.topics import create_partitions, create_topics, delete_topics, elect_leaders
-from tests.handlers.admin_broker import Denying, admin_broker
+from tests.handlers.admin_broker import AdminBroker, Denying, admin_broker
 
 
 @pytest.fixture
-async def broker(tmp_path):
+async def broker(tmp_path: Path) -> AsyncIterator[AdminBroker]:
     made = await admin_broker(tmp_path, directories=2)
     yield made
     await made.close()
 
 
-def topic(name, partitions=1, **configs):
+def topic(name: str, partitions: int = 1, **configs: str) -> CreatableTopic:
     properties = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=properties)
 
 
-async def create(broker, *topics, version=7, **fields):
+async def create(
+    broker: AdminBroker, *topics: CreatableTopic, version: int = 7, **fields: Any
+) -> dict[str, CreatableTopicResult]:
     fields.setdefault("timeout_ms", 5000)
     response = await broker.call(create_topics, CreateTopicsRequest(topics=list(topics), **fields), version)
     encode(response, version)
     return {result.name: result for result in response.topics}
 
 
-def codes(results, name="name"):
-    return [(getattr(each, name), ErrorCode(each.error_code).name) for each in results]
+def codes(results: Iterable[Any]) -> list[tuple[str | None, str]]:
+    return [(each.name, ErrorCode(each.error_code).name) for each in results]
 
 
-async def test_a_created_topic_tells_its_numbers_and_properties(broker):
+async def test_the_response_has_a_created_topics_numbers_and_properties(broker: AdminBroker) -> None:
     result = (await create(broker, topic("a", 3, retention_ms="7")))["a"]
     assert (result.num_partitions, result.replication_factor, result.error_message) == (3, 1, None)
     assert result.topic_id == broker.image.topics["a"].id
-    told = {config.name: (config.value, config.config_source) for config in result.configs}
-    assert told["retention.ms"] == ("7", 1)
-    assert told["cleanup.policy"] == ("delete", 5)
+    configs = {config.name: (config.value, config.config_source) for config in result.configs or ()}
+    assert configs["retention.ms"] == ("7", 1)
+    assert configs["cleanup.policy"] == ("delete", 5)
 
 
-async def test_properties_are_not_told_to_those_who_may_not_see_them(broker):
-    broker.services.authorizer = Denying(AclOperation.DESCRIBE_CONFIGS)
+async def test_properties_are_hidden_from_unauthorised_clients(broker: AdminBroker) -> None:
+    broker.replace_services(authorizer=Denying(AclOperation.DESCRIBE_CONFIGS))
     results = await create(broker, topic("secret"), topic("open"))
     assert results["secret"].topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert (results["secret"].num_partitions, results["secret"].configs) == (-1, [])
     assert results["open"].configs
 
 
-async def test_topics_that_may_not_be_created_are_refused_and_the_others_created(broker):
-    broker.services.authorizer = Denying(AclOperation.CREATE)
+async def test_topics_that_may_not_be_created_are_refused_and_the_others_created(broker: AdminBroker) -> None:
+    broker.replace_services(authorizer=Denying(AclOperation.CREATE))
     results = await create(broker, topic("secret"), topic("open"))
     assert codes(results.values()) == [("secret", "TOPIC_AUTHORIZATION_FAILED"), ("open", "NONE")]
     assert list(broker.image.topics) == ["open"]
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_every_version_of_create_topics_answers_success_and_failure(broker, version):
+async def test_every_version_of_create_topics_has_success_and_failure(broker: AdminBroker, version: int) -> None:
     results = await create(broker, topic("a"), topic("a/b"), version=version)
     assert codes(results.values()) == [("a", "NONE"), ("a/b", "INVALID_TOPIC_EXCEPTION")]
 
 
-async def test_the_same_failure_for_all_is_well_formed_in_every_version(broker):
+async def test_the_same_failure_for_all_is_well_formed_in_every_version(broker: AdminBroker) -> None:
     for module, request in (
         (create_topics, CreateTopicsRequest(topics=[topic("a"), topic("a")])),
         (create_partitions, CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a")])),
@@ -96,22 +103,25 @@ async def test_the_same_failure_for_all_is_well_formed_in_every_version(broker):
                 request = DeleteTopicsRequest(topics=[DeleteTopicState(name="a")])
 
 
-async def delete(broker, *states, version=6, **fields):
-    states = [DeleteTopicState(name=state) if isinstance(state, str) else state for state in states]
+async def delete(
+    broker: AdminBroker, *topics: DeleteTopicState | str, version: int = 6, **fields: Any
+) -> list[DeletableTopicResult]:
+    states = [DeleteTopicState(name=topic) if isinstance(topic, str) else topic for topic in topics]
     fields.setdefault("timeout_ms", 5000)
     request = DeleteTopicsRequest(topics=states, **fields)
     if version < 6:
-        request = DeleteTopicsRequest(topic_names=[state.name for state in states], **fields)
+        request = DeleteTopicsRequest(topic_names=[state.name or "" for state in states], **fields)
     response = await broker.call(delete_topics, request, version)
     encode(response, version)
-    return response.responses
+    results: list[DeletableTopicResult] = response.responses
+    return results
 
 
-def by_id(topic_id):
+def by_id(topic_id: bytes) -> DeleteTopicState:
     return DeleteTopicState(name=None, topic_id=topic_id)
 
 
-async def test_topics_are_deleted_by_name_and_by_id(broker):
+async def test_topics_are_deleted_by_name_and_by_id(broker: AdminBroker) -> None:
     made = await create(broker, topic("a"), topic("b"), topic("c"))
     results = await delete(broker, "a", by_id(made["b"].topic_id), "none", by_id(b"x" * 16))
     assert sorted(codes(results), key=str) == [
@@ -134,18 +144,22 @@ async def test_topics_are_deleted_by_name_and_by_id(broker):
         lambda topic_id: [by_id(topic_id), "a"],
     ],
 )
-async def test_what_contradicts_itself_deletes_nothing(broker, states):
+async def test_a_contradictory_request_deletes_nothing(
+    broker: AdminBroker, states: Callable[[bytes], list[DeleteTopicState | str]]
+) -> None:
     topic_id = (await create(broker, topic("a")))["a"].topic_id
     results = await delete(broker, *states(topic_id))
     assert [ErrorCode(each.error_code).name for each in results] == ["INVALID_REQUEST"]
     assert "a" in broker.image.topics
 
 
-async def test_deletion_is_refused_to_those_who_may_not_and_hidden_from_those_who_may_not_know(broker):
+async def test_deletion_is_refused_to_unauthorised_clients_and_topics_they_may_not_describe_stay_hidden(
+    broker: AdminBroker,
+) -> None:
     topic_id = (await create(broker, topic("secret")))["secret"].topic_id
-    broker.services.authorizer = Denying(AclOperation.DELETE)
+    broker.replace_services(authorizer=Denying(AclOperation.DELETE))
     assert codes(await delete(broker, "secret")) == [("secret", "TOPIC_AUTHORIZATION_FAILED")]
-    broker.services.authorizer = Denying(AclOperation.DESCRIBE)
+    broker.replace_services(authorizer=Denying(AclOperation.DESCRIBE))
     assert codes(await delete(broker, "secret", by_id(topic_id)))[0][1] in (
         "UNKNOWN_TOPIC_OR_PARTITION",
         "INVALID_REQUEST",
@@ -157,7 +171,7 @@ async def test_deletion_is_refused_to_those_who_may_not_and_hidden_from_those_wh
 @pytest.mark.parametrize(
     ("version", "code"), [(1, "INVALID_REQUEST"), (2, "INVALID_REQUEST"), (3, "TOPIC_DELETION_DISABLED")]
 )
-async def test_deletion_can_be_disabled(tmp_path, version, code):
+async def test_deletion_can_be_disabled(tmp_path: Path, version: int, code: str) -> None:
     broker = await admin_broker(tmp_path, delete_topic_enable="false")
     await create(broker, topic("a"))
     assert codes(await delete(broker, "a", "b", version=version)) == [("a", code), ("b", code)]
@@ -165,9 +179,9 @@ async def test_deletion_can_be_disabled(tmp_path, version, code):
     await broker.close()
 
 
-async def test_partitions_are_added_topic_by_topic(broker):
+async def test_partitions_are_added_topic_by_topic(broker: AdminBroker) -> None:
     await create(broker, topic("a"), topic("b"), topic("secret"))
-    broker.services.authorizer = Denying(AclOperation.ALTER)
+    broker.replace_services(authorizer=Denying(AclOperation.ALTER))
     wanted = [("a", 3), ("b", 2), ("b", 4), ("none", 2), ("secret", 2)]
     topics = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in wanted]
     response = await broker.call(create_partitions, CreatePartitionsRequest(topics=topics, timeout_ms=5000))
@@ -181,7 +195,7 @@ async def test_partitions_are_added_topic_by_topic(broker):
     assert broker.replicas.partition("a", 2).leading
 
 
-async def test_elections_tell_topics_even_if_nothing_was_needed(broker):
+async def test_topics_without_a_needed_election_have_an_empty_list(broker: AdminBroker) -> None:
     await create(broker, topic("a", 2))
     response = await broker.call(elect_leaders, ElectLeadersRequest(topic_partitions=None, timeout_ms=5000))
     assert [(each.topic, each.partition_result) for each in response.replica_election_results] == [("a", [])]
@@ -189,32 +203,32 @@ async def test_elections_tell_topics_even_if_nothing_was_needed(broker):
     assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def moving(path, name, partitions):
+def moving(path: str, name: str, partitions: list[int]) -> AlterReplicaLogDirsRequest:
     topics = [AlterReplicaLogDirTopic(name=name, partitions=partitions)]
     return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
 
 
-async def places(broker, name="a"):
+async def places(broker: AdminBroker, name: str = "a") -> set[tuple[str, int, bool]]:
     response = await broker.call(describe_log_dirs, DescribeLogDirsRequest(topics=None))
     return {
         (result.log_dir[-2:], each.partition_index, each.is_future_key)
         for result in response.results
-        for told in result.topics
-        if told.name == name
-        for each in told.partitions
+        for topic in result.topics
+        if topic.name == name
+        for each in topic.partitions
     }
 
 
-async def test_data_directories_tell_what_lies_in_them(broker):
+async def test_log_directories_list_their_partitions(broker: AdminBroker) -> None:
     await create(broker, topic("a", 2), topic("b"))
     assert {place[1:] for place in await places(broker)} == {(0, False), (1, False)}
-    asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="b", partitions=[0, 5])])
-    results = (await broker.call(describe_log_dirs, asked)).results
+    request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="b", partitions=[0, 5])])
+    results = (await broker.call(describe_log_dirs, request)).results
     assert [(topic.name, len(topic.partitions)) for result in results for topic in result.topics] == [("b", 1)]
     assert all(result.total_bytes >= result.usable_bytes > 0 for result in results)
 
 
-async def test_a_failed_directory_is_told_and_nothing_is_moved_there(broker):
+async def test_a_failed_directory_has_an_error_and_gets_no_replicas(broker: AdminBroker) -> None:
     await create(broker, topic("a"))
     failed = broker.logs.directories[1]
     failed.failed = OSError("disk on fire")
@@ -225,7 +239,7 @@ async def test_a_failed_directory_is_told_and_nothing_is_moved_there(broker):
     failed.failed = None
 
 
-async def test_a_replica_moves_and_goes_on_serving(broker):
+async def test_a_replica_moves_and_goes_on_serving(broker: AdminBroker) -> None:
     await create(broker, topic("a"))
     partition = broker.replicas.partition("a", 0)
     here = broker.logs.directory_of("a", 0)
@@ -239,13 +253,13 @@ async def test_a_replica_moves_and_goes_on_serving(broker):
     assert partition.log.directory.startswith(there.path)
 
 
-async def test_paths_that_are_no_data_directory_are_refused_first(broker):
+async def test_paths_outside_log_dirs_are_refused_first(broker: AdminBroker) -> None:
     for path in ("/nowhere", "d0", ""):
         response = await broker.call(alter_replica_log_dirs, moving(path, "none", [0]))
         assert response.results[0].partitions[0].error_code == ErrorCode.LOG_DIR_NOT_FOUND
 
 
-def test_handlers_name_the_cluster_operation_they_need():
+def test_handlers_name_the_cluster_operation_they_need() -> None:
     context = SimpleNamespace()
     for module, operation in (
         (elect_leaders, AclOperation.ALTER),

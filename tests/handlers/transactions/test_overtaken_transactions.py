@@ -1,4 +1,4 @@
-"""Transactions that end while something of them is still on its way: answers that come late, markers that get lost."""
+"""Transactions that end while requests of theirs are pending: late verifications, lost markers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from harness.waiting import until
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
-from kwire.coordinator.transactions.markers import Marker, MarkerWriter
+from kwire.coordinator.transactions.markers import MarkerWriter
+from kwire.coordinator.transactions.remote_markers import Marker
 from kwire.handlers.transactions import add_offsets_to_txn, txn_offset_commit
 from tests.handlers.transactions.test_transactions import (
     NEW,
@@ -34,39 +35,39 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 class Delayed:
-    """The coordinator's answers to one operation, held back until they are let go."""
+    """The coordinator's results of one operation, held back until `go` is called."""
 
     def __init__(self, client: Client, operation: str) -> None:
         self._transactions = client.broker.services.transactions
         self._operation = operation
         self._go: asyncio.Event = asyncio.Event()
-        self.asked = asyncio.Event()
+        self.verified = asyncio.Event()
 
     def patched(self) -> Any:
         real = getattr(self._transactions, self._operation)
 
-        async def late(answer: Any) -> Any:
-            if isinstance(answer, asyncio.Future):
-                answer = await answer
-            self.asked.set()
+        async def late(result: Any) -> Any:
+            if isinstance(result, asyncio.Future):
+                result = await result
+            self.verified.set()
             await self._go.wait()
-            return answer
+            return result
 
         return patch.object(
-            self._transactions, self._operation, lambda *asked: asyncio.ensure_future(late(real(*asked)))
+            self._transactions, self._operation, lambda *arguments: asyncio.ensure_future(late(real(*arguments)))
         )
 
     def go(self) -> None:
         self._go.set()
 
 
-async def end_in_between(client: Client, delayed: Delayed, who: Any, asked: asyncio.Future[Any], version: int) -> Any:
-    """What is asked gets its permission when the transaction is already over."""
-    await delayed.asked.wait()
+async def end_in_between(client: Client, delayed: Delayed, who: Any, pending: asyncio.Future[Any], version: int) -> Any:
+    """The verification of a request completes when the transaction has already ended."""
+    await delayed.verified.wait()
     assert (await client.end(who, commit=False, version=version)).error_code == NONE
     await until(lambda: client.state().state.text == "CompleteAbort", 10)
     delayed.go()
-    return await asked
+    return await pending
 
 
 async def nothing_is_open(client: Client) -> bool:
@@ -81,14 +82,14 @@ async def test_a_write_that_was_verified_before_the_end_is_refused_after_it(clie
         await client.add(who, 0)
     delayed = Delayed(client, "verify" if version == OLD else "add_partitions")
     with delayed.patched():
-        asked = asyncio.ensure_future(client.write(who, 0, version=version))
-        error = await end_in_between(client, delayed, who, asked, 4 if version == OLD else 5)
+        pending = asyncio.ensure_future(client.write(who, 0, version=version))
+        error = await end_in_between(client, delayed, who, pending, 4 if version == OLD else 5)
     assert error in (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH)
     assert await nothing_is_open(client)
 
 
 @pytest.mark.parametrize("version", [3, 5])
-async def test_positions_that_were_verified_before_the_end_are_refused_after_it(client: Client, version: int) -> None:
+async def test_offsets_verified_before_the_end_are_refused_after_it(client: Client, version: int) -> None:
     who = await client.init()
     if version < 5:
         request = AddOffsetsToTxnRequest(
@@ -97,9 +98,9 @@ async def test_positions_that_were_verified_before_the_end_are_refused_after_it(
         assert (await client.ask(add_offsets_to_txn, request, 3)).error_code == NONE
     delayed = Delayed(client, "verify" if version < 5 else "add_partitions")
     with delayed.patched():
-        asked = asyncio.ensure_future(client.ask(txn_offset_commit, offsets(who, 5), version))
-        answer = await end_in_between(client, delayed, who, asked, 4 if version < 5 else 5)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
+        pending = asyncio.ensure_future(client.ask(txn_offset_commit, offsets(who, 5), version))
+        response = await end_in_between(client, delayed, who, pending, 4 if version < 5 else 5)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
     assert await committed_offset(client) == (-1, 0)
 
 

@@ -1,4 +1,4 @@
-"""Producer ids, and the partition requests that know nothing of records: deleting, producers, leader epochs."""
+"""InitProducerId, DeleteRecords, DescribeProducers and OffsetForLeaderEpoch on a broker in this process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.delete_records_request import (
     DeleteRecordsPartition,
@@ -41,27 +42,24 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
             if name not in broker.services.image.topics:
                 topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1)
                 request = CreateTopicsRequest(topics=[topic], timeout_ms=5000)
-                assert (await answer(create_topics, request, broker, 7)).topics[0].error_code == 0
+                assert (await call(create_topics, request, broker, 7)).topics[0].error_code == 0
         yield broker
 
 
-async def answer(module: Any, request: Any, broker: Broker, version: int) -> Any:
+async def call(module: Any, request: Any, broker: Broker, version: int) -> Any:
     context = RequestContext(broker.services, api_key=int(module.API.key), api_version=version)
     try:
-        response = module.API.handle(request, context)
-        if asyncio.isfuture(response) or asyncio.iscoroutine(response):
-            response = await response
+        return await resolved(module.API.handle(request, context))
     except KafkaError as error:  # as the dispatcher does
         return module.API.error_response(request, version, error.code, error.message)
-    return response
 
 
 async def producer_id(broker: Broker, **fields: Any) -> Any:
     request = InitProducerIdRequest(**{"transactional_id": None, "transaction_timeout_ms": 1, **fields})
-    return await answer(init_producer_id, request, broker, 5)
+    return await call(init_producer_id, request, broker, 5)
 
 
-async def test_ids_are_in_order_and_a_block_is_fetched_once_for_all_who_wait(
+async def test_ids_are_in_order_and_waiting_requests_share_one_block(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allocated: list[range] = []
@@ -72,10 +70,10 @@ async def test_ids_are_in_order_and_a_block_is_fetched_once_for_all_who_wait(
         return allocated[-1]
 
     monkeypatch.setattr(broker.services.controller, "allocate_producer_ids", counted)
-    answers = await asyncio.gather(*(producer_id(broker) for _ in range(1500)))
-    assert sorted(each.producer_id for each in answers) == [*allocated[0], *allocated[1][:500]]
+    responses = await asyncio.gather(*(producer_id(broker) for _ in range(1500)))
+    assert sorted(each.producer_id for each in responses) == [*allocated[0], *allocated[1][:500]]
     assert len(allocated) == 2
-    assert {each.producer_epoch for each in answers} == {0}
+    assert {each.producer_epoch for each in responses} == {0}
 
 
 async def test_ids_are_never_given_again_after_a_restart(tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ async def test_ids_are_never_given_again_after_a_restart(tmp_path: Path) -> None
     assert len(set(seen)) == 6
 
 
-async def test_without_a_block_a_producer_is_told_to_come_again(
+async def test_without_a_block_a_producer_gets_a_retriable_error(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away() -> range:
@@ -94,8 +92,8 @@ async def test_without_a_block_a_producer_is_told_to_come_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(broker.services.controller, "allocate_producer_ids", away)
-        answers = await asyncio.gather(*(producer_id(broker) for _ in range(3)))
-        assert {each.error_code for each in answers} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+        responses = await asyncio.gather(*(producer_id(broker) for _ in range(3)))
+        assert {each.error_code for each in responses} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     assert (await producer_id(broker)).error_code == 0
 
 
@@ -128,7 +126,7 @@ async def test_one_client_that_goes_away_does_not_spoil_the_block_for_others(
         ({"transactional_id": "x"}, "NOT_COORDINATOR"),
     ],
 )
-async def test_who_gets_an_id(broker: Broker, fields: dict[str, Any], error: str) -> None:
+async def test_which_requests_get_a_producer_id(broker: Broker, fields: dict[str, Any], error: str) -> None:
     response = await producer_id(broker, **fields)
     assert ErrorCode(response.error_code).name == error
     assert (response.producer_id >= 0) == (error == "NONE")
@@ -145,7 +143,7 @@ async def test_deleting_moves_the_start_and_never_back(broker: Broker) -> None:
     async def delete(offset: int, topic: str = "t", index: int = 0) -> tuple[str, int]:
         partition = DeleteRecordsPartition(partition_index=index, offset=offset)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=1)
-        result = (await answer(delete_records, request, broker, 2)).topics[0].partitions[0]
+        result = (await call(delete_records, request, broker, 2)).topics[0].partitions[0]
         return ErrorCode(result.error_code).name, result.low_watermark
 
     assert await delete(2) == ("NONE", 2)
@@ -156,10 +154,10 @@ async def test_deleting_moves_the_start_and_never_back(broker: Broker) -> None:
     assert await delete(0, "t", 9) == ("UNKNOWN_TOPIC_OR_PARTITION", -1)
 
 
-async def test_a_partition_tells_its_producers(broker: Broker) -> None:
+async def test_a_partition_lists_its_producers(broker: Broker) -> None:
     append(broker, b"a", b"b", producer_id=7, producer_epoch=2, base_sequence=0)
     request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1, 5])])
-    partitions = (await answer(describe_producers, request, broker, 0)).topics[0].partitions
+    partitions = (await call(describe_producers, request, broker, 0)).topics[0].partitions
     assert [each.error_code for each in partitions] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     (producer,) = partitions[0].active_producers
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 2, 1)
@@ -173,7 +171,7 @@ async def test_a_leader_epoch_ends_where_the_log_does_while_it_lasts(broker: Bro
     async def end(epoch: int, current: int = -1) -> tuple[str, int, int]:
         asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
         request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])])
-        result = (await answer(offset_for_leader_epoch, request, broker, 4)).topics[0].partitions[0]
+        result = (await call(offset_for_leader_epoch, request, broker, 4)).topics[0].partitions[0]
         return ErrorCode(result.error_code).name, result.leader_epoch, result.end_offset
 
     assert await end(0) == ("NONE", 0, 2)
@@ -194,6 +192,6 @@ QUESTION = OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(
         (offset_for_leader_epoch, OffsetForLeaderEpochRequest(topics=[QUESTION])),
     ],
 )
-def test_a_failure_as_a_whole_is_answered_for_every_partition(module: Any, request_: Any) -> None:
+def test_a_failed_request_has_the_error_for_every_partition(module: Any, request_: Any) -> None:
     response = module.API.error_response(request_, module.API.served[1], ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert [each.error_code for each in response.topics[0].partitions] == [-1]

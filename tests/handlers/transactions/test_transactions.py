@@ -1,9 +1,8 @@
-"""Transactions on a broker in this process, by raw requests: what producers, readers and administrators are told."""
+"""Transactions on a broker in this process, by raw requests: what producers, readers and administrators get."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from harness.waiting import until
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -73,7 +73,7 @@ OLD, NEW = 11, 12
 
 
 class Client:
-    """Asks the broker's handlers."""
+    """Calls the broker's handlers."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -81,12 +81,9 @@ class Client:
     async def ask(self, module: Any, request: Any, version: int) -> Any:
         context = RequestContext(self.broker.services, api_key=int(module.API.key), api_version=version)
         try:
-            response = module.API.handle(request, context)
-            if inspect.isawaitable(response):
-                response = await response
+            return await resolved(module.API.handle(request, context))
         except KafkaError as error:  # as the dispatcher does
             return module.API.error_response(request, version, error.code, error.message)
-        return response
 
     async def init(self, name: str = "x", version: int = 4, **fields: Any) -> Any:
         request = InitProducerIdRequest(transactional_id=name, **{"transaction_timeout_ms": 60_000, **fields})
@@ -100,12 +97,13 @@ class Client:
             v3_and_below_producer_epoch=who.producer_epoch,
             v3_and_below_topics=topics,
         )
-        answer = await self.ask(add_partitions_to_txn, request, version)
-        results = answer.results_by_topic_v3_and_below[0].results_by_partition
+        response = await self.ask(add_partitions_to_txn, request, version)
+        results = response.results_by_topic_v3_and_below[0].results_by_partition
         return [each.partition_error_code for each in results]
 
     async def write(self, who: Any, sequence: int, value: bytes = b"v", *, version: int = OLD, index: int = 0) -> int:
-        return (await self.produce(who, sequence, value, version=version, index=index)).error_code
+        error_code: int = (await self.produce(who, sequence, value, version=version, index=index)).error_code
+        return error_code
 
     async def produce(
         self, who: Any, sequence: int, value: bytes = b"v", *, version: int = OLD, index: int = 0, name: str = "x"
@@ -212,7 +210,7 @@ async def test_records_are_seen_when_their_transaction_commits(client: Client) -
     assert (await client.read()).last_stable_offset == 2
 
 
-async def test_aborted_records_are_told_as_such(client: Client) -> None:
+async def test_aborted_transactions_are_in_the_response(client: Client) -> None:
     who = await client.init()
     await client.add(who, 0, 1)
     await client.write(who, 0, b"a")
@@ -225,7 +223,7 @@ async def test_aborted_records_are_told_as_such(client: Client) -> None:
     assert await client.values(index=1) == []
 
 
-async def test_the_aborted_ones_told_are_those_that_reach_into_what_is_read(client: Client) -> None:
+async def test_only_aborted_transactions_that_overlap_the_records_are_listed(client: Client) -> None:
     who = await client.init()
     for sequence in range(3):
         await client.add(who, 0)
@@ -290,12 +288,12 @@ async def test_a_new_producer_fences_the_old_one(client: Client) -> None:
 async def test_a_partition_outside_the_transaction_is_refused(client: Client, version: int, error: ErrorCode) -> None:
     who = await client.init()
     await client.add(who, 1)
-    answer = await client.produce(who, 0, version=version)
-    assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (error, -1, -1)
+    response = await client.produce(who, 0, version=version)
+    assert (response.error_code, response.base_offset, response.log_start_offset) == (error, -1, -1)
     assert (await client.read(committed=False)).high_watermark == 0
 
 
-async def test_who_is_not_known_cannot_write(client: Client) -> None:
+async def test_an_unknown_producer_cannot_write(client: Client) -> None:
     who = await client.init()
     who.producer_id += 1
     assert await client.write(who, 0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -305,8 +303,8 @@ async def test_who_is_not_known_cannot_write(client: Client) -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 async def test_a_time_out_beyond_the_limit_is_refused(client: Client, timeout_ms: int) -> None:
-    answer = await client.init(transaction_timeout_ms=timeout_ms)
-    assert answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    response = await client.init(transaction_timeout_ms=timeout_ms)
+    assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 async def test_a_transaction_that_takes_too_long_is_aborted(client: Client) -> None:
@@ -332,7 +330,7 @@ async def test_partitions_are_added_all_or_none(client: Client) -> None:
 async def test_many_transactions_in_one_request(client: Client) -> None:
     who, other = await client.init("x"), await client.init("y")
 
-    def asked(name: str, whom: Any, *, verify: bool) -> AddPartitionsToTxnTransaction:
+    def transaction(name: str, whom: Any, *, verify: bool) -> AddPartitionsToTxnTransaction:
         return AddPartitionsToTxnTransaction(
             transactional_id=name,
             producer_id=whom.producer_id,
@@ -342,10 +340,16 @@ async def test_many_transactions_in_one_request(client: Client) -> None:
         )
 
     request = AddPartitionsToTxnRequest(
-        transactions=[asked("x", who, verify=False), asked("x", who, verify=True), asked("y", other, verify=True)]
+        transactions=[
+            transaction("x", who, verify=False),
+            transaction("x", who, verify=True),
+            transaction("y", other, verify=True),
+        ]
     )
-    answer = await client.ask(add_partitions_to_txn, request, 4)
-    codes = [one.topic_results[0].results_by_partition[0].partition_error_code for one in answer.results_by_transaction]
+    response = await client.ask(add_partitions_to_txn, request, 4)
+    codes = [
+        one.topic_results[0].results_by_partition[0].partition_error_code for one in response.results_by_transaction
+    ]
     assert codes == [0, 0, ErrorCode.TRANSACTION_ABORTABLE]
 
 
@@ -379,8 +383,8 @@ async def test_offsets_count_when_the_transaction_commits(client: Client, implic
                 transactional_id="x", group_id="g", producer_id=who.producer_id, producer_epoch=who.producer_epoch
             )
             assert (await client.ask(add_offsets_to_txn, request, 3)).error_code == NONE
-        answer = await client.ask(txn_offset_commit, offsets(who, offset), 5 if implicit else 3)
-        assert answer.topics[0].partitions[0].error_code == NONE
+        response = await client.ask(txn_offset_commit, offsets(who, offset), 5 if implicit else 3)
+        assert response.topics[0].partitions[0].error_code == NONE
         assert (await committed_offset(client))[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
         who2 = await client.end(who, commit=commit, version=5 if implicit else 3)
         assert who2.error_code == NONE
@@ -393,8 +397,8 @@ async def test_offsets_of_a_group_outside_the_transaction_are_refused(
     client: Client, version: int, error: ErrorCode
 ) -> None:
     who = await client.init()
-    answer = await client.ask(txn_offset_commit, offsets(who, 1), version)
-    assert answer.topics[0].partitions[0].error_code == error
+    response = await client.ask(txn_offset_commit, offsets(who, 1), version)
+    assert response.topics[0].partitions[0].error_code == error
 
 
 # --- KIP-890 ---------------------------------------------------------------------------------------------------------
@@ -407,7 +411,7 @@ async def test_partitions_are_added_implicitly_and_each_end_bumps_the_epoch(clie
         assert await client.write(who, 1, b"%d" % number, version=NEW) == NONE
         following = await client.end(who, commit=number != 1, version=5)
         assert (following.error_code, following.producer_epoch) == (NONE, who.producer_epoch + 1)
-        again = await client.end(who, commit=number != 1, version=5)  # a retry whose answer was lost
+        again = await client.end(who, commit=number != 1, version=5)  # a retry whose response was lost
         assert (again.error_code, again.producer_epoch) == (NONE, following.producer_epoch)
         late = await client.end(who, commit=number == 1, version=5)
         assert late.error_code == ErrorCode.INVALID_TXN_STATE
@@ -467,10 +471,10 @@ async def test_administrators_see_transactions(client: Client) -> None:
         ({"transactional_id_pattern": "o.*"}, {"other"}),
         ({"transactional_id_pattern": "the"}, set()),
     ):
-        answer = await client.ask(list_transactions, ListTransactionsRequest(**fields), 2)
-        assert {one.transactional_id for one in answer.transaction_states} == names
-    answer = await client.ask(list_transactions, ListTransactionsRequest(transactional_id_pattern="("), 2)
-    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        response = await client.ask(list_transactions, ListTransactionsRequest(**fields), 2)
+        assert {one.transactional_id for one in response.transaction_states} == names
+    response = await client.ask(list_transactions, ListTransactionsRequest(transactional_id_pattern="("), 2)
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 async def test_metrics_have_kafkas_names(client: Client) -> None:
@@ -478,7 +482,7 @@ async def test_metrics_have_kafkas_names(client: Client) -> None:
     assert await client.write(who, 0) == ErrorCode.TRANSACTION_ABORTABLE
     await client.add(who, 0)
     assert await client.write(who, 0) == 0
-    assert await client.write(who, 1) == 0  # under way: nobody is asked
+    assert await client.write(who, 1) == 0  # ongoing: no verification
     seen = client.broker.metrics.snapshot()
     verification = "kafka.server:type=AddPartitionsToTxnManager,name=Verification"
     assert (seen[verification + "FailureRate"]["Count"], seen[verification + "TimeMs"]["Count"]) == (1, 2)
@@ -536,8 +540,8 @@ async def test_a_hanging_transaction_can_be_aborted_by_its_marker(client: Client
         return WriteTxnMarkersRequest(markers=[one])
 
     async def send(request: WriteTxnMarkersRequest, version: int = 1) -> int:
-        answer = await client.ask(write_txn_markers, request, version)
-        code: int = answer.markers[0].topics[0].partitions[0].error_code
+        response = await client.ask(write_txn_markers, request, version)
+        code: int = response.markers[0].topics[0].partitions[0].error_code
         return code
 
     assert await send(marker(0, 7)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

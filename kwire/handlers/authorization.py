@@ -1,0 +1,86 @@
+"""Authorisation in handlers: whether the principal may do an operation, and on which of the requested topics.
+
+While the authorizer allows everything (`allows_all`), no function here calls it. What lives elsewhere: the
+`Authorizer` and its vocabulary (`context`), and the operations that a whole request needs, which the dispatcher
+requires before it calls the handler (`Api.operations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from kwire.base.errors import ErrorCode
+from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.partitions import has_partition
+
+
+class HasPartitionIndex(Protocol):
+    """A struct of a request that names one partition of a topic."""
+
+    partition_index: int
+
+
+P = TypeVar("P", bound=HasPartitionIndex)
+
+ALTER_CLUSTER: Final = (Operation(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME),)
+"""Required of requests that change how the cluster or its brokers work."""
+
+DESCRIBE_CLUSTER: Final = (Operation(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME),)
+"""Required of requests that describe the cluster or its brokers."""
+
+CLUSTER_ACTION: Final = (Operation(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME),)
+"""Required of requests that only brokers send."""
+
+
+def group_operation(operation: AclOperation, group_id: str) -> Operation:
+    """An operation on a group."""
+    return Operation(operation, ResourceType.GROUP, group_id)
+
+
+def transactional_id_operation(operation: AclOperation, transactional_id: str) -> Operation:
+    """An operation on a transactional id."""
+    return Operation(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+
+def require(context: RequestContext, operation: Operation) -> None:
+    """Raise the KafkaError of the resource's type (``..._AUTHORIZATION_FAILED``) unless the operation is allowed."""
+    authorizer = context.services.authorizer
+    if not authorizer.allows_all:
+        authorizer.require(context, operation)
+
+
+def is_allowed(context: RequestContext, operation: Operation) -> bool:
+    """Whether the principal may do an operation."""
+    authorizer = context.services.authorizer
+    return authorizer.allows_all or authorizer.authorize(context, operation)
+
+
+def is_topic_allowed(context: RequestContext, operation: AclOperation, topic: str) -> bool:
+    """Whether the principal may do an operation on a topic."""
+    authorizer = context.services.authorizer
+    return authorizer.allows_all or authorizer.authorize(context, Operation(operation, ResourceType.TOPIC, topic))
+
+
+def allowed_topics(context: RequestContext, operation: AclOperation, topics: Iterable[str]) -> dict[str, None]:
+    """The topics on which the principal may do an operation, in their order and each once."""
+    authorizer = context.services.authorizer
+    if not authorizer.allows_all:
+        topics = authorizer.allowed_names(context, operation, ResourceType.TOPIC, topics)
+    return dict.fromkeys(topics)
+
+
+def split_partitions(
+    context: RequestContext, operation: AclOperation, topic: str, partitions: Sequence[P]
+) -> tuple[list[P], list[P], ErrorCode]:
+    """A topic's partitions in a request, split into those to go on with and those refused, with the error of the
+    latter: TOPIC_AUTHORIZATION_FAILED for all if the principal may not do the operation, UNKNOWN_TOPIC_OR_PARTITION
+    for those that do not exist."""
+    if not is_topic_allowed(context, operation, topic):
+        return [], list(partitions), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    image = context.services.image
+    accepted: list[P] = []
+    refused: list[P] = []
+    for partition in partitions:
+        (accepted if has_partition(image, topic, partition.partition_index) else refused).append(partition)
+    return accepted, refused, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
