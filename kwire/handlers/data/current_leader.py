@@ -1,6 +1,6 @@
-"""Who leads instead: what a Produce or Fetch that came to the wrong broker is told at once (KIP-951).
+"""The current leader of a partition, for Produce and Fetch requests that came to the wrong broker (KIP-951).
 
-The client need not ask for metadata then: it has the leader, its epoch, and under which address it is reached.
+The response has the new leader, its epoch and its address, so the client need not fetch metadata first.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from kwire.handlers.topic_metadata import reachable_brokers
 
 Leader = TypeVar("Leader")
 
-OVERTAKEN: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+LEADER_CHANGED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def current_leader(
     context: RequestContext, topic: str | bytes, index: int, error: ErrorCode, struct: type[Leader]
 ) -> Leader:
-    """Leader (-1: none at the moment) and epoch of a partition, as the message's own ``LeaderIdAndEpoch``. Empty where
-    this broker does not know better than its client: the topic is gone, or it believes to lead itself (it is fenced).
+    """The leader (-1 for none) and the leader epoch of a partition, as the message's own ``LeaderIdAndEpoch``. Empty if
+    this broker has no newer information than the client: the topic was deleted, or by its own metadata this broker is
+    the leader (it is fenced).
     """
     image = context.services.image
     found = image.topic_by_id(topic) if isinstance(topic, bytes) else image.topic(topic)
@@ -33,7 +34,7 @@ def current_leader(
 
 
 def endpoints(context: RequestContext, leaders: dict[int, None], struct: type[Any]) -> list[Any]:
-    """The brokers among ``leaders`` under the addresses by which this client reaches them, as ``NodeEndpoint``."""
+    """The addresses of the leaders on the client's listener, as ``NodeEndpoint``."""
     return [
         struct(node_id=broker.id, host=host, port=port, rack=broker.rack)
         for broker, host, port in reachable_brokers(context.services.image, context)

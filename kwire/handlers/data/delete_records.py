@@ -1,11 +1,11 @@
 """DeleteRecords (API key 21): make a partition begin at a later offset (KIP-107).
 
-Behaviour: records below ``offset`` are gone, -1 meaning all that are committed; the answer is the new log start offset
-(the present one if that is later already). Above the high watermark, or negative: OFFSET_OUT_OF_RANGE. A topic that is
-compacted and never deleted from: POLICY_VIOLATION. A topic of the broker's own: INVALID_TOPIC_EXCEPTION. A partition
-named twice is done once, as the last one says.
+Behaviour: records below ``offset`` are deleted; -1 stands for the high watermark. The response has the new log start
+offset (the current one if that is later already). Above the high watermark, or negative: OFFSET_OUT_OF_RANGE. A topic
+that is compacted and never deleted from: POLICY_VIOLATION. An internal topic: INVALID_TOPIC_EXCEPTION. If a partition
+is named twice, the last entry counts.
 
-Versions: 1 throttled after the answer (KIP-219); 2 flexible.
+Versions: 1 throttled after the response (KIP-219); 2 flexible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kwire.handlers.partitions import find_partition
 
 
 def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Delete, partition by partition. This broker alone has the replicas, so nobody need be waited for."""
+    """Delete the records of every partition; the response does not wait for the followers."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

@@ -1,10 +1,10 @@
 """ListOffsets (API key 2): find offsets by time, or the ends of a partition's log.
 
-Behaviour: ``timestamp`` is a time in milliseconds (answered with the first record at or after it, offset -1 if there
-is none) or one of the special values below. ``read_committed`` sees the log end at the last stable offset,
+Behaviour: ``timestamp`` is a time in milliseconds, for the first record at or after it (offset -1 if there is none), or
+one of the special values below. With ``read_committed``, the log ends at the last stable offset, with
 ``read_uncommitted`` at the high watermark. A partition named twice: INVALID_REQUEST. A special value that the version
-does not know yet: UNSUPPORTED_VERSION. ``current_leader_epoch`` is checked as in Fetch (KIP-320). A leader that does
-not know its high watermark for sure yet answers OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5).
+does not know: UNSUPPORTED_VERSION. ``current_leader_epoch`` is checked as in Fetch (KIP-320). A new leader whose high
+watermark may still lag responds OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5).
 
 Versions: 1 one offset each; 2 isolation level (KIP-98); 4 leader epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE; 6 flexible;
 7 the record with the greatest timestamp (KIP-734); 8 earliest local offset (KIP-405); 9 last tiered offset (KIP-1005);
@@ -39,23 +39,33 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
-FIRST_VERSION: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9,
-                        EARLIEST_PENDING_UPLOAD: 11}  # fmt: skip
+FIRST_VERSION: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 READ_COMMITTED: Final = 1
 _CONSUMER: Final = -1
 _NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
 
 
 def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Look every partition up; each succeeds or fails for itself."""
-    seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    """Look every partition up; each succeeds or fails by itself."""
+    seen = Counter(
+        (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
+    )
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(topic.name, asked, seen[topic.name, index] > 1, request, context)
-                    for index, asked in {asked.partition_index: asked for asked in topic.partitions}.items()
+                    _find_offset(topic.name, requested, seen[topic.name, index] > 1, request, context)
+                    for index, requested in {
+                        requested.partition_index: requested for requested in topic.partitions
+                    }.items()
                 ],
             )
             for topic in request.topics
@@ -63,28 +73,28 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsR
     )
 
 
-def _answer(
-    topic: str, asked: ListOffsetsPartition, twice: bool, request: ListOffsetsRequest, context: RequestContext
+def _find_offset(
+    topic: str, requested: ListOffsetsPartition, twice: bool, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    result = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
     try:
         if twice:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        _check_known(asked.timestamp, context.api_version)
+        _check_known(requested.timestamp, context.api_version)
         partition = find_partition(
-            context, topic, b"", asked.partition_index, by_id=False, operation=AclOperation.DESCRIBE
+            context, topic, b"", requested.partition_index, by_id=False, operation=AclOperation.DESCRIBE
         )
-        found = _look_up(partition, asked, request) or _NOT_FOUND
-        answer.timestamp, answer.offset = found.timestamp, found.offset
+        found = _look_up(partition, requested, request) or _NOT_FOUND
+        result.timestamp, result.offset = found.timestamp, found.offset
         if context.api_version >= 4:
-            answer.leader_epoch = found.leader_epoch
+            result.leader_epoch = found.leader_epoch
     except Exception as error:
-        answer.error_code, _ = error_of(error)
-        if answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < 5:
-            answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-        if answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        result.error_code, _ = error_of(error)
+        if result.error_code == ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < 5:
+            result.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        if result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             context.services.log_failure("list_offsets", error)
-    return answer
+    return result
 
 
 def _check_known(timestamp: int, version: int) -> None:
@@ -93,9 +103,9 @@ def _check_known(timestamp: int, version: int) -> None:
 
 
 def _look_up(
-    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
+    partition: Partition, requested: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> TimestampAndOffset | None:
-    partition.require_leader(asked.current_leader_epoch)
+    partition.require_leader(requested.current_leader_epoch)
     log = partition.log
     consumer = request.replica_id == _CONSUMER
     if request.isolation_level == READ_COMMITTED and consumer:
@@ -103,18 +113,18 @@ def _look_up(
     else:
         upto = partition.high_watermark if consumer else log.log_end_offset
     lags = consumer and partition.high_watermark_lags
-    if asked.timestamp == LATEST:
+    if requested.timestamp == LATEST:
         if lags:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return log.latest(upto)
-    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+    if requested.timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.earliest()
-    if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    if requested.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return None  # nothing is ever uploaded
-    if asked.timestamp == MAX_TIMESTAMP:
+    if requested.timestamp == MAX_TIMESTAMP:
         found = log.max_timestamp()
     else:
-        found = log.offset_for_timestamp(asked.timestamp, upto=upto)
+        found = log.offset_for_timestamp(requested.timestamp, upto=upto)
     if found is None or (consumer and found.offset >= upto):
         if lags:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -129,8 +139,8 @@ def refuse(request: ListOffsetsRequest, version: int, code: ErrorCode, message: 
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
-                    for asked in topic.partitions
+                    ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=code)
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics

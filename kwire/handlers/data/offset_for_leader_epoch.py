@@ -1,10 +1,11 @@
-"""OffsetForLeaderEpoch (API key 23): where a leader epoch ended, for whoever must find out if its log was cut.
+"""OffsetForLeaderEpoch (API key 23): the end offset of a leader epoch, for clients that check if their log diverged.
 
-Behaviour: the largest epoch not above ``leader_epoch`` that the log knows, and the offset at which the next one began
-(the end of the log for the newest); (-1, -1) for an epoch newer than all. ``current_leader_epoch`` is checked as in
-Fetch: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320). An unknown partition: UNKNOWN_TOPIC_OR_PARTITION.
+Behaviour: the response has the largest epoch in the log that is not above ``leader_epoch``, and the offset at which the
+next one began (the log end offset for the newest epoch); (-1, -1) for an epoch newer than all. ``current_leader_epoch``
+is checked as in Fetch: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320). An unknown partition:
+UNKNOWN_TOPIC_OR_PARTITION.
 
-Versions: 2 current leader epoch (KIP-320); 3 replica id, which brokers fill in and which changes nothing here;
+Versions: 2 current leader epoch (KIP-320); 3 replica id, which brokers fill in and which has no effect here;
 4 flexible.
 """
 
@@ -24,29 +25,32 @@ from kwire.handlers.partitions import find_partition
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
-    """Answer for every partition."""
+    """Look the epoch up in every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_look_up(topic.topic, asked, context) for asked in topic.partitions]
+                topic=topic.topic,
+                partitions=[_look_up(topic.topic, requested, context) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _look_up(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition)
+def _look_up(topic: str, requested: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+    result = EpochEndOffset(partition=requested.partition)
     try:
-        partition = find_partition(context, topic, b"", asked.partition, by_id=False, operation=AclOperation.DESCRIBE)
-        partition.require_leader(asked.current_leader_epoch)
-        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+        partition = find_partition(
+            context, topic, b"", requested.partition, by_id=False, operation=AclOperation.DESCRIBE
+        )
+        partition.require_leader(requested.current_leader_epoch)
+        result.leader_epoch, result.end_offset = partition.log.end_offset_for_epoch(requested.leader_epoch)
     except Exception as error:
         code, _ = error_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             context.services.log_failure("offset_for_leader_epoch", error)
-        answer.error_code = int(code)
-    return answer
+        result.error_code = int(code)
+    return result
 
 
 def refuse(
@@ -58,7 +62,8 @@ def refuse(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    EpochEndOffset(partition=asked.partition, error_code=int(code)) for asked in topic.partitions
+                    EpochEndOffset(partition=requested.partition, error_code=int(code))
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics

@@ -1,4 +1,4 @@
-"""Produce, Fetch and ListOffsets on a real broker in this process: waiting, limits, failures, what is given back."""
+"""Produce, Fetch and ListOffsets on a real broker in this process: waiting, limits, failures, released file ranges."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from kwire.base.errors import ErrorCode
 from kwire.base.file_range import FileRange
+from kwire.base.futures import resolved
 from kwire.cluster.replication.partition import Partition
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -34,15 +35,14 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
         request = CreateTopicsRequest(
             topics=[CreatableTopic(name="t", num_partitions=3, replication_factor=1)], timeout_ms=5000
         )
-        response = await answer(create_topics, request, broker, 7)
+        response = await call(create_topics, request, broker, 7)
         assert response.topics[0].error_code == 0, response
         yield broker
 
 
-async def answer(module: Any, request: Any, broker: Broker, version: int) -> Any:
+async def call(module: Any, request: Any, broker: Broker, version: int) -> Any:
     context = RequestContext(broker.services, api_key=int(module.API.key), api_version=version)
-    response = module.API.handle(request, context)
-    return await response if asyncio.isfuture(response) or asyncio.iscoroutine(response) else response
+    return await resolved(module.API.handle(request, context))
 
 
 def batch(*values: bytes) -> memoryview:
@@ -54,7 +54,7 @@ async def send(broker: Broker, *values: bytes, index: int = 0, acks: int = -1, t
     request = ProduceRequest(
         acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name="t", partition_data=[data])]
     )
-    response = await answer(produce, request, broker, 9)
+    response = await call(produce, request, broker, 9)
     return response and response.responses[0].partition_responses[0]
 
 
@@ -75,7 +75,7 @@ def partition_of(broker: Broker, index: int = 0) -> Partition:
 
 
 def contents(broker: Broker, data: Any) -> bytes:
-    """The records of one partition's answer, read from the file if they are a range of it; given back."""
+    """The records of one partition in a response, read from the file if they are a range of it, which is released."""
     if isinstance(data.records, FileRange):
         found = broker.doors.files.pread(data.records.fd, data.records.size, data.records.position)
         data.records.release()
@@ -105,7 +105,7 @@ async def test_a_fetch_waits_until_min_bytes_are_there(broker: Broker) -> None:
     assert len(contents(broker, response.responses[0].partitions[0])) == 3 * size
 
 
-async def test_a_fetch_that_nobody_waits_for_any_more_stops_watching(broker: Broker) -> None:
+async def test_a_cancelled_fetch_stops_watching(broker: Broker) -> None:
     waiting = start_fetch(broker, fetch_request(0, 1))
     waiting.cancel()
     await asyncio.sleep(0)
@@ -114,7 +114,7 @@ async def test_a_fetch_that_nobody_waits_for_any_more_stops_watching(broker: Bro
     await send(broker, b"nobody listens")
 
 
-async def test_a_fetch_ends_with_its_time(broker: Broker) -> None:
+async def test_a_fetch_ends_after_max_wait_ms(broker: Broker) -> None:
     started = asyncio.get_running_loop().time()
     response = await start_fetch(broker, fetch_request(max_wait_ms=50))
     assert asyncio.get_running_loop().time() - started >= 0.05
@@ -145,16 +145,16 @@ async def test_the_deletion_of_a_topic_ends_a_waiting_fetch(broker: Broker) -> N
     from kwire.handlers.topics import delete_topics
 
     waiting = start_fetch(broker, fetch_request())
-    await answer(delete_topics, DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), broker, 4)
+    await call(delete_topics, DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), broker, 4)
     response = await asyncio.wait_for(waiting, 20)
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_all_partitions_of_an_append_come_in_one_answer(broker: Broker) -> None:
+async def test_all_partitions_of_a_produce_request_are_in_one_response(broker: Broker) -> None:
     waiting = start_fetch(broker, fetch_request(0, 1, 2))
     data = [PartitionProduceData(index=index, records=batch(b"v")) for index in range(3)]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
-    await answer(produce, request, broker, 9)
+    await call(produce, request, broker, 9)
     response = await asyncio.wait_for(waiting, 20)
     assert all(contents(broker, data) for data in response.responses[0].partitions)
 
@@ -180,7 +180,7 @@ async def test_nothing_above_the_high_watermark_is_read(broker: Broker) -> None:
     assert [header.last_offset for _, header in iter_headers(contents(broker, data))] == [0]
 
 
-async def test_acks_all_is_answered_when_the_high_watermark_passes(broker: Broker) -> None:
+async def test_acks_all_responds_when_the_high_watermark_passes(broker: Broker) -> None:
     partition = partition_of(broker)
     lose_follower(partition)
     sending = asyncio.ensure_future(send(broker, b"v"))
@@ -218,14 +218,14 @@ def lose_follower(partition: Partition, isr: bool = True) -> None:
     partition.update(PartitionState(**state, isr=replicas if isr else replicas[:1]))
 
 
-async def test_acks_0_answers_nothing_and_a_failure_closes_the_connection(broker: Broker) -> None:
+async def test_acks_0_has_no_response_and_a_failure_closes_the_connection(broker: Broker) -> None:
     assert await send(broker, b"v", acks=0) is None
     assert partition_of(broker).log_end_offset == 1
     with pytest.raises(CloseConnection):
         await send(broker, b"v", acks=0, index=7)
 
 
-async def test_what_goes_through_is_counted(broker: Broker) -> None:
+async def test_metrics_count_messages_bytes_and_requests(broker: Broker) -> None:
     metrics = broker.metrics.topic("t")
     await send(broker, b"a", b"b")
     await send(broker, b"c", index=9)
@@ -235,14 +235,14 @@ async def test_what_goes_through_is_counted(broker: Broker) -> None:
     assert (metrics.total_produce_requests, metrics.total_fetch_requests) == (1, 1)
 
 
-async def test_list_offsets_sees_what_isolation_and_replica_may_see(broker: Broker) -> None:
+async def test_list_offsets_depends_on_isolation_level_and_replica_id(broker: Broker) -> None:
     await send(broker, b"committed")
     lose_follower(partition_of(broker))
     await send(broker, b"not yet", acks=1)
 
     async def latest(replica_id: int) -> int:
         asked = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
-        response = await answer(list_offsets, ListOffsetsRequest(replica_id=replica_id, topics=[asked]), broker, 7)
+        response = await call(list_offsets, ListOffsetsRequest(replica_id=replica_id, topics=[asked]), broker, 7)
         return int(response.topics[0].partitions[0].offset)
 
     assert (await latest(-1), await latest(-2)) == (1, 2)

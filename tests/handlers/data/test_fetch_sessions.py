@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what a session remembers, and when it is refused, ended or evicted."""
+"""Fetch sessions (KIP-227): what a session stores, and when it is refused, ended or evicted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kwire.codec.messages.fetch_response import EpochEndOffset, PartitionData
+from kwire.handlers.data.fetch.fetched_partition import PartitionKey
 from kwire.handlers.data.fetch.sessions import EVICTION_MS, FetchContext, FetchSessions
 
 BY_NAME = 12
@@ -31,8 +32,7 @@ def time() -> Time:
 @pytest.fixture
 def sessions(time: Time) -> FetchSessions:
     doors = SimpleNamespace(clock=time, random=random.Random(1))
-    config = SimpleNamespace(max_incremental_fetch_session_cache_slots=2)
-    return FetchSessions(SimpleNamespace(doors=doors, config=config))  # type: ignore[arg-type]
+    return FetchSessions(doors, 2)  # type: ignore[arg-type]
 
 
 def request(
@@ -46,43 +46,43 @@ def request(
     )
 
 
-def told(context: FetchContext, **data: object) -> list[tuple[object, int]]:
-    """The partitions that an answer contains when all of them look like ``data``."""
-    answer = []
+def included(context: FetchContext, **data: object) -> list[PartitionKey]:
+    """The partitions that a response includes if all of them look like ``data``."""
+    response = []
     for key, partition in list(context.partitions.items()):
         content = PartitionData(partition_index=partition.index, **{"high_watermark": 5, "records": b"", **data})  # type: ignore[arg-type]
-        if context.must_tell(partition, content):
-            answer.append(key)
+        if context.includes(partition, content):
+            response.append(key)
             context.read(partition, bool(content.records))
-    return answer
+    return response
 
 
-def refused(sessions: FetchSessions, asked: FetchRequest, version: int = BY_NAME) -> ErrorCode:
+def refused(sessions: FetchSessions, fetch: FetchRequest, version: int = BY_NAME) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
-        sessions.context(asked, version)
+        sessions.context(fetch, version)
     return caught.value.code
 
 
-def test_a_full_fetch_opens_a_session_and_tells_every_partition(sessions: FetchSessions) -> None:
+def test_a_full_fetch_opens_a_session_and_includes_every_partition(sessions: FetchSessions) -> None:
     context = sessions.context(request(("a", 0), ("a", 1)), BY_NAME)
     assert context.session_id > 0
-    assert told(context) == [("a", 0), ("a", 1)]
+    assert included(context) == [("a", 0), ("a", 1)]
 
 
-def test_a_final_epoch_is_answered_without_a_session(sessions: FetchSessions) -> None:
+def test_a_final_epoch_is_sessionless(sessions: FetchSessions) -> None:
     context = sessions.context(request(("a", 0), epoch=-1), BY_NAME)
     assert (context.session_id, len(sessions)) == (0, 0)
-    assert told(context) == [("a", 0)]
+    assert included(context) == [("a", 0)]
 
 
-def test_an_incremental_fetch_tells_only_what_is_new(sessions: FetchSessions) -> None:
+def test_an_incremental_fetch_includes_only_what_is_new(sessions: FetchSessions) -> None:
     first = sessions.context(request(("a", 0), ("b", 0)), BY_NAME)
-    told(first)
+    included(first)
     second = sessions.context(request(session=first.session_id, epoch=1), BY_NAME)
     assert list(second.partitions) == [("a", 0), ("b", 0)]
-    assert told(second) == []
+    assert included(second) == []
     third = sessions.context(request(session=first.session_id, epoch=2), BY_NAME)
-    assert told(third, high_watermark=6) == [("a", 0), ("b", 0)]
+    assert included(third, high_watermark=6) == [("a", 0), ("b", 0)]
 
 
 @pytest.mark.parametrize(
@@ -96,23 +96,23 @@ def test_an_incremental_fetch_tells_only_what_is_new(sessions: FetchSessions) ->
         {"error_code": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)},
     ],
 )
-def test_each_kind_of_news_is_told(sessions: FetchSessions, news: dict[str, object]) -> None:
+def test_a_partition_with_any_change_is_included(sessions: FetchSessions, news: dict[str, object]) -> None:
     first = sessions.context(request(("a", 0)), BY_NAME)
-    told(first)
+    included(first)
     second = sessions.context(request(session=first.session_id, epoch=1), BY_NAME)
-    assert told(second, **news) == [("a", 0)]
+    assert included(second, **news) == [("a", 0)]
 
 
-def test_the_end_of_an_error_is_told_even_without_data(sessions: FetchSessions) -> None:
+def test_the_end_of_an_error_is_included_even_without_data(sessions: FetchSessions) -> None:
     first = sessions.context(request(("a", 0)), BY_NAME)
-    told(first)
-    told(sessions.context(request(session=first.session_id, epoch=1), BY_NAME), error_code=3)
-    assert told(sessions.context(request(session=first.session_id, epoch=2), BY_NAME)) == [("a", 0)]
+    included(first)
+    included(sessions.context(request(session=first.session_id, epoch=1), BY_NAME), error_code=3)
+    assert included(sessions.context(request(session=first.session_id, epoch=2), BY_NAME)) == [("a", 0)]
 
 
 def test_a_partition_that_gave_data_is_read_last_next_time(sessions: FetchSessions) -> None:
     first = sessions.context(request(("a", 0), ("b", 0)), BY_NAME)
-    told(first)
+    included(first)
     second = sessions.context(request(session=first.session_id, epoch=1), BY_NAME)
     partition = second.partitions["a", 0]
     second.read(partition, gave_data=True)
@@ -122,11 +122,11 @@ def test_a_partition_that_gave_data_is_read_last_next_time(sessions: FetchSessio
 
 def test_a_session_adds_and_forgets_partitions(sessions: FetchSessions) -> None:
     first = sessions.context(request(("a", 0), ("b", 0)), BY_NAME)
-    told(first)
-    asked = request(("c", 7), session=first.session_id, epoch=1, forget=(("a", 0),))
-    second = sessions.context(asked, BY_NAME)
+    included(first)
+    fetch = request(("c", 7), session=first.session_id, epoch=1, forget=(("a", 0),))
+    second = sessions.context(fetch, BY_NAME)
     assert list(second.partitions) == [("b", 0), ("c", 7)]
-    assert told(second) == [("c", 7)], "the new one is told, the old one has no news"
+    assert included(second) == [("c", 7)], "the new one is included, the old one has not changed"
 
 
 def test_forgetting_the_last_partition_ends_the_session(sessions: FetchSessions) -> None:
@@ -150,7 +150,7 @@ def test_unknown_sessions_and_epochs_are_refused(sessions: FetchSessions) -> Non
     assert by_id is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_a_full_cache_answers_sessionless_until_the_oldest_has_been_idle(sessions: FetchSessions, time: Time) -> None:
+def test_a_full_cache_is_sessionless_until_the_oldest_session_was_idle(sessions: FetchSessions, time: Time) -> None:
     kept = [sessions.context(request(("a", 0)), BY_NAME).session_id for _ in range(2)]
     assert sessions.context(request(("b", 0)), BY_NAME).session_id == 0
     time.now_ms += EVICTION_MS + 1

@@ -1,4 +1,4 @@
-"""A follower's session: idle partitions are quiet, and whatever there is to tell of one makes it heard."""
+"""A follower's session: idle partitions are not read, and any change makes a partition active."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kwire.codec.messages.fetch_response import EpochEndOffset, PartitionData
-from kwire.handlers.data.fetch.follower_session import LOOKED_AT_PER_REQUEST, Followed
-from kwire.handlers.data.fetch.sessions import FetchedPartition, FetchSessions
+from kwire.handlers.data.fetch.fetched_partition import FetchedPartition
+from kwire.handlers.data.fetch.follower_session import CHECKED_PER_REQUEST, FollowerSession
+from kwire.handlers.data.fetch.sessions import FetchSessions
 
 FOLLOWER = 2
 TOPIC = b"t" * 16
@@ -24,7 +25,7 @@ class Leader:
 
     def __init__(self) -> None:
         self.log = SimpleNamespace(log_end_offset=10, high_watermark=10, log_start_offset=0)
-        self.isr = (1, FOLLOWER)
+        self.isr: tuple[int, ...] = (1, FOLLOWER)
         self.listeners: dict[Callable[[], None], None] = {}
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -39,34 +40,34 @@ class Leader:
 
 
 class Session:
-    """Partitions that a follower asks for at their ends."""
+    """Partitions that a follower fetches at their log end offsets."""
 
     def __init__(self, count: int) -> None:
-        asked = [FetchPartition(partition=index, fetch_offset=10, high_watermark=10) for index in range(count)]
-        self.partitions = OrderedDict(((TOPIC, each.partition), FetchedPartition(TOPIC, each)) for each in asked)
-        self.leaders = [Leader() for _ in asked]
-        self.followed = Followed(self.partitions)  # type: ignore[arg-type]
+        fetched = [FetchPartition(partition=index, fetch_offset=10, high_watermark=10) for index in range(count)]
+        self.partitions = OrderedDict(((TOPIC, each.partition), FetchedPartition(TOPIC, each)) for each in fetched)
+        self.leaders = [Leader() for _ in fetched]
+        self.session = FollowerSession(self.partitions)  # type: ignore[arg-type]
 
-    def answer(self, index: int, **data: Any) -> None:
-        """One partition is read and told."""
-        leader, asked = self.leaders[index], self.partitions[TOPIC, index]
-        self.followed.watch((TOPIC, index), leader)  # type: ignore[arg-type]
-        told = PartitionData(
+    def respond(self, index: int, **data: Any) -> None:
+        """Read one partition and include it in a response."""
+        leader, fetched = self.leaders[index], self.partitions[TOPIC, index]
+        self.session.watch((TOPIC, index), leader)  # type: ignore[arg-type]
+        part = PartitionData(
             partition_index=index, **{"high_watermark": leader.log.high_watermark, "records": b"", **data}
         )
-        told.log_start_offset = leader.log.log_start_offset
-        asked.has_news(told)
-        self.followed.told(FOLLOWER, leader, asked, told)  # type: ignore[arg-type]
+        part.log_start_offset = leader.log.log_start_offset
+        fetched.has_news(part)
+        self.session.responded(FOLLOWER, leader, fetched, part)  # type: ignore[arg-type]
 
     def to_read(self) -> list[int]:
-        return [index for _, index in self.followed.to_read()]
+        return [index for _, index in self.session.to_read()]
 
 
 @pytest.fixture
 def session() -> Session:
     made = Session(3)
     for index in range(3):
-        made.answer(index)
+        made.respond(index)
     return made
 
 
@@ -75,74 +76,73 @@ def test_at_first_everything_is_read_and_then_nothing(session: Session) -> None:
     assert session.to_read() == []
 
 
-def test_what_changes_is_read_again_and_wakes_whoever_waits(session: Session) -> None:
+def test_a_changed_partition_is_read_again_and_wakes_the_waiting_request(session: Session) -> None:
     woken: list[object] = []
-    session.followed.on_change = woken.append
+    session.session.on_change = woken.append
     session.leaders[1].change()
     assert woken == [(TOPIC, 1)]
     assert session.to_read() == [1]
 
 
 def test_what_a_request_names_is_read(session: Session) -> None:
-    session.followed.named([(TOPIC, 2)])
+    session.session.named([(TOPIC, 2)])
     assert session.to_read() == [2]
 
 
 @pytest.mark.parametrize(
     "data", [{"error_code": 6}, {"diverging_epoch": EpochEndOffset(epoch=1, end_offset=5)}], ids=["error", "diverged"]
 )
-def test_what_was_told_of_trouble_is_read_again(session: Session, data: dict[str, Any]) -> None:
-    session.answer(0, **data)
+def test_a_partition_with_an_error_or_divergence_is_read_again(session: Session, data: dict[str, Any]) -> None:
+    session.respond(0, **data)
     assert session.to_read() == [0]
 
 
 def test_a_follower_that_is_behind_or_out_of_sync_or_lags_in_its_high_watermark_is_read_again(session: Session) -> None:
     session.leaders[0].log.log_end_offset = 11
     session.leaders[1].isr = (1,)
-    session.partitions[TOPIC, 2].asked.high_watermark = 9
+    session.partitions[TOPIC, 2].requested.high_watermark = 9
     for index in (2, 1, 0):
-        session.answer(index)
+        session.respond(index)
     assert session.to_read() == [2, 1, 0]
 
 
-def test_a_start_that_moves_silently_is_found(session: Session) -> None:
+def test_a_log_start_offset_that_moves_silently_is_found(session: Session) -> None:
     session.leaders[2].log.log_start_offset = 4
     assert session.to_read() == [2]
 
 
-def test_so_many_quiet_ones_are_looked_at_with_each_request() -> None:
-    session = Session(3 * LOOKED_AT_PER_REQUEST)
+def test_each_request_checks_a_limited_number_of_idle_partitions() -> None:
+    session = Session(3 * CHECKED_PER_REQUEST)
     for index in range(len(session.leaders)):
-        session.answer(index)
+        session.respond(index)
         session.leaders[index].log.log_start_offset = 1
-    assert [len(session.to_read()) for _ in range(4)] == [LOOKED_AT_PER_REQUEST * each for each in (1, 2, 3, 3)]
+    assert [len(session.to_read()) for _ in range(4)] == [CHECKED_PER_REQUEST * each for each in (1, 2, 3, 3)]
 
 
-def test_a_new_registration_has_everything_read(session: Session) -> None:
-    session.followed.registered(7)
+def test_after_a_new_registration_all_partitions_are_read(session: Session) -> None:
+    session.session.registered(7)
     assert session.to_read() == [0, 1, 2]
 
 
-def test_a_partition_made_anew_is_heard_instead_of_the_old_one(session: Session) -> None:
+def test_a_recreated_partition_replaces_the_old_one(session: Session) -> None:
     old, session.leaders[0] = session.leaders[0], Leader()
-    session.answer(0)
+    session.respond(0)
     assert not old.listeners
     session.leaders[0].change()
     assert session.to_read() == [0]
 
 
-def test_nobody_listens_for_a_session_that_is_over_or_a_partition_forgotten(session: Session) -> None:
-    session.followed.forget((TOPIC, 0))
+def test_closed_sessions_and_forgotten_partitions_have_no_listeners(session: Session) -> None:
+    session.session.forget((TOPIC, 0))
     assert [len(each.listeners) for each in session.leaders] == [0, 1, 1]
-    session.followed.close()
-    session.followed.watch((TOPIC, 1), session.leaders[1])  # type: ignore[arg-type]
+    session.session.close()
+    session.session.watch((TOPIC, 1), session.leaders[1])  # type: ignore[arg-type]
     assert not any(each.listeners for each in session.leaders)
 
 
 def test_a_follower_has_one_session() -> None:
     doors = SimpleNamespace(clock=SimpleNamespace(time_ms=lambda: 0), random=random.Random(1))
-    config = SimpleNamespace(max_incremental_fetch_session_cache_slots=10)
-    sessions = FetchSessions(SimpleNamespace(doors=doors, config=config))  # type: ignore[arg-type]
+    sessions = FetchSessions(doors, 10)  # type: ignore[arg-type]
     topics = [FetchTopic(topic_id=TOPIC, partitions=[FetchPartition(partition=0)])]
     for replica in (FOLLOWER, FOLLOWER, 3, -1, -1):
         sessions.context(

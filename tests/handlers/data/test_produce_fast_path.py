@@ -1,4 +1,4 @@
-"""The short way of Produce: it answers what the ordinary way answers, byte for byte, and leaves alone what it must."""
+"""The fast path of Produce: the same bytes as the general path, and no request that it cannot handle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kwire.codec.protocol import decode, encode
 from kwire.codec.records import Record, build_batch
 from kwire.codec.records.header import seal
 from kwire.handlers.context import RequestContext
-from kwire.handlers.data.produce import fast_path as produce_quick
+from kwire.handlers.data.produce import fast_path
 from kwire.handlers.data.produce import handler as produce
 from kwire.handlers.topics import create_topics
 from kwire.server.broker import Broker
@@ -33,7 +33,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
             topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("short", "plain")],
             timeout_ms=5000,
         )
-        await create_topics.API.handle(request, RequestContext(broker.services, api_version=7))
+        await create_topics.handle(request, RequestContext(broker.services, api_version=7))
         yield broker
 
 
@@ -51,21 +51,21 @@ def request(broker: Broker, topic: str, records: bytes | None, *, acks: int = -1
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[named])
 
 
-def short(broker: Broker, asked: ProduceRequest, version: int) -> Any:
-    """What the short way says to a request's body."""
-    frame = memoryview(bytearray(b"head" + encode(asked, version)))
-    told = produce_quick.answer(frame, 4, version, 77, broker.services)
-    return told(RequestContext(broker.services, api_key=0, api_version=version)) if callable(told) else told
+def by_fast_path(broker: Broker, requested: ProduceRequest, version: int) -> Any:
+    """What the fast path returns for a request's body."""
+    frame = memoryview(bytearray(b"head" + encode(requested, version)))
+    result = fast_path.respond(frame, 4, version, 77, broker.services)
+    return result(RequestContext(broker.services, api_key=0, api_version=version)) if callable(result) else result
 
 
-def plain(broker: Broker, asked: ProduceRequest, version: int) -> Any:
-    """What the ordinary way says."""
-    again, _ = decode(ProduceRequest, version, memoryview(bytearray(encode(asked, version))))
+def by_handler(broker: Broker, requested: ProduceRequest, version: int) -> Any:
+    """What the handler returns."""
+    again, _ = decode(ProduceRequest, version, memoryview(bytearray(encode(requested, version))))
     return produce.API.handle(again, RequestContext(broker.services, api_key=0, api_version=version))
 
 
 def body(answer: Any, version: int) -> bytes:
-    """An answer without its header, of a topic that goes by the same name everywhere."""
+    """A response without its header, with the same topic name and id everywhere."""
     response = answer
     if isinstance(answer, bytes):
         assert int.from_bytes(answer[:4], "big") == len(answer) - 4
@@ -113,15 +113,15 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("version", range(9, 14))
-async def test_both_ways_answer_alike_and_write_alike(broker: Broker, version: int) -> None:
+async def test_both_paths_respond_and_write_the_same_bytes(broker: Broker, version: int) -> None:
     for name, records in BATCHES.items():
         for acks in (-1, 1):
-            ours = short(broker, request(broker, "short", records, acks=acks), version)
-            if ours is None:  # left to the ordinary way
-                ours = plain(broker, request(broker, "short", records, acks=acks), version)
-            theirs = plain(broker, request(broker, "plain", records, acks=acks), version)
-            told = [body(answer, version).replace(b"plain-0", b"short-0") for answer in (ours, theirs)]
-            assert told[0] == told[1], name
+            ours = by_fast_path(broker, request(broker, "short", records, acks=acks), version)
+            if ours is None:  # left to the handler
+                ours = by_handler(broker, request(broker, "short", records, acks=acks), version)
+            theirs = by_handler(broker, request(broker, "plain", records, acks=acks), version)
+            bodies = [body(answer, version).replace(b"plain-0", b"short-0") for answer in (ours, theirs)]
+            assert bodies[0] == bodies[1], name
     logs = [broker.replicas.partition(topic, 0).log for topic in ("short", "plain")]
     assert logs[0].log_end_offset == logs[1].log_end_offset
     contents = [broker.doors.files.read(log.active.file.path) for log in logs]
@@ -129,12 +129,12 @@ async def test_both_ways_answer_alike_and_write_alike(broker: Broker, version: i
 
 
 @pytest.mark.parametrize("version", [9, 13])
-async def test_the_ordinary_request_takes_the_short_way(broker: Broker, version: int) -> None:
+async def test_the_ordinary_request_takes_the_fast_path(broker: Broker, version: int) -> None:
     for name in ("small", "of two varint bytes", "of three varint bytes", "compressed", "idempotent"):
-        assert isinstance(short(broker, request(broker, "short", BATCHES[name]), version), bytes), name
+        assert isinstance(by_fast_path(broker, request(broker, "short", BATCHES[name]), version), bytes), name
 
 
-async def test_other_requests_are_left_alone(broker: Broker) -> None:
+async def test_other_requests_are_left_to_the_handler(broker: Broker) -> None:
     two = request(broker, "short", batch())
     two.topic_data[0].partition_data *= 2
     transactional = request(
@@ -151,20 +151,20 @@ async def test_other_requests_are_left_alone(broker: Broker) -> None:
         "an unknown topic": request(broker, "other", batch()),
         "an unknown partition": request(broker, "short", batch(), index=5),
     }
-    for what, asked in others.items():
+    for what, requested in others.items():
         for version in (9, 12, 13):
-            assert short(broker, asked, version) is None, what
+            assert by_fast_path(broker, requested, version) is None, what
     assert broker.replicas.partition("short", 0).log_end_offset == 0
 
 
 @pytest.mark.parametrize("version", [9, 13])
-async def test_a_cut_off_or_longer_frame_is_left_alone(broker: Broker, version: int) -> None:
+async def test_a_truncated_or_longer_frame_is_left_to_the_handler(broker: Broker, version: int) -> None:
     whole = bytes(encode(request(broker, "short", batch(300)), version))
     for size in range(len(whole)):
         frame = memoryview(bytearray(whole[:size]))
-        assert produce_quick.answer(frame, 0, version, 1, broker.services) is None, size
+        assert fast_path.respond(frame, 0, version, 1, broker.services) is None, size
     longer = memoryview(bytearray(whole + b"\0"))
-    assert produce_quick.answer(longer, 0, version, 1, broker.services) is None
+    assert fast_path.respond(longer, 0, version, 1, broker.services) is None
     assert broker.replicas.partition("short", 0).log_end_offset == 0
 
 
@@ -172,7 +172,7 @@ async def test_acks_all_waits_for_followers(broker: Broker) -> None:
     partition = broker.replicas.partition("short", 0)
     led = (partition.leader, partition.leader_epoch, partition.partition_epoch + 1)
     partition.update(PartitionState((partition.leader, 2), (partition.leader, 2), *led))
-    pending = short(broker, request(broker, "short", batch()), 13)
+    pending = by_fast_path(broker, request(broker, "short", batch()), 13)
     assert asyncio.iscoroutine(pending)
     waiting = asyncio.ensure_future(pending)
     await asyncio.sleep(0)

@@ -1,12 +1,12 @@
-"""A follower's fetch session: what of it has to be looked at, so that idle partitions cost nothing.
+"""A follower's fetch session: which of its partitions a request has to read, so that idle partitions cost nothing.
 
-A broker follows thousands of partitions over one session, and asks again every half a second, or with every batch that
-one of them gets. Only those are read of which there may be something to tell: named in the request, changed since they
-were read, behind, out of sync, or failing. All others are *quiet*: the follower has all that there is and was told so.
-Whatever happens to a partition calls whoever listens to it; a few quiet ones are looked at with each request for what
-nobody calls (their start moves when old segments go).
+A broker follows thousands of partitions over one session and sends a request every half second, or with every batch
+that one of them gets. A request reads only the *active* partitions: those that it names, that changed since they were
+read, or that are behind, out of sync or failing. All others are *idle*: the follower has everything, and the last
+response said so. A partition calls its listeners when it changes. The one change without a call, a log start offset
+that moves when retention deletes segments, is looked for in a few idle partitions with each request.
 
-What lives elsewhere: sessions (`fetch_sessions`), reading (`fetch`), who keeps up
+What lives elsewhere: sessions (`fetch.sessions`), reading (`fetch.partitions`), and which followers keep up
 (`kwire.cluster.replication.followers`).
 """
 
@@ -17,61 +17,71 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kwire.cluster.replication.followers import Heard
+from kwire.cluster.replication.followers import LastFetch
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
     from kwire.codec.messages.fetch_response import PartitionData
-    from kwire.handlers.data.fetch.sessions import FetchedPartition, Key, Partitions
+    from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, FetchedPartitions, PartitionKey
 
-LOOKED_AT_PER_REQUEST: Final = 64
+CHECKED_PER_REQUEST: Final = 64
+"""How many idle partitions each request checks for a moved log start offset."""
 
 
-class Followed:
-    """The partitions of one follower's session. ``heard``: when its newest request came."""
+class FollowerSession:
+    """The partitions of one follower's session. ``last_fetch`` is the time of its newest request."""
 
-    __slots__ = ("_closed", "_loud", "_partitions", "_round", "_watched", "heard", "on_change", "replica_epoch")
+    __slots__ = (
+        "_active",
+        "_closed",
+        "_partitions",
+        "_to_check",
+        "_watched",
+        "last_fetch",
+        "on_change",
+        "replica_epoch",
+    )
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: FetchedPartitions) -> None:
         self._partitions = partitions
-        self._loud: dict[Key, None] = dict.fromkeys(partitions)
-        self._watched: dict[Key, tuple[Partition, Callable[[], None]]] = {}
-        self._round: list[Key] = []
-        self.heard = Heard()
-        self.on_change: Callable[[Key], None] | None = None
-        """Called when something happens to a partition, while a request waits."""
+        self._active: dict[PartitionKey, None] = dict.fromkeys(partitions)
+        self._watched: dict[PartitionKey, tuple[Partition, Callable[[], None]]] = {}
+        self._to_check: list[PartitionKey] = []
+        self.last_fetch = LastFetch()
+        self.on_change: Callable[[PartitionKey], None] | None = None
+        """Called when a partition changes, while a request waits."""
         self.replica_epoch = -1
         self._closed = False
 
-    def to_read(self) -> Partitions:
-        """What an incremental request reads: those that are not quiet, the longest unread first."""
-        self._look_at_some()
-        return OrderedDict((key, self._partitions[key]) for key in self._loud)
+    def to_read(self) -> FetchedPartitions:
+        """The partitions that an incremental request reads: the active ones, the least recently read first."""
+        self._check_some()
+        return OrderedDict((key, self._partitions[key]) for key in self._active)
 
-    def named(self, keys: Iterable[Key]) -> None:
-        """A request says something new about these."""
-        self._loud.update(dict.fromkeys(keys))
+    def named(self, keys: Iterable[PartitionKey]) -> None:
+        """A request names these partitions: they become active."""
+        self._active.update(dict.fromkeys(keys))
 
-    def forget(self, key: Key) -> None:
-        """A partition that is not in the session any more."""
-        self._loud.pop(key, None)
+    def forget(self, key: PartitionKey) -> None:
+        """A partition was removed from the session."""
+        self._active.pop(key, None)
         self._unwatch(key)
 
     def close(self) -> None:
-        """The session is over."""
+        """The session has ended."""
         self._closed = True
         self.on_change = None
         for key in list(self._watched):
             self._unwatch(key)
 
     def registered(self, replica_epoch: int) -> None:
-        """The broker epoch with which the follower asks: after a new registration everything is told anew."""
+        """The follower's broker epoch in a request. After a new registration, all partitions become active."""
         if replica_epoch != self.replica_epoch:
             self.replica_epoch = replica_epoch
-            self._loud.update(dict.fromkeys(self._partitions))
+            self._active.update(dict.fromkeys(self._partitions))
 
-    def watch(self, key: Key, partition: Partition) -> None:
-        """Hear of what happens to a partition that was found."""
+    def watch(self, key: PartitionKey, partition: Partition) -> None:
+        """Listen to the changes of a partition."""
         watched = self._watched.get(key)
         if self._closed or (watched is not None and watched[0] is partition):
             return
@@ -80,40 +90,38 @@ class Followed:
         self._watched[key] = (partition, callback)
         partition.on_change(callback)
 
-    def told(self, follower: int, partition: Partition, asked: FetchedPartition, data: PartitionData) -> None:
-        """The answer says this of a partition: is there anything left to say?"""
-        want, log = asked.asked, partition.log
-        key = (asked.topic, asked.index)
-        self._loud.pop(key, None)
+    def responded(self, follower: int, partition: Partition, fetched: FetchedPartition, data: PartitionData) -> None:
+        """Note a partition's part of a response: it becomes idle unless the follower still lacks something."""
+        requested, log = fetched.requested, partition.log
+        key = (fetched.topic, fetched.index)
+        self._active.pop(key, None)
         if (
             data.error_code
             or data.diverging_epoch.epoch != -1
-            or want.fetch_offset != log.log_end_offset
-            or want.high_watermark < log.high_watermark
-            or asked.told_high_watermark != log.high_watermark
-            or asked.log_start_offset != log.log_start_offset
+            or requested.fetch_offset != log.log_end_offset
+            or requested.high_watermark < log.high_watermark
+            or fetched.sent_high_watermark != log.high_watermark
+            or fetched.log_start_offset != log.log_start_offset
             or follower not in partition.isr
             or key not in self._watched
         ):
-            self._loud[key] = None  # read last next time
+            self._active[key] = None  # read last next time
 
-    # Inside
-
-    def _changed(self, key: Key) -> None:
-        self._loud[key] = None
+    def _changed(self, key: PartitionKey) -> None:
+        self._active[key] = None
         if self.on_change is not None:
             self.on_change(key)
 
-    def _unwatch(self, key: Key) -> None:
+    def _unwatch(self, key: PartitionKey) -> None:
         watched = self._watched.pop(key, None)
         if watched is not None:
             watched[0].off_change(watched[1])
 
-    def _look_at_some(self) -> None:
-        if not self._round:
-            self._round = list(self._watched)
-        for key in self._round[-LOOKED_AT_PER_REQUEST:]:
+    def _check_some(self) -> None:
+        if not self._to_check:
+            self._to_check = list(self._watched)
+        for key in self._to_check[-CHECKED_PER_REQUEST:]:
             watched = self._watched.get(key)
             if watched is not None and watched[0].log.log_start_offset != self._partitions[key].log_start_offset:
-                self._loud[key] = None
-        del self._round[-LOOKED_AT_PER_REQUEST:]
+                self._active[key] = None
+        del self._to_check[-CHECKED_PER_REQUEST:]

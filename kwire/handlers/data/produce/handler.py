@@ -2,115 +2,101 @@
 
 Behaviour:
 
-- acks must be -1 (all in-sync replicas), 0 or 1: INVALID_REQUIRED_ACKS for every partition otherwise.
-- acks=0: nothing is answered; if a partition failed the connection is closed, which is all a client can be told.
-- acks=1: answered as soon as the batches are in the leader's log; acks=-1: when the high watermark has passed them,
-  REQUEST_TIMED_OUT after ``timeout_ms``.
-- each partition succeeds or fails for itself; a batch refused for single records names them (``record_errors``).
-- a transactional batch is appended only once its partition is part of the transaction (`produce_transactional`).
-- the ordinary request, one batch for one partition, takes a shorter way: `produce_quick`.
-- who leads instead is told to who comes too late (`current_leader`), also to who waits when the leader changes.
-- a duplicate of an idempotent producer's recent batch is answered with the offset of the first time.
+- acks must be -1 (all in-sync replicas), 0 or 1; otherwise every partition gets INVALID_REQUIRED_ACKS.
+- acks=0: there is no response. If a partition fails, the connection is closed, so that the client fetches metadata.
+- acks=1: the response is sent once the batches are in the leader's log. acks=-1: once the high watermark has passed
+  them; REQUEST_TIMED_OUT after ``timeout_ms``.
+- Each partition succeeds or fails by itself. A batch that is refused because of single records names them
+  (``record_errors``).
+- A transactional batch is appended only once its partition is part of the transaction (`produce.transactional`).
+- The ordinary request, one batch for one partition, takes the fast path (`produce.fast_path`).
+- If this broker no longer leads the partition, the response names the new leader (KIP-951), also if the leader changes
+  while the request waits (`data.current_leader`).
+- A duplicate of an idempotent producer's recent batch gets the offset of the first copy.
 
-Versions: 3 record batches v2 and transactional ids (KIP-98); 5 ``log_start_offset``; 7 zstd (KIP-110: refused as
-UNSUPPORTED_COMPRESSION_TYPE before); 8 ``record_errors`` and ``error_message`` (KIP-467); 9 flexible; 10 the current
-leader (KIP-951); 11 TRANSACTION_ABORTABLE, 12 implicit AddPartitionsToTxn (KIP-890); 13 topic ids (KIP-516).
-0 to 2 are advertised but not served, as in Kafka: older librdkafka turns compression off without them (KAFKA-18659).
+Versions: 3 record batches v2 and transactional ids (KIP-98); 5 ``log_start_offset``; 7 zstd (KIP-110; earlier versions
+get UNSUPPORTED_COMPRESSION_TYPE); 8 ``record_errors`` and ``error_message`` (KIP-467); 9 flexible; 10 the current
+leader (KIP-951); 11 TRANSACTION_ABORTABLE, 12 implicit AddPartitionsToTxn (KIP-890); 13 topic ids (KIP-516). As in
+Kafka, 0 to 2 are advertised but not served: without them, older librdkafka turns compression off (KAFKA-18659).
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, is_later, then
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.messages.produce_response import (
-    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.handlers.api import Api, CloseConnection, error_of
-from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType, Services
-from kwire.handlers.data.current_leader import current_leader, endpoints
-from kwire.handlers.data.produce import fast_path as produce_quick
-from kwire.handlers.data.produce.transactional import NotVerified, Permits, has_transactional, permits
+from kwire.handlers.api import Api, CloseConnection
+from kwire.handlers.authorization import transactional_id_operation
+from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.data.produce import fast_path
+from kwire.handlers.data.produce.answers import add_current_leaders, failure, respond_when_committed
+from kwire.handlers.data.produce.transactional import (
+    NotVerified,
+    VerificationGuards,
+    has_transactional,
+    verification_guards,
+)
 from kwire.handlers.partitions import find_partition
-from kwire.log.common.append_info import AppendInfo, NotOneBatch, RecordsRefused
-from kwire.log.state.producer_state import NOT_ASKED, Verification
+from kwire.log.common.append_info import AppendInfo, NotOneBatch
+from kwire.log.state.producer_state import NOT_REQUIRED, VerificationGuard
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
 
 ALL: Final = -1
 _NO_LEADER: Final = LeaderIdAndEpoch()
-_OVERTAKEN: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 _ZSTD: Final = 4
 _COMPRESSION_MASK: Final = 7
 _ATTRIBUTES: Final = 22
-"""Where in a batch the low byte of its attributes stands."""
-
-_WITHOUT_LOG_START: Final = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    }
-)
+"""Position of the low byte of the attributes in a batch."""
 
 
-Answer = ProduceResponse | Awaitable[ProduceResponse | None] | None
-
-
-def handle(request: ProduceRequest, context: RequestContext) -> Answer:
-    """Append everything at once, then answer or wait."""
+def handle(request: ProduceRequest, context: RequestContext) -> NowOrLater[ProduceResponse | None]:
+    """Append all batches, then respond or wait."""
     acks = request.acks
     if acks not in (ALL, 0, 1):
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUIRED_ACKS, None)
     if has_transactional(request):
         if request.transactional_id is None:
             return refuse(request, context.api_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
-        permitted = permits(request, request.transactional_id, context)
-        if inspect.isawaitable(permitted):
-            context.alone = True  # no batch of the producer may be written before these
-            return _append_later(request, context, permitted)
-        return _append_all(request, context, permitted)
+        guards = verification_guards(request, request.transactional_id, context)
+        if is_later(guards):
+            context.exclusive = True  # no later batch of the producer may be appended before these
+            return then(guards, partial(_append_all, request, context))
+        return _append_all(request, context, guards)
     return _append_all(request, context, {})
 
 
-async def _append_later(
-    request: ProduceRequest, context: RequestContext, permitted: Awaitable[Permits]
-) -> ProduceResponse | None:
-    answer = _append_all(request, context, await permitted)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-def _append_all(request: ProduceRequest, context: RequestContext, permitted: Permits) -> Answer:
+def _append_all(
+    request: ProduceRequest, context: RequestContext, guards: VerificationGuards
+) -> NowOrLater[ProduceResponse | None]:
     acks = request.acks
     response = ProduceResponse()
     pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]] = []
     for topic in request.topic_data:
-        answers = [
-            _produce(topic, data, acks, context, pending, permitted.get(id(data), NOT_ASKED))
+        parts = [
+            _produce(topic, data, acks, context, pending, guards.get(id(data), NOT_REQUIRED))
             for data in topic.partition_data
         ]
-        answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-        response.responses.append(answer)
+        response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
+        )
     if pending:
-        return answer_when_committed(response, pending, request.timeout_ms, context)
+        return respond_when_committed(response, pending, request.timeout_ms, context)
     if acks:
-        tell_leaders(response, context)
+        add_current_leaders(response, context)
         return response
     _check_no_failure(response)
     return None
@@ -122,19 +108,19 @@ def _produce(
     acks: int,
     context: RequestContext,
     pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]],
-    permit: Verification | NotVerified | None,
+    guard: VerificationGuard | NotVerified | None,
 ) -> PartitionProduceResponse:
-    """One partition's part; what has yet to be committed or flushed joins ``pending``."""
+    """Append to one partition. A response that has to wait for the commit or the flush is added to ``pending``."""
     partition: Partition | None = None
     try:
         partition = find_partition(context, topic.name, topic.topic_id, data.index, by_id=context.api_version >= 13)
         partition.metrics.total_produce_requests += 1
-        if isinstance(permit, NotVerified):
-            raise permit
-        info = _append(partition, data, acks, context, permit)
+        if isinstance(guard, NotVerified):
+            raise guard
+        info = _append(partition, data, acks, context, guard)
     except Exception as error:
         return failure(data, partition, error, context.services)
-    answer = PartitionProduceResponse(
+    response = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
         log_append_time_ms=info.log_append_time_ms,
@@ -144,91 +130,33 @@ def _produce(
     if acks == ALL:
         committed = partition.wait_committed(info.last_offset)
         if committed is not None:
-            pending.append((committed, answer))
+            pending.append((committed, response))
     if info.flushed is not None and acks:
-        pending.append((info.flushed, answer))
-    return answer
+        pending.append((info.flushed, response))
+    return response
 
 
 def _append(
-    partition: Partition, data: PartitionProduceData, acks: int, context: RequestContext, permit: Verification | None
+    partition: Partition,
+    data: PartitionProduceData,
+    acks: int,
+    context: RequestContext,
+    guard: VerificationGuard | None,
 ) -> AppendInfo:
-    records = cast("memoryview | None", data.records)  # what was decoded is a view of the frame
+    records = cast("memoryview | None", data.records)  # the decoder gives views of the frame
     if not records:
         raise NotOneBatch(ErrorCode.INVALID_RECORD)
     if context.api_version < 7 and len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _COMPRESSION_MASK == _ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    return partition.append(records, required_acks=acks, verification=permit)
-
-
-def failure(
-    data: PartitionProduceData, partition: Partition | None, error: Exception, services: Services
-) -> PartitionProduceResponse:
-    """A partition's failure, told with what Kafka tells of it: the log's start unless the request was at fault or the
-    batch never got as far as the records, words only for records refused one by one."""
-    code, message = error_of(error)
-    if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        services.log_failure("produce", error)
-    answer = PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
-    if partition is not None:
-        partition.metrics.failed_produce_requests += 1
-        partition.metrics.bytes_rejected += len(cast("memoryview", data.records or b""))
-        if code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch | NotVerified):
-            answer.log_start_offset = partition.log_start_offset
-    if isinstance(error, RecordsRefused | NotOneBatch | NotVerified):
-        answer.error_message = message
-    if isinstance(error, RecordsRefused):
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)
-            for record in error.record_errors
-        ]
-    return answer
-
-
-async def answer_when_committed(
-    response: ProduceResponse,
-    pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]],
-    timeout_ms: int,
-    context: RequestContext,
-) -> ProduceResponse:
-    """Wait for all partitions together; the ones that fail or take too long are told so, each for itself."""
-    waits = [future for future, _ in pending]
-    await asyncio.wait(waits, timeout=max(timeout_ms, 0) / 1000)
-    for future, answer in pending:
-        if not future.done():
-            future.cancel()
-            _fail(answer, ErrorCode.REQUEST_TIMED_OUT, None)
-        elif (error := future.exception()) is not None:
-            _fail(answer, *error_of(error))
-    tell_leaders(response, context)
-    return response
-
-
-def tell_leaders(response: ProduceResponse, context: RequestContext) -> None:
-    """Add who leads what this broker does not lead any more, where the version has room for it."""
-    leaders: dict[int, None] = {}
-    for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code == _OVERTAKEN and context.api_version >= 10:
-                name = topic.name or topic.topic_id
-                answer.current_leader = current_leader(context, name, answer.index, _OVERTAKEN, LeaderIdAndEpoch)
-                leaders[answer.current_leader.leader_id] = None
-    if leaders:
-        response.node_endpoints = endpoints(context, leaders, NodeEndpoint)
-
-
-def _fail(answer: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
-    answer.error_code = code
-    answer.error_message = message
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    return partition.append(records, required_acks=acks, guard=guard)
 
 
 def _check_no_failure(response: ProduceResponse) -> None:
-    """acks=0: a failure can only be told by closing the connection, so that the client fetches metadata anew."""
+    """With acks=0, the only way to report a failure is to close the connection: then the client fetches metadata."""
     for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code:
-                raise CloseConnection(f"acks=0 and {topic.name}-{answer.index}: {ErrorCode(answer.error_code).name}")
+        for part in topic.partition_responses:
+            if part.error_code:
+                raise CloseConnection(f"acks=0 and {topic.name}-{part.index}: {ErrorCode(part.error_code).name}")
 
 
 def refuse(request: ProduceRequest, version: int, code: ErrorCode, message: str | None) -> ProduceResponse:
@@ -249,10 +177,10 @@ def refuse(request: ProduceRequest, version: int, code: ErrorCode, message: str 
 
 
 def operations(request: ProduceRequest, context: RequestContext) -> Sequence[Operation]:
-    """WRITE on the transactional id; topics are judged one by one."""
+    """WRITE on the transactional id; topics are authorised one by one."""
     if request.transactional_id is None:
         return ()
-    return (Operation(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),)
+    return (transactional_id_operation(AclOperation.WRITE, request.transactional_id),)
 
 
 API = Api(
@@ -263,5 +191,5 @@ API = Api(
     operations=operations,
     error_response=refuse,
     pipelined=True,
-    quick=(produce_quick.FIRST_BY_NAME, produce_quick.answer),
+    fast_path=(fast_path.FIRST_BY_NAME, fast_path.respond),
 )

@@ -1,0 +1,312 @@
+"""Reading the partitions of one Fetch request, and the response made of what was read.
+
+What lives elsewhere: waiting for more data (`fetch.handler`), and which partitions a session reads and which the
+response contains (`fetch.sessions`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.file_range import FileRange
+from kwire.cluster.replication.selector import closest
+from kwire.codec.messages.fetch_request import FetchRequest
+from kwire.codec.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    SnapshotId,
+)
+from kwire.handlers.api import error_of
+from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.data.current_leader import LEADER_CHANGED, current_leader, endpoints
+from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, records_size
+from kwire.handlers.data.fetch.sessions import FetchContext
+from kwire.handlers.partitions import find_partition
+
+if TYPE_CHECKING:
+    from kwire.cluster.replication.partition import Partition
+    from kwire.cluster.replication.throttles import ReplicationQuota
+
+READ_COMMITTED: Final = 1
+_NO_EPOCH: Final = EpochEndOffset()
+_NO_LEADER: Final = LeaderIdAndEpoch()
+_NO_SNAPSHOT: Final = SnapshotId()
+_NOT_FOUND: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class Fetch:
+    """One Fetch request: the partitions found, what was read from each, and how many bytes that is."""
+
+    __slots__ = (
+        "_any_replica",
+        "_by_id",
+        "_committed_only",
+        "_context",
+        "_fetch_context",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_min_bytes",
+        "_quota",
+        "_rack",
+        "_read",
+        "_size",
+        "_urgent",
+        "follower",
+        "follower_session",
+    )
+
+    def __init__(self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext) -> None:
+        limit: int = context.services.config.fetch_max_bytes
+        self._context = context
+        self._fetch_context = fetch_context
+        self._by_id = context.api_version >= 13
+        self._committed_only = request.isolation_level == READ_COMMITTED
+        self.follower = max(request.replica_id, request.replica_state.replica_id)
+        self.follower_session = fetch_context.follower_session
+        self._any_replica = self.follower < 0 and context.api_version >= 11
+        self._rack = request.rack_id if self._any_replica and context.services.config.replica_selector_class else ""
+        self._quota: ReplicationQuota | None = None
+        if self.follower >= 0 and not context.services.replicas.throttles.leader.idle:
+            self._quota = context.services.replicas.throttles.leader
+        self._max_bytes = min(request.max_bytes, limit)
+        self._min_bytes = min(request.min_bytes, limit)
+        self._max_wait_ms = request.max_wait_ms
+        self._read: dict[PartitionKey, tuple[FetchedPartition, Partition | None, PartitionData]] = {}
+        self._size = 0
+        self._urgent = False
+
+    def read_all(self) -> None:
+        """Read all partitions; release what an earlier reading gave."""
+        self.release()
+        self._size = 0
+        self._urgent = not self._fetch_context.known
+        self._read = {key: self._read_one(fetched) for key, fetched in self._fetch_context.partitions.items()}
+
+    def read_again(self, changed: Mapping[PartitionKey, None]) -> None:
+        """Read the changed partitions, and those that had data, again; keep the results of the others."""
+        self.release()
+        self._size = 0
+        for key, (fetched, _, data) in self._read.items():
+            if data.records or key in changed:
+                self._read[key] = self._read_one(fetched)
+        for key in changed:
+            if key not in self._read and key in self._fetch_context.known:  # it was idle
+                self._read[key] = self._read_one(self._fetch_context.known[key])
+
+    def _read_one(self, fetched: FetchedPartition) -> tuple[FetchedPartition, Partition | None, PartitionData]:
+        partition: Partition | None = None
+        try:
+            partition = self._find(fetched)
+            if self.follower_session is not None:
+                self.follower_session.watch((fetched.topic, fetched.index), partition)
+            data = self._read_partition(partition, fetched)
+        except Exception as error:
+            data = self._failure(fetched, error)
+            self._urgent = True
+        return fetched, partition, data
+
+    def note_follower(self, broker_epoch: int) -> None:
+        """Note the fetch offsets of a follower, once per request: they are the ends of its logs."""
+        last_fetch = None if self.follower_session is None else self.follower_session.last_fetch
+        for fetched in self._fetch_context.partitions.values():
+            requested = fetched.requested
+            try:
+                partition = self._find(fetched)
+                partition.require_leader(requested.current_leader_epoch)
+                if self._divergence(partition, requested.last_fetched_epoch, requested.fetch_offset) is None:
+                    log = partition.log
+                    if log.log_start_offset <= requested.fetch_offset <= log.log_end_offset:
+                        partition.follower_at(
+                            self.follower,
+                            requested.fetch_offset,
+                            start_offset=requested.log_start_offset,
+                            broker_epoch=broker_epoch,
+                            last_fetch=last_fetch,
+                        )
+            except KafkaError:
+                continue  # reading fails with the same error, which the response has
+        if last_fetch is not None:
+            last_fetch.ms = int(asyncio.get_running_loop().time() * 1000)
+
+    def _find(self, fetched: FetchedPartition) -> Partition:
+        services = self._context.services
+        if self.follower >= 0 or services.authorizer.allows_all:
+            if self._by_id:
+                return services.replicas.partition_by_id(fetched.topic, fetched.index)  # type: ignore[arg-type]
+            return services.replicas.partition(fetched.topic, fetched.index)  # type: ignore[arg-type]
+        name, topic_id = ("", fetched.topic) if self._by_id else (fetched.topic, b"")
+        return find_partition(
+            self._context,
+            name,  # type: ignore[arg-type]
+            topic_id,  # type: ignore[arg-type]
+            fetched.index,
+            by_id=self._by_id,
+            operation=AclOperation.READ,
+        )
+
+    def _read_partition(self, partition: Partition, fetched: FetchedPartition) -> PartitionData:
+        requested = fetched.requested
+        if self._any_replica:
+            partition.require_replica(requested.current_leader_epoch)
+        else:
+            partition.require_leader(requested.current_leader_epoch)
+        log = partition.log
+        data = PartitionData(
+            partition_index=fetched.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=_NO_EPOCH,
+            current_leader=_NO_LEADER,
+            snapshot_id=_NO_SNAPSHOT,
+            aborted_transactions=[] if self._committed_only else None,
+            records=b"",
+        )
+        if self._rack and self._is_closer_elsewhere(partition, requested.fetch_offset, data):
+            return data
+        if requested.last_fetched_epoch >= 0 and self._diverges(partition, fetched, data):
+            return data
+        limit = min(requested.partition_max_bytes, self._max_bytes - self._size)
+        follows = self.follower >= 0
+        if follows:
+            if self.follower not in partition.replicas:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if self._quota is not None and self._is_throttled(partition, self._quota):
+                return data
+            self._urgent |= partition.high_watermark > requested.high_watermark  # KIP-1166
+        result = partition.read(
+            requested.fetch_offset,
+            max(limit, 0),
+            committed_only=self._committed_only,
+            min_one=self._size == 0,
+            to_end=follows,
+            from_follower=self._any_replica,
+        )
+        data.records = result.records
+        self._size += result.size
+        if self._committed_only and result.size:
+            data.aborted_transactions = _aborted(partition, requested.fetch_offset, result.size)
+        return data
+
+    def _is_throttled(self, partition: Partition, quota: ReplicationQuota) -> bool:
+        """Whether a throttled follower gets no records now. One in sync always gets them, so that it stays in sync."""
+        return (
+            self.follower not in partition.isr
+            and quota.is_throttled(partition.topic, partition.index)
+            and quota.is_exceeded()
+        )
+
+    def _is_closer_elsewhere(self, partition: Partition, offset: int, data: PartitionData) -> bool:
+        """Whether the consumer is to fetch from a follower (KIP-392), which ``data`` then names."""
+        if not partition.leading:
+            return False
+        found = closest(partition, offset, self._rack, self._context.listener, self._context.services.image)
+        if found is None:
+            return False
+        data.preferred_read_replica = found
+        self._urgent = True
+        return True
+
+    def _diverges(self, partition: Partition, fetched: FetchedPartition, data: PartitionData) -> bool:
+        """Whether the client's log diverges from this one; ``data`` then has the epoch and offset (KIP-595)."""
+        divergence = self._divergence(partition, fetched.requested.last_fetched_epoch, fetched.requested.fetch_offset)
+        if divergence is None:
+            return False
+        data.diverging_epoch = EpochEndOffset(epoch=divergence[0], end_offset=divergence[1])
+        self._urgent = True
+        return True
+
+    def _divergence(self, partition: Partition, last_epoch: int, offset: int) -> tuple[int, int] | None:
+        """The diverging epoch and its end offset in this log, for a log that ends at ``offset`` in ``last_epoch``; None
+        if that log is a prefix of this one. OFFSET_OUT_OF_RANGE if this log does not reach back that far."""
+        if last_epoch < 0:
+            return None
+        epoch, end_offset = partition.log.end_offset_for_epoch(last_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return None if epoch >= last_epoch and end_offset >= offset else (epoch, end_offset)
+
+    def _failure(self, fetched: FetchedPartition, error: Exception) -> PartitionData:
+        code, _ = error_of(error)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._context.services.log_failure("fetch", error)
+        # Kafka's response has an empty list, not null, if the partition was not found.
+        aborted: list[AbortedTransaction] | None = [] if code in _NOT_FOUND else None
+        data = PartitionData(
+            partition_index=fetched.index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=b""
+        )
+        if code in LEADER_CHANGED and self._context.api_version >= 16:
+            data.current_leader = current_leader(self._context, fetched.topic, fetched.index, code, LeaderIdAndEpoch)
+        return data
+
+    def is_enough(self) -> bool:
+        """Whether the response can be sent without waiting for more data."""
+        return self._urgent or self._size >= self._min_bytes or self._max_wait_ms <= 0
+
+    def watched(self) -> list[tuple[PartitionKey, Partition]]:
+        """The partitions whose appends may complete the response."""
+        return [(key, partition) for key, (_, partition, _) in self._read.items() if partition is not None]
+
+    def response(self) -> FetchResponse:
+        """The response: the partitions grouped by topic, in the order in which they were read."""
+        response = FetchResponse(session_id=self._fetch_context.session_id)
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        leaders: dict[int, None] = {}
+        for fetched, partition, data in self._read.values():
+            if partition is not None:
+                partition.metrics.total_fetch_requests += 1
+                partition.metrics.failed_fetch_requests += data.error_code != 0
+                self._count(partition, records_size(data.records))
+            included = self._fetch_context.includes(fetched, data)
+            if partition is not None and self.follower_session is not None:
+                self.follower_session.responded(self.follower, partition, fetched, data)
+            if not included:
+                continue
+            topic = topics.get(fetched.topic)
+            if topic is None:
+                topic = topics[fetched.topic] = self._topic(fetched.topic)
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            self._fetch_context.read(fetched, bool(data.records))
+            if data.current_leader.leader_id >= 0:
+                leaders[data.current_leader.leader_id] = None
+        if leaders:
+            response.node_endpoints = endpoints(self._context, leaders, NodeEndpoint)
+        return response
+
+    def _count(self, partition: Partition, size: int) -> None:
+        """Count the bytes sent. The replication quota includes those sent to in-sync followers."""
+        if self.follower < 0:
+            partition.metrics.bytes_out += size
+            return
+        partition.metrics.replication_bytes_out += size
+        if self._quota is not None and size and self._quota.is_throttled(partition.topic, partition.index):
+            self._quota.record(size)
+
+    def _topic(self, key: str | bytes) -> FetchableTopicResponse:
+        if isinstance(key, str):
+            return FetchableTopicResponse(topic=key)
+        return FetchableTopicResponse(topic_id=key)
+
+    def release(self) -> None:
+        """Release the file ranges that are not going to be sent."""
+        for _, _, data in self._read.values():
+            if data.records.__class__ is FileRange:
+                data.records.release()
+
+
+def _aborted(partition: Partition, offset: int, size: int) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap what was read, without those that begin after its end."""
+    found = partition.log.aborted_transactions(offset, partition.last_stable_offset)
+    if len(found) > 1:
+        end = partition.log.offset_beyond(offset, size)
+        found = [each for each in found if each.first_offset < end]
+    return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in found]
