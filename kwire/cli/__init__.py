@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "start": "start a broker and serve until SIGTERM or SIGINT",
     "cluster": "show a cluster's brokers, controller and troubled partitions; unregister a broker",
-    "ping": "ask whether a Kafka broker answers",
-    "adopt": "take in a data directory that Apache Kafka wrote",
-    "dump-log": "print what stands in segments, indexes, snapshots and checkpoints",
+    "ping": "check whether a Kafka broker responds",
+    "adopt": "adopt a data directory written by Apache Kafka",
+    "dump-log": "print the contents of segments, indexes, snapshots and checkpoints",
     "verify-log": "check a data directory that no broker is using",
 }
 """Subcommand -> what it does; its module is `kwire.cli.<name>`, with ``_`` for ``-``."""
@@ -34,23 +34,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser, commands = _parser(arguments)
     parsed, unknown = parser.parse_known_args(arguments)
-    if unknown:  # said with the usage of the command, not with the list of all
+    if unknown:  # with the usage of the command, not of kwire
         commands.get(parsed.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if parsed.command is None:
         parser.print_help(sys.stderr)
         return 2
     try:
         status: int = _module(parsed.command).run(parsed)
-        if parsed.command == "start":  # it says by itself that nobody takes its ready line
+        if parsed.command == "start":  # `start` itself reports that its ready line cannot be written
             return status
         return _flushed(status)
-    except BrokenPipeError:  # whoever reads has seen enough (`kwire cluster status | head`)
+    except BrokenPipeError:  # the reader has closed the pipe (`kwire cluster status | head`)
         _forget_output()
         return 0
 
 
 def _flushed(status: int) -> int:
-    """The status, once everything that was printed has been taken."""
+    """Flush standard output; the status, or that of a failure."""
     try:
         print(end="", flush=True)
     except BrokenPipeError:
@@ -62,7 +62,7 @@ def _flushed(status: int) -> int:
 
 
 def _forget_output() -> None:
-    """Nothing more is written to standard output, at the end of the process neither."""
+    """Send standard output to /dev/null, for what the interpreter flushes at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

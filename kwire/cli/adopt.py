@@ -1,7 +1,7 @@
-"""``kwire adopt DIR``: take in a data directory that Apache Kafka wrote.
+"""``kwire adopt DIR``: adopt a data directory written by Apache Kafka.
 
-The topics found are registered, under their own ids, in the metadata store that is made in the directory; the logs stay
-as they are. Afterwards ``kwire start --data-dir DIR`` serves them. Kafka must not run on the directory.
+The topics in it are registered, with their topic ids, in the metadata store that is created in the directory; the logs
+stay as they are. Afterwards ``kwire start --data-dir DIR`` serves them. Kafka must not run on the directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look, take in, tell what was found."""
+    """Inspect the directory, adopt its topics and print what was found."""
     from kwire.base.config import ConfigError
     from kwire.base.doors import Files
     from kwire.log.common.log_dirs import LogDirectoryError

@@ -1,9 +1,9 @@
-"""``kwire start --brokers N``: N ordinary brokers of one cluster on this host, and this process to look after them.
+"""``kwire start --brokers N``: runs a cluster of N brokers on this host and supervises their processes.
 
 Each broker is a process of its own, with its own directory below ``--data-dir`` and the metadata store beside them;
-ports are counted up from the first listener's. This process has no part in serving: it starts them, writes one ready
-line with all their addresses when all are in, hands signals on (a cluster stops one broker after the other, so that
-leaders move), reports a broker that dies and starts it again with ``--restart``.
+ports are counted up from the first listener's. This process serves no clients. It starts the brokers, writes one ready
+line with all their addresses when all of them are ready, stops them one after the other on a signal (so that leadership
+moves), logs the death of a broker, and starts it again with ``--restart``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from kwire.base.doors import Sockets
 from kwire.base.logging import get_logger
+from kwire.server.ready_line import PREFIX, ReadyLine
 
 if TYPE_CHECKING:
-    from kwire.base.config import KafkaConfig
+    from kwire.base.config import Endpoint, KafkaConfig
 
 STOP_S: Final = 30.0
 RESTART_S: Final = 1.0
@@ -43,7 +44,7 @@ class _Member:
 
 
 def commands(config: KafkaConfig, arguments: argparse.Namespace) -> list[list[str]]:
-    """How each broker is started: this one's own options, and what makes it one of several."""
+    """The command line of each broker: the options of this command, and the properties that differ between brokers."""
     directory = os.path.abspath(config.data_dirs[0])
     count = arguments.brokers
     replicas = str(min(count, INTERNAL_REPLICAS_MAX))
@@ -63,11 +64,10 @@ def commands(config: KafkaConfig, arguments: argparse.Namespace) -> list[list[st
         own = {name: value for name, value in shared.items() if name not in given}
         own["node.id"] = str(node_id)
         own["log.dirs"] = os.path.join(directory, f"broker-{node_id}")
-        own["listeners"] = ",".join(_counted(text, number) for text in config.listeners)
+        own["listeners"] = ",".join(_counted(endpoint, number) for endpoint in config.endpoints())
         if config.static.get("advertised.listeners"):
-            own["advertised.listeners"] = ",".join(
-                _counted(text, number) for text in config.static["advertised.listeners"].split(",")
-            )
+            advertised = config.advertised_endpoints()
+            own["advertised.listeners"] = ",".join(_counted(endpoint, number) for endpoint in advertised)
         command = [sys.executable, "-m", "kwire", "start"]
         if arguments.file or arguments.config:
             command += ["--config", arguments.file or arguments.config]
@@ -77,12 +77,10 @@ def commands(config: KafkaConfig, arguments: argparse.Namespace) -> list[list[st
     return made
 
 
-def _counted(listener: str, number: int) -> str:
-    """A listener with its port counted up. For port 0 a free one is picked here, so that a broker that is started again
-    is where it was."""
-    before, _, text = listener.strip().rpartition(":")
-    port = int(text)
-    return f"{before}:{port + number if port else _free_port()}"
+def _counted(endpoint: Endpoint, number: int) -> str:
+    """A listener with its port counted up. A free port is chosen here instead of port 0, so that a restarted broker has
+    the same address."""
+    return str(endpoint._replace(port=endpoint.port + number if endpoint.port else _free_port()))
 
 
 def _free_port() -> int:
@@ -96,14 +94,14 @@ def _free_port() -> int:
 
 
 def _end_with_parent() -> None:
-    """In the child, before it runs: a broker whose parent was killed stops in order."""
+    """In the child, before it runs: if the parent is killed, the kernel sends this broker SIGTERM (Linux)."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Brokers:
-    """The processes. ``restart``: start one that died again."""
+    """The processes of the brokers."""
 
     def __init__(self, config: KafkaConfig, arguments: argparse.Namespace) -> None:
         self._members = [
@@ -114,19 +112,19 @@ class Brokers:
         self._failed = 0
 
     async def run(self) -> int:
-        """Until a signal comes, or no broker is left; the exit status."""
+        """Run until a signal comes or no broker is left; returns the exit status."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
-        lives = [asyncio.ensure_future(self._live(member)) for member in self._members]
-        ready = asyncio.ensure_future(self._say_ready())
+        runs = [asyncio.ensure_future(self._run_member(member)) for member in self._members]
+        ready = asyncio.ensure_future(self._write_ready_line())
         stopping = asyncio.ensure_future(self._stopping.wait())
-        everybody = asyncio.gather(*lives)
-        await asyncio.wait((everybody, stopping), return_when=asyncio.FIRST_COMPLETED)
+        all_ended = asyncio.gather(*runs)
+        await asyncio.wait((all_ended, stopping), return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
-        if not everybody.done():
+        if not all_ended.done():
             await self._stop_all()
-        await everybody
+        await all_ended
         stopping.cancel()
         return 1 if self._failed else 0
 
@@ -138,17 +136,17 @@ class Brokers:
             os._exit(128 + number)
         self._stopping.set()
 
-    async def _say_ready(self) -> None:
+    async def _write_ready_line(self) -> None:
         for member in self._members:
             await member.ready.wait()
         addresses = ",".join(member.bootstrap for member in self._members)
         try:
-            os.write(1, f"kwire ready bootstrap={addresses} pid={os.getpid()}\n".encode())
+            os.write(1, f"{ReadyLine(addresses, os.getpid())}\n".encode())
         except OSError as error:
             _log.warning("standard output takes no ready line", error=error.strerror)
 
-    async def _live(self, member: _Member) -> None:
-        """One broker's lives."""
+    async def _run_member(self, member: _Member) -> None:
+        """Run one broker's process, and start it again after it died (``--restart``)."""
         while not self._stopping.is_set():
             process = member.process = await asyncio.create_subprocess_exec(
                 *member.command,
@@ -158,23 +156,23 @@ class Brokers:
             )
             assert process.stdout is not None
             line = (await process.stdout.readline()).decode()
-            if line.startswith("kwire ready "):
-                member.bootstrap = dict(word.split("=", 1) for word in line.split()[2:])["bootstrap"]
+            if line.startswith(PREFIX):
+                member.bootstrap = ReadyLine.parse(line).bootstrap
                 member.ready.set()
-                _log.info("broker is in", broker=member.node_id, bootstrap=member.bootstrap, pid=process.pid)
+                _log.info("broker is ready", broker=member.node_id, bootstrap=member.bootstrap, pid=process.pid)
             status = await process.wait()
             if self._stopping.is_set():
                 return
-            _log.error("broker has ended", broker=member.node_id, pid=process.pid, status=status)
+            _log.error("broker process ended", broker=member.node_id, pid=process.pid, status=status)
             if not self._restart or not member.ready.is_set():
                 self._failed += 1
                 if not member.ready.is_set():
-                    self._stopping.set()  # it never came: a cluster that is not whole from the start is not started
+                    self._stopping.set()  # it failed to start: stop the whole cluster
                 return
             await asyncio.sleep(RESTART_S)
 
     async def _stop_all(self) -> None:
-        """One after the other, so that each can hand over what it leads."""
+        """Stop one broker after the other, so that each can hand over its leaderships (controlled shutdown)."""
         for member in self._members:
             process = member.process
             if process is None or process.returncode is not None:
@@ -184,5 +182,5 @@ class Brokers:
                 async with asyncio.timeout(STOP_S):
                     await process.wait()
             except TimeoutError:
-                _log.error("broker does not stop, it is ended", broker=member.node_id, pid=process.pid)
+                _log.error("broker does not stop in time, killing it", broker=member.node_id, pid=process.pid)
                 process.kill()

@@ -1,10 +1,10 @@
-"""``kwire cluster``: a cluster on one screen, and brokers that will not come back.
+"""``kwire cluster``: the status of a cluster on one screen, and the end of a broker's registration.
 
-``status [HOST:PORT]``: brokers, controller, and the partitions that are not as they should be: under-replicated (a
-replica is out of sync) or offline (nobody leads). Exit status 1 when something is not well.
-``unregister [HOST:PORT] --id N``: expect a broker no more.
+``status [HOST:PORT]``: brokers, controller, and the partitions in trouble: under-replicated (a replica is not in
+sync) or offline (no leader). Exit status 1 if there are any.
+``unregister [HOST:PORT] --id N``: remove a broker that will not come back.
 
-Any broker is asked, with DescribeCluster, Metadata and UnregisterBroker, so it works on Apache Kafka as well.
+The requests (DescribeCluster, Metadata, UnregisterBroker) go to any broker, of Apache Kafka as well.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from kwire.base.addresses import Address, parse_address
 from kwire.cli import fail
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 5.0
 LISTED_MAX: Final = 20
 FENCED_VERSION: Final = 2
-"""The version of DescribeCluster that knows brokers which are away (KIP-1073)."""
+"""The first version of DescribeCluster that lists fenced brokers (KIP-1073)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,23 +34,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask and print; 0 when all is well."""
+    """Send the requests and print; 0 if all is well."""
     if (arguments.action == "unregister") != (arguments.id is not None):
         return fail(
-            "--id N says which broker `unregister` is about" if arguments.id is None else "status takes no --id"
+            "`unregister` needs --id N, the broker to unregister" if arguments.id is None else "status takes no --id"
         )
-    host, colon, port = arguments.address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        return fail(f"{arguments.address!r} is not HOST:PORT")
     try:
-        answers = asyncio.run(_ask(host.strip("[]") or "localhost", int(port), arguments.id))
+        host, port = parse_address(arguments.address)
+    except ValueError as error:
+        return fail(error)
+    try:
+        responses = asyncio.run(_ask(host or "localhost", port, arguments.id))
+    except TimeoutError:  # an OSError too, without a text
+        return fail(f"{arguments.address}: no answer within {TIMEOUT_S:.0f} s")
     except OSError as error:
         return fail(f"{arguments.address}: {error.strerror or error}")
-    except TimeoutError:
-        return fail(f"{arguments.address}: no answer within {TIMEOUT_S:.0f} s")
     if arguments.action == "unregister":
-        return _unregistered(arguments.id, *answers)
-    lines, well = status(*answers)
+        return _unregistered(arguments.id, *responses)
+    lines, well = status(*responses)
     print("\n".join(lines))
     return 0 if well else 1
 
@@ -83,9 +85,9 @@ async def _ask(host: str, port: int, unregister: int | None) -> list[Any]:
             connection.close()
 
 
-def _unregistered(broker_id: int, answer: Any) -> int:
-    if answer.error_code:
-        return fail(answer.error_message or f"broker {broker_id}: error {answer.error_code}")
+def _unregistered(broker_id: int, response: Any) -> int:
+    if response.error_code:
+        return fail(response.error_message or f"broker {broker_id}: error {response.error_code}")
     print(f"broker {broker_id} is not expected any more; it registers again when it is started")
     return 0
 
@@ -113,14 +115,14 @@ def status(cluster: Any, metadata: Any) -> tuple[list[str], bool]:
     known = {broker.broker_id: broker for broker in cluster.brokers}
     for broker_id in sorted(held):
         broker = known.get(broker_id)
-        address = "" if broker is None else f"{broker.host}:{broker.port}"
+        address = "" if broker is None else str(Address(broker.host, broker.port))
         if broker is None or broker.is_fenced:
             away.append(broker_id)
             address = f"{address} away".lstrip()
         rack = "" if broker is None else broker.rack or ""
         lines.append(f"{broker_id:>6}  {address:<28} {rack:<10} {led.get(broker_id, 0):>7} {held[broker_id]:>9}")
-    lines += ["", f"topics {len(metadata.topics)}   partitions {total}   "
-              f"under-replicated {len(behind)}   offline {len(offline)}"]  # fmt: skip
+    counts = f"under-replicated {len(behind)}   offline {len(offline)}"
+    lines += ["", f"topics {len(metadata.topics)}   partitions {total}   {counts}"]
     for title, found in (("offline", offline), ("under-replicated", behind)):
         if found:
             more = [f"  ... and {len(found) - LISTED_MAX} more"] if len(found) > LISTED_MAX else []

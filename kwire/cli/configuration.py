@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kwire.base.addresses import PORT_MAX, parse_address
+
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
 
@@ -15,9 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options with which a broker is configured."""
     parser.add_argument("file", nargs="?", metavar="FILE", help="a server.properties as Kafka reads it")
     parser.add_argument("--config", metavar="FILE", help="the same, as an option")
-    parser.add_argument("--listen", metavar="HOST:PORT", type=_listener, help="short for --set listeners=PLAINTEXT://HOST:PORT; port 0 picks a free one")  # fmt: skip  # noqa: E501
+    listen_help = "short for --set listeners=PLAINTEXT://HOST:PORT; port 0 picks a free one"
+    parser.add_argument("--listen", metavar="HOST:PORT", type=_listener, help=listen_help)
     parser.add_argument("--data-dir", metavar="DIR", help="short for --set log.dirs=DIR (default: ./kwire-data)")
-    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], type=_property, dest="properties", help="a property; may be given more than once")  # fmt: skip  # noqa: E501
+    set_help = "a property; may be given more than once"
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], type=_property, dest="properties", help=set_help
+    )
 
 
 def _property(text: str) -> tuple[str, str]:
@@ -28,12 +34,10 @@ def _property(text: str) -> tuple[str, str]:
 
 
 def _listener(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT (port 0 to 65535)")
-    if ":" in host and not host.startswith("["):
-        host = f"[{host}]"
-    return f"PLAINTEXT://{host}:{port}"
+    try:
+        return f"PLAINTEXT://{parse_address(text if ':' in text else f':{text}')}"
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT (port 0 to {PORT_MAX})") from None
 
 
 def load(arguments: argparse.Namespace) -> KafkaConfig:

@@ -1,4 +1,4 @@
-"""``kwire dump-log FILE...``: what stands in a data directory's files, line by line.
+"""``kwire dump-log FILE...``: print the contents of a data directory's files, line by line.
 
 Segments (``.log``) with their batches and, with ``--records``, their records; those of internal topics are decoded.
 Indexes, producer snapshots and checkpoints entry by entry. ``--json`` makes every line one JSON object. A damaged file
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def dump(path: str, *, records: bool = False, topic: str | None = None) -> Iterator[Line]:
-    """The lines of one file, by its name. OSError, and the room's exceptions for damage."""
+    """The lines of one file, by its name. OSError; for damage, the exceptions of `kwire.log`."""
     name = os.path.basename(path)
     parsed = names.parse_file_name(name)
     yield {"file": path, "bytes": os.stat(path).st_size}
@@ -92,8 +92,8 @@ def _dump_other(path: str, name: str) -> Iterator[Line]:
         for text in Files().read(path).decode().splitlines():
             yield {"line": text}
         return
-    raise CorruptCheckpoint(f"{path}: not a file that a broker writes (.log, .index, .timeindex, .txnindex, "
-                            ".snapshot, *-checkpoint, partition.metadata, meta.properties)")  # fmt: skip
+    kinds = ".log, .index, .timeindex, .txnindex, .snapshot, *-checkpoint, partition.metadata, meta.properties"
+    raise CorruptCheckpoint(f"{path}: not a file that a broker writes ({kinds})")
 
 
 def _dump_segment(path: str, records: bool, topic: str | None) -> Iterator[Line]:

@@ -1,7 +1,7 @@
-"""``kwire ping [HOST:PORT]``: whether a Kafka broker answers there. For health checks and for scripts that wait.
+"""``kwire ping [HOST:PORT]``: check whether a Kafka broker responds. For health checks and for scripts that wait.
 
-It asks for the API versions, which every broker answers before anything else. Nothing of the broker is imported: a
-health check runs every few seconds.
+It sends ApiVersions, which every broker handles before anything else. The request is a constant and no codec is
+imported, because a health check runs every few seconds.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import socket
 import struct
 import time
 
+from kwire.base.addresses import parse_address
 from kwire.cli import fail
 
 _REQUEST = struct.pack(">ihhih9s", 19, 18, 0, 1, 9, b"kwireping")  # ApiVersions, version 0
-_ANSWER = struct.Struct(">iihi")  # size, correlation id, error code, number of APIs
+_RESPONSE = struct.Struct(">iihi")  # size, correlation id, error code, number of APIs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,14 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask, perhaps again and again; 0 when there was an answer."""
-    host, colon, port = arguments.address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        return fail(f"{arguments.address!r} is not HOST:PORT")
+    """Send ApiVersions, repeatedly with ``--wait``; 0 if a broker responds."""
+    try:
+        host, port = parse_address(arguments.address)
+    except ValueError as error:
+        return fail(error)
     deadline = time.monotonic() + arguments.wait
     while True:
         try:
-            apis = _ask(host.strip("[]") or "localhost", int(port), arguments.timeout)
+            apis = _count_apis(host or "localhost", port, arguments.timeout)
         except OSError as error:
             if time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -42,17 +44,17 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
 
 
-def _ask(host: str, port: int, timeout_s: float) -> int:
-    """The number of APIs that a broker has. OSError when no broker answers."""
+def _count_apis(host: str, port: int, timeout_s: float) -> int:
+    """The number of APIs of a broker. OSError if none responds."""
     with socket.create_connection((host, port), timeout_s) as connection:
         connection.sendall(_REQUEST)
         data = b""
-        while len(data) < _ANSWER.size:
-            received = connection.recv(_ANSWER.size - len(data))
+        while len(data) < _RESPONSE.size:
+            received = connection.recv(_RESPONSE.size - len(data))
             if not received:
                 raise ConnectionResetError("the connection was closed without an answer")
             data += received
-    size, correlation_id, error_code, apis = _ANSWER.unpack(data)
+    size, correlation_id, error_code, apis = _RESPONSE.unpack(data)
     if correlation_id != 1 or error_code or size < 10:
-        raise ConnectionError("what answers there is no Kafka broker")
+        raise ConnectionError("the server there is not a Kafka broker")
     return int(apis)

@@ -61,10 +61,10 @@ def decoder_for(topic: str) -> Decoder | None:
     def decode(key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
         try:
             name = decode_record_key(keys, key or b"")
-            told = {type(name).__name__: plain(name)}
+            shown = {type(name).__name__: plain(name)}
             if value is None:
-                return told, None
-            return told, plain(decode_record(values[type(name).API_KEY], value))
+                return shown, None
+            return shown, plain(decode_record(values[type(name).API_KEY], value))
         except CodecError as error:
             return f"unreadable: {error}", None if value is None else value.hex()
 

@@ -1,8 +1,8 @@
 """``kwire start``: a broker as a process.
 
 Standard output carries one line, when clients are served: ``kwire ready bootstrap=HOST:PORT pid=PID``. Everything else
-goes to standard error. SIGTERM and SIGINT stop the broker in good order, a second one ends it at once; SIGUSR1 writes
-what goes on inside into the log.
+goes to standard error. SIGTERM and SIGINT stop the broker cleanly, a second one ends it at once; SIGUSR1 logs the state
+of the broker.
 """
 
 from __future__ import annotations
@@ -27,16 +27,20 @@ if TYPE_CHECKING:
 BROKERS_MAX = 16
 
 GC_THRESHOLDS = (20_000, 20, 20)
-"""Reference counts free what requests leave behind; the collector looks for cycles only, and a full look at thousands
-of partitions holds the loop for 0.1 s and more. Python's own thresholds have it look thirty times as often."""
+"""Reference counts free what requests leave behind. The collector only finds cycles, and a full collection with
+thousands of partitions blocks the loop for 0.1 s and more. Python's own thresholds collect thirty times as often."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``kwire start``."""
     configuration.add_arguments(parser)
-    parser.add_argument("--brokers", metavar="N", type=_count, default=1, help="start a cluster of N brokers on this host, ports counted up")  # fmt: skip  # noqa: E501
+    brokers_help = "start a cluster of N brokers on this host, ports counted up"
+    parser.add_argument("--brokers", metavar="N", type=_count, default=1, help=brokers_help)
     parser.add_argument("--restart", action="store_true", help="with --brokers: start a broker that died again")
-    parser.add_argument("--announce", metavar="LINE", action="append", default=[], help="a line to write after the ready line, for whoever waits for another broker's; {node.id} is replaced")  # fmt: skip  # noqa: E501
+    announce_help = (
+        "another line to write after the ready line, for scripts that wait for that line; {node.id} is replaced"
+    )
+    parser.add_argument("--announce", metavar="LINE", action="append", default=[], help=announce_help)
 
 
 def _count(text: str) -> int:
@@ -72,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _occupy_standard_descriptors() -> None:
-    """Whoever closed a standard stream must not have its number given to a connection or a segment: what is written to
-    the stream would go there, and libuv aborts when it closes one of the three."""
+    """Open /dev/null for every standard stream that is closed. Otherwise a connection or a segment would get its
+    number, and receive what is written to the stream; and libuv aborts when it closes one of the three."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -90,11 +94,11 @@ def _raise_descriptor_limit() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError):
-            return  # macOS says "unlimited" and means less
+            return  # macOS reports "unlimited" but accepts less
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it is installed; asyncio's own does as well, a little slower."""
+    """uvloop's loop if it is installed; asyncio's own works as well, a little slower."""
     try:
         import uvloop
     except ImportError:
@@ -104,30 +108,31 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(config: KafkaConfig, announced: list[str]) -> str:
-    """Run a broker until a signal comes; what ended it, where that was no signal."""
+    """Run a broker until a signal comes. Returns the cause if it ended otherwise, or an empty text."""
     from kwire.base.logging import get_logger
     from kwire.server.broker import Broker
+    from kwire.server.ready_line import ReadyLine
 
     log = get_logger("kwire.server")
     broker = Broker(config, cluster_id=configuration.cluster_id_of_environment())
     stopped = asyncio.Event()
     with _signals(broker, stopped):
-        if await _unless(stopped, broker.start()):
+        if await _run_unless(stopped, broker.start()):
             if broker.control is not None:
                 broker.control.on_abandoned = stopped.set
-            ready = f"kwire ready bootstrap={broker.bootstrap_servers} pid={os.getpid()}"
+            ready = str(ReadyLine(broker.bootstrap_servers, os.getpid()))
             node_id = str(broker.config.node_id)
-            _say([ready, *(line.replace("{node.id}", node_id) for line in announced)])
-            await _first_of(stopped, broker.disk_trouble.over)
+            _write_lines([ready, *(line.replace("{node.id}", node_id) for line in announced)])
+            await _first_of(stopped, broker.fatal_failure.occurred)
         log.info("stopping")
         try:
             await broker.stop()
         except Exception as error:
-            if not broker.disk_trouble.over.is_set():
+            if not broker.fatal_failure.occurred.is_set():
                 raise
-            log.debug("not stopped in order", error=repr(error))  # where would it have left anything
+            log.debug("not stopped in order", error=repr(error))  # expected after a fatal failure
         log.info("stopped")
-    return broker.disk_trouble.cause
+    return broker.fatal_failure.cause
 
 
 async def _first_of(*events: asyncio.Event) -> None:
@@ -138,8 +143,8 @@ async def _first_of(*events: asyncio.Event) -> None:
         each.cancel()
 
 
-def _say(lines: list[str]) -> None:
-    """The one line, and what else was asked for. Its reader may be gone: clients are served all the same."""
+def _write_lines(lines: list[str]) -> None:
+    """Write the ready line and the announced ones. If standard output is closed, the broker serves clients anyway."""
     try:
         os.write(1, "".join(f"{line}\n" for line in lines).encode())  # nothing stays in a buffer
     except OSError as error:
@@ -148,8 +153,8 @@ def _say(lines: list[str]) -> None:
         get_logger("kwire.server").warning("standard output takes no ready line", error=error.strerror)
 
 
-async def _unless(stopped: asyncio.Event, work: Any) -> bool:
-    """Do a piece of work, or give it up when the broker is told to stop; whether it was done."""
+async def _run_unless(stopped: asyncio.Event, work: Any) -> bool:
+    """Run ``work`` to its end, or cancel it on a signal. Returns whether it ended by itself."""
     task = asyncio.ensure_future(work)
     waiting = asyncio.ensure_future(stopped.wait())
     await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)

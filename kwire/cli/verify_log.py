@@ -75,7 +75,7 @@ def _verify(directory: str, arguments: argparse.Namespace) -> int:
 
 
 class _Progress:
-    """A line on standard error: partitions done, bytes read, and the time that is left as far as one can tell."""
+    """A line on standard error: partitions done, bytes read, and an estimate of the time left."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()

@@ -1,1 +1,1 @@
-"""Framing, connections, listeners and back-pressure. What a request means is none of this room's business."""
+"""Framing, connections, listeners and back-pressure. What requests mean lives in `kwire.handlers`."""

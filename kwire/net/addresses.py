@@ -1,4 +1,4 @@
-"""Addresses: how sockets tell them and how Kafka writes them. The `listeners` properties are read in `base.config`."""
+"""Addresses as sockets give them and as Kafka shows them. HOST:PORT texts: `kwire.base.addresses`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from typing import Any
 _MAPPED = "::ffff:"
 
 
-def address_text(host: str, port: int) -> str:
-    """``host:port``, with an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def host_and_port(address: Any) -> tuple[str, int]:
-    """What `getsockname` or `accept` tells, for both families; an IPv4 client of an IPv6 socket counts as IPv4."""
+    """The host and port of `getsockname` or `accept`, in both families; an IPv4 client of an IPv6 socket is IPv4."""
     host: str = address[0]
     if host.startswith(_MAPPED) and "." in host:
         host = host[len(_MAPPED) :]

@@ -1,8 +1,7 @@
 """A connection to another broker: requests out, responses back, in order.
 
-Sans policy: no retries, no timeouts, no choice of address (`kwire.cluster.replication.peers` has those). Frames are
-received into
-buffers of their own, so that records in a response are never copied again.
+No retries, no timeouts, no choice of address: `kwire.cluster.replication.peers` has those. Frames are received into
+buffers of their own, so that the records in a response are not copied again.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from kwire.base.doors import WOULD_BLOCK
 from kwire.codec.message import Message
 from kwire.codec.messages.request_header import RequestHeader
 from kwire.codec.protocol import (
@@ -32,7 +32,7 @@ _HEAD: Final = 4
 
 
 class ConnectionLost(Exception):
-    """The connection ended before the response came: the request may have been carried out or not."""
+    """The connection closed before the response came; the broker may or may not have handled the request."""
 
 
 class ClientConnection:
@@ -55,7 +55,7 @@ class ClientConnection:
 
     @classmethod
     async def connect(cls, doors: Doors, host: str, port: int, client_id: str) -> ClientConnection:
-        """OSError when nobody listens there."""
+        """Connect to a broker. OSError if none listens there."""
         return cls(await doors.sockets.connect(host, port), client_id)
 
     def call(self, request: Message, version: int) -> asyncio.Future[Any]:
@@ -90,7 +90,7 @@ class ClientConnection:
                         output[0] = output[0][sent:]
                         break
                     sent -= len(output.popleft())
-        except (BlockingIOError, InterruptedError):
+        except WOULD_BLOCK:
             if not self._writing:
                 self._writing = True
                 self._loop.add_writer(self._fd, self._writable)
@@ -110,7 +110,7 @@ class ClientConnection:
             else:
                 received = self._socket.recv_into(memoryview(self._frame)[self._filled :])
                 wanted = len(self._frame)
-        except (BlockingIOError, InterruptedError):
+        except WOULD_BLOCK:
             return
         except OSError:
             received = wanted = 0
@@ -140,7 +140,7 @@ class ClientConnection:
             self.close()
             return
         key, version, _, future = self._waiting.popleft()
-        if future.done():  # nobody waits any more
+        if future.done():  # the call was cancelled
             return
         try:
             future.set_result(
@@ -150,7 +150,7 @@ class ClientConnection:
             future.set_exception(error)
 
     def close(self) -> None:
-        """Close the connection; whoever waits gets `ConnectionLost`."""
+        """Close the connection; pending calls fail with `ConnectionLost`."""
         if self.closed:
             return
         self.closed = True

@@ -1,7 +1,7 @@
-"""Ranges of files that have left the system's file cache: noticed without waiting, read in by a thread.
+"""File ranges that are no longer in the page cache: detected without waiting, read by a thread.
 
-`sendfile` of such a range would hold up the event loop, and with it everybody, until the disk has answered. Where the
-system cannot tell (`RWF_NOWAIT` is Linux's), every range counts as cached.
+`sendfile` of such a range would block the event loop, and with it all clients, until the disk has delivered it. Where
+the system has no `RWF_NOWAIT` (only Linux has), every range counts as cached.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _probe = [bytearray(1)]
 
 
 def is_cached(files: Files, part: FileRange) -> bool:
-    """Whether the range can be sent without the disk, judged by its ends: what is read one after the other comes and
-    goes one after the other."""
+    """Whether the range can be sent without reading the disk. Only its first and last byte are checked: a sequentially
+    read file enters and leaves the cache sequentially."""
     flag = files.RWF_NOWAIT
     if not flag:
         return True
@@ -36,7 +36,7 @@ def is_cached(files: Files, part: FileRange) -> bool:
 
 
 def read_in(files: Files, fd: int, position: int, size: int) -> None:
-    """Bring the range into the cache; on a thread. A disk that fails is told by whoever sends the range. OSError."""
+    """Read the range into the page cache, on a thread. OSError; sending the range then fails as well."""
     end = position + size
     while position < end:
         found = len(files.pread(fd, min(_PIECE, end - position), position))

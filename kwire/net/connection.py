@@ -1,20 +1,20 @@
-"""One connection: bytes in, frames to the dispatcher, answers out in the order of the requests.
+"""One connection: bytes in, frames to the dispatcher, responses out in the order of the requests.
 
 The rules of this file:
 
-- A frame is handed on as a writable view over memory that nobody else writes to, so that what is inside (record
-  batches) can be patched in place and written to disk without having been copied once more.
-- Requests are answered in order. The next one is started while earlier ones are pending only if all of them are of
-  the pipelined kind (Produce, unless its handler wants to be alone). Whatever may not start yet is held back, and
-  nothing more is read meanwhile.
-- Memory is bounded: an unfinished frame takes what has been received of it (`large_frames`: a few times as much), never
-  what it announces; a client that does not read its answers is not read from; a held-back connection holds at most one
-  piece of `RECEIVE_BYTES` besides the frame under way.
-- What is answered in a turn of the loop is sent at its end, to one connection after the other: a client that is woken
-  for the first answer is awake for the others, which cost less (`Wire.flush_soon`). Not so what took long
-  (`LONG_BYTES`), and a connection that is read twice running: it has the loop for itself.
-- Every part with a `release` (a `FileRange`) is released exactly once: when it is sent, or when the connection is gone.
-- An exception in here closes the connection, or the client would wait for ever.
+- A frame is passed on as a writable view of memory that nothing else writes to, so that the record batches in it can be
+  patched in place and written to disk without another copy.
+- Responses are sent in the order of the requests. A request starts while earlier ones are pending only if all of them
+  are pipelined (Produce, unless its handler requires exclusive execution). A request that may not start yet is held
+  back, and nothing more is read until it has started.
+- Memory is bounded: an unfinished frame takes as much as has been received of it (`large_frames`: a few times as much),
+  never the size that it announces. Nothing is read from a client that does not read its responses. A connection whose
+  requests are held back holds at most one piece of `RECEIVE_BYTES` besides the unfinished frame.
+- Responses that become ready in a turn of the loop are sent at its end, one connection after the other: the first
+  response wakes the client's process, and the others find it awake, which costs less (`Wire.flush_soon`). Two cases are
+  sent at once: requests that took long (`LONG_BYTES`), and a connection that is the only active one.
+- Every part with a `release` (a `FileRange`) is released exactly once: when it is sent, or when the connection closes.
+- An exception in this module closes the connection; otherwise the client would wait for ever.
 
 What lives elsewhere: sending the parts (`outgoing`), accepting (`listener`), what the frames mean
 (`kwire.server.dispatch`).
@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kwire.base.doors import WOULD_BLOCK
 from kwire.net.large_frames import LARGE_BYTES, LargeFrame, SpareBuffers
 from kwire.net.outgoing import Outgoing, release_parts
 from kwire.net.settings import (
@@ -50,22 +51,36 @@ _read_key = Struct(">h").unpack_from
 
 
 class InvalidFrame(Exception):
-    """What a peer sent cannot be a request: its connection is closed, as Kafka does."""
+    """The received bytes are not a valid request. The connection is closed, as in Kafka."""
 
 
 class Dispatcher(Protocol):
-    """Who gets the frames. It answers each, in any order, by `Connection.send` or `Connection.defer`."""
+    """Handles the frames: calls `Connection.send` with the response, or `Connection.defer` for a later one."""
 
     pipelined_keys: frozenset[int]
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> None: ...
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        """Start a request. Raises `InvalidFrame`."""
 
 
 class Wire:
-    """What all connections of a broker share. ``tick`` counts sweeps: a connection notes it when bytes move."""
+    """What all connections of a broker share. ``tick`` counts sweeps; a connection records it when bytes move."""
 
-    __slots__ = ("_unsent", "dispatcher", "doors", "last_read", "log", "loop", "on_close", "pipelined_keys",
-                 "request_max_bytes", "scratch", "settings", "spare", "tick")  # fmt: skip
+    __slots__ = (
+        "_unsent",
+        "dispatcher",
+        "doors",
+        "last_read",
+        "log",
+        "loop",
+        "on_close",
+        "pipelined_keys",
+        "request_max_bytes",
+        "scratch",
+        "settings",
+        "spare",
+        "tick",
+    )
 
     def __init__(
         self,
@@ -85,7 +100,7 @@ class Wire:
         self.pipelined_keys = dispatcher.pipelined_keys
         self.log = log
         self.on_close = on_close
-        # One receive buffer for all: a connection that says nothing needs none.
+        # One receive buffer for all connections: an idle one needs none.
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.spare = SpareBuffers()
         self.tick = 0
@@ -93,7 +108,7 @@ class Wire:
         self._unsent: list[Connection] = []
 
     def flush_soon(self, connection: Connection) -> None:
-        """Send what a connection is about to answer when all have been read that can be."""
+        """Send a connection's responses once every connection that has bytes was read."""
         if not self._unsent:
             self.loop.call_soon(self.flush)
         elif len(self._unsent) == UNSENT_MAX:
@@ -101,16 +116,16 @@ class Wire:
         self._unsent.append(connection)
 
     def flush(self) -> None:
-        """Send what has been answered in this turn."""
+        """Send the responses of this turn."""
         unsent, self._unsent = self._unsent, []
         for connection in unsent:
             connection.turn_over()
 
 
 class Slot:
-    """The place of a pending answer in the order of its connection."""
+    """The place of a pending response in the order of its connection."""
 
-    __slots__ = ("_connection", "cancel", "done", "hurry", "parts", "pipelined", "size")
+    __slots__ = ("_connection", "cancel", "done", "parts", "pipelined", "size", "wake_early")
 
     def __init__(self, connection: Connection, pipelined: bool) -> None:
         self._connection = connection
@@ -119,24 +134,46 @@ class Slot:
         self.parts: list[Part] | None = None
         self.size = 0
         self.cancel: Callable[[], object] | None = None
-        self.hurry: Callable[[], object] | None = None
-        """Called when the client has sent another request behind this one, which waits for its turn."""
+        self.wake_early: Callable[[], object] | None = None
+        """Called when the client has sent another request, which waits behind this one."""
 
     def answer(self, parts: list[Part] | None, size: int = 0) -> None:
-        """The answer's parts and their bytes together, or None for "no answer". Too late is harmless."""
+        """Complete the slot with the parts of a response and their size, or None for no response. Harmless when the
+        connection is closed."""
         self.done = True
-        self.cancel = self.hurry = None
+        self.cancel = self.wake_early = None
         self.parts = parts
         self.size = size
         self._connection.slot_done()
 
 
 class Connection:
-    """A client's connection. ``peer`` and ``local`` are (host, port); ``context`` is the dispatcher's to use."""
+    """A client's connection. ``peer`` and ``local`` are (host, port); ``context`` is for the dispatcher."""
 
-    __slots__ = ("_fd", "_held", "_large", "_muted", "_need", "_out", "_partial", "_reading", "_recv_into", "_slots",
-                 "_socket", "_taking", "_wire", "_yielding", "active_tick", "closed", "closing", "context", "id",
-                 "listener", "local", "peer")  # fmt: skip
+    __slots__ = (
+        "_fd",
+        "_held",
+        "_large",
+        "_muted",
+        "_need",
+        "_out",
+        "_partial",
+        "_reading",
+        "_recv_into",
+        "_slots",
+        "_socket",
+        "_taking",
+        "_wire",
+        "_yielding",
+        "active_tick",
+        "closed",
+        "closing",
+        "context",
+        "id",
+        "listener",
+        "local",
+        "peer",
+    )
 
     def __init__(self, wire: Wire, sock: Any, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
         self._wire = wire
@@ -174,7 +211,7 @@ class Connection:
         room = self._wire.scratch if large is None else large.room()
         try:
             received = self._recv_into(room)
-        except (BlockingIOError, InterruptedError):
+        except WOULD_BLOCK:
             return
         except OSError:
             received = 0
@@ -200,12 +237,12 @@ class Connection:
             self.turn_over()
 
     def turn_over(self) -> None:
-        """What could be read has been."""
+        """All connections with bytes have been read: send the responses."""
         if self._out.size or self._held is not None or self.closing:
             self._advance()
 
     def _guarded_take(self, data: memoryview, owned: bool) -> None:
-        """`_take`, with any failure closing the connection. The answers it causes are sent together afterwards."""
+        """`_take`, with any failure closing the connection. The responses are sent together afterwards."""
         self._taking = True
         try:
             self._take(data, owned)
@@ -226,7 +263,7 @@ class Connection:
             self._hold(frame, owned=True, yielding=False)
             return
         self._guarded_take(frame, owned=True)
-        del frame  # a buffer that is still looked into is not used again
+        del frame  # a buffer with a view of it is not reused
         large.done()
 
     def _take(self, data: memoryview, owned: bool) -> None:
@@ -263,7 +300,7 @@ class Connection:
             self._keep_partial(data[position:])
 
     def _frame_size(self, data: memoryview | bytearray, position: int) -> int:
-        """The announced size of a frame; judged before any memory is spent on it."""
+        """The announced size of a frame, validated before any memory is allocated for it."""
         size: int = _read_size(data, position)[0]
         if not 0 < size <= self._wire.request_max_bytes:
             raise self._invalid_size(size)
@@ -287,13 +324,13 @@ class Connection:
         )
 
     def _hold(self, rest: memoryview, owned: bool, yielding: bool) -> None:
-        """Keep requests for later and stop reading; ``yielding``: only until the others have had their turn."""
+        """Keep requests for later and stop reading; ``yielding``: only until the other connections had their turn."""
         self._held = rest if owned else memoryview(bytearray(rest))
         self._pause()
         if yielding:
             self._yield()
-        elif self._slots and (hurry := self._slots[0].hurry) is not None:
-            hurry()
+        elif self._slots and (wake_early := self._slots[0].wake_early) is not None:
+            wake_early()
 
     def _yield(self) -> None:
         self._yielding = True
@@ -311,7 +348,7 @@ class Connection:
             self._partial = None
 
     def _complete_partial(self, data: memoryview) -> int:
-        """Add what belongs to the unfinished frame, start it when it is whole; how much of ``data`` is used up."""
+        """Add the rest of the unfinished frame, and start it when complete. Returns how much of ``data`` is used."""
         partial = self._partial
         assert partial is not None
         used = 0
@@ -345,7 +382,7 @@ class Connection:
             self._wire.loop.remove_reader(self._fd)
 
     def _advance(self) -> None:
-        """Send what can be sent; then start what was held back, as far as it may; read on when nothing is left."""
+        """Send what can be sent, then start held-back requests as far as they may; read on when none is left."""
         if self.closed or self._taking or not self._flush() or self._reading or self._yielding:
             return
         held = self._held
@@ -360,10 +397,10 @@ class Connection:
             if not self.closing:
                 self.start()
         elif not self._yielding and self._may_start(self._held, 4):
-            self._yield()  # no loop here: the other connections want their turn
+            self._yield()  # no loop here: the other connections get their turn
 
     def mute(self, delay_ms: int) -> None:
-        """Start no request for so long (a quota is exceeded)."""
+        """Start no request for this time (a quota is exceeded)."""
         if self._muted is not None:
             self._muted.cancel()
         self._muted = self._wire.loop.call_later(delay_ms / 1000, self._unmute)
@@ -375,7 +412,7 @@ class Connection:
     # -- out --------------------------------------------------------------------------------------------------------
 
     def send(self, parts: list[Part], size: int) -> None:
-        """Answer the request that was just dispatched: the parts of a frame, and their bytes together."""
+        """Send the response to the request that was just dispatched: the parts of a frame, and their total size."""
         if self.closed:
             release_parts(parts)
         elif self._slots:
@@ -387,13 +424,13 @@ class Connection:
                 self._advance()
 
     def defer(self, pipelined: bool) -> Slot:
-        """The request that was just dispatched is answered later, through this slot."""
+        """Reserve a slot for the response to the request that was just dispatched."""
         slot = Slot(self, pipelined)
         self._slots.append(slot)
         return slot
 
     def slot_done(self) -> None:
-        """A slot has its answer: send what is first in order, and start what waited for it."""
+        """A slot has its response: send the ones that are next in order, and start requests that waited."""
         slots = self._slots
         if self.closed:
             self._discard(slots)
@@ -405,14 +442,14 @@ class Connection:
         self._advance()
 
     def _flush(self) -> bool:
-        """Send what the socket takes; whether the connection is still open."""
+        """Send what the socket accepts. Returns whether the connection is still open."""
         try:
             moved = self._out.flush()
         except OSError:
-            self.close()  # the peer is gone, which is its right
+            self.close()  # the peer has closed the connection, which is not an error
             return False
         except Exception:
-            self._wire.log.exception("closing connection: answer failed", connection=self.id)
+            self._wire.log.exception("closing connection: response failed", connection=self.id)
             self.close()
             return False
         if moved:
@@ -426,29 +463,29 @@ class Connection:
 
     @property
     def idle(self) -> bool:
-        """Nothing is pending and everything is sent."""
+        """Whether nothing is pending and everything is sent."""
         return not self._slots and not self._out.size
 
     @property
     def pending(self) -> int:
-        """Requests that are started and not answered."""
+        """How many requests have started and have no response yet."""
         return len(self._slots)
 
     def drain(self) -> None:
-        """Start nothing more; close when what was started is answered and sent."""
+        """Start no more requests; close when the responses to those that have started are sent."""
         self.closing = True
         self._pause()
         if self.idle and not self._taking:
             self.close()
 
     def cancel_pending(self) -> None:
-        """Tell those whose answer is only worth something to a client that waits that none does."""
+        """Cancel the pending requests that only matter to a waiting client (Fetch)."""
         for slot in list(self._slots):
             if slot.cancel is not None:
                 slot.cancel()
 
     def close(self) -> None:
-        """Close at once; answers that are still pending go nowhere."""
+        """Close at once; pending responses are discarded."""
         if self.closed:
             return
         self.closed = self.closing = True
@@ -470,13 +507,3 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"Connection({self.id})"
-
-
-def frames_of(buffer: bytes | bytearray | memoryview) -> Iterable[memoryview]:
-    """The frames in a buffer of whole ones, without their size fields (for tests and clients)."""
-    view = memoryview(buffer)
-    position = 0
-    while position < len(view):
-        size: int = _read_size(view, position)[0]
-        yield view[position + 4 : position + 4 + size]
-        position += 4 + size

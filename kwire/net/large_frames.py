@@ -1,8 +1,8 @@
-"""Large frames are received where they stay: no copy from a receive buffer, and no memory fresh from the system.
+"""Large frames are received into their final buffers, without a copy, and those buffers are reused.
 
-A frame of which much is missing gets a buffer of its own; pieces of `RECEIVE_BYTES` are received into it directly. What
-has been announced is believed only as far as `TRUST` times what has come of it, so a peer cannot make the broker spend
-memory by words alone. Buffers whose frames are done with are used again.
+A frame of which much is missing gets a buffer of its own, and pieces of `RECEIVE_BYTES` are received into it directly.
+The buffer is at most `GROWTH` times as large as what has been received, whatever size the frame announces, so a client
+cannot make the broker allocate memory without sending data.
 
 What lives elsewhere: small frames, and everything about order (`connection`).
 """
@@ -14,18 +14,18 @@ from typing import Final
 from kwire.net.settings import RECEIVE_BYTES
 
 LARGE_BYTES: Final = 64 * 1024
-"""A frame of which so much has come and so much is missing is received in place."""
+"""A frame is received in place once this much of it has been received and this much is missing."""
 
-TRUST: Final = 16
-"""How many times what has come of a frame is laid out for it."""
+GROWTH: Final = 16
+"""How many times the received bytes a buffer may have room for."""
 
 SPARE_BUFFERS: Final = 2
 SPARE_BYTES_MAX: Final = 2 * 1024 * 1024
-"""What is kept for the next frames: more would be memory that an idle broker holds on to."""
+"""The largest buffer that is kept for later frames: an idle broker should hold little memory."""
 
 
 class SpareBuffers:
-    """Buffers of earlier frames, for the next ones."""
+    """Buffers of earlier frames, for later ones."""
 
     __slots__ = ("_spare",)
 
@@ -33,17 +33,17 @@ class SpareBuffers:
         self._spare: list[bytearray] = []
 
     def take(self, need: int, have: int) -> bytearray:
-        """A buffer for a frame of ``need`` bytes of which ``have`` are there; perhaps smaller, perhaps larger."""
+        """A buffer for a frame of ``need`` bytes of which ``have`` are received; it may be smaller or larger."""
         for at, buffer in enumerate(self._spare):
             if len(buffer) >= need:
                 return self._spare.pop(at)
-        return bytearray(min(need, have * TRUST))
+        return bytearray(min(need, have * GROWTH))
 
     def give_back(self, buffer: bytearray) -> None:
-        """Keep a buffer, unless somebody still looks into it or there are enough."""
+        """Keep a buffer, unless a view of it exists or enough are kept."""
         if len(self._spare) >= SPARE_BUFFERS or len(buffer) > SPARE_BYTES_MAX:
             return
-        try:  # a buffer that is looked into refuses to change its size
+        try:  # a buffer with a view cannot change its size
             buffer.append(0)
             buffer.pop()
         except BufferError:
@@ -52,7 +52,7 @@ class SpareBuffers:
 
 
 class LargeFrame:
-    """One frame on its way in, with its size field: ``have`` of ``need`` bytes."""
+    """A frame that is being received, with its size field: ``have`` of ``need`` bytes."""
 
     __slots__ = ("_spare", "buffer", "have", "need")
 
@@ -64,7 +64,7 @@ class LargeFrame:
         self.buffer[: self.have] = begun
 
     def room(self) -> memoryview:
-        """Where the next piece is received; never beyond the end of the frame."""
+        """Room for the next piece, not beyond the end of the frame."""
         if self.have == len(self.buffer):
             larger = self._spare.take(self.need, self.have)
             larger[: self.have] = self.buffer
@@ -72,9 +72,9 @@ class LargeFrame:
         return memoryview(self.buffer)[self.have : min(self.have + RECEIVE_BYTES, self.need)]
 
     def whole(self) -> memoryview:
-        """The frame, all of it there."""
+        """The complete frame."""
         return memoryview(self.buffer)[: self.need]
 
     def done(self) -> None:
-        """The frame is no longer needed by whoever received it."""
+        """The frame has been handled: its buffer may be reused."""
         self._spare.give_back(self.buffer)

@@ -1,25 +1,27 @@
 """Accepting: one listening socket, and the bounds on how many connections there may be.
 
-At `max.connections` nothing is accepted until one closes (clients wait in the backlog, as with Kafka); an address
-that has `max.connections.per.ip` is turned away at once. When the process runs out of descriptors, accepting pauses
-instead of spinning. What lives elsewhere: the connections (`connection`), all listeners together (`server`).
+At `max.connections` nothing is accepted until a connection closes (clients wait in the backlog, as in Kafka). A new
+connection from an address that has `max.connections.per.ip` is closed at once. When the process has no descriptor left,
+accepting pauses instead of spinning. What lives elsewhere: the connections (`connection`), all listeners (`server`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.net.addresses import host_and_port
 
 if TYPE_CHECKING:
+    from kwire.base.config import Endpoint
+    from kwire.base.doors import Doors
     from kwire.base.logging import Logger
     from kwire.net.settings import NetSettings
 
 ACCEPTS_PER_TURN: Final = 64
 PAUSE_S: Final = 0.5
-"""How long accepting rests when the system has no descriptor or buffer left."""
+"""Seconds without accepting after the system had no descriptor or buffer left."""
 
 
 class ConnectionCounts:
@@ -31,7 +33,7 @@ class ConnectionCounts:
         self.total = 0
 
     def full(self) -> bool:
-        """Whether `max.connections` is reached."""
+        """Whether there are `max.connections` connections."""
         return self.total >= self._settings.max_connections
 
     def limit_of(self, host: str) -> int:
@@ -39,7 +41,7 @@ class ConnectionCounts:
         return self._settings.max_connections_per_ip_overrides.get(host, self._settings.max_connections_per_ip)
 
     def enter(self, host: str) -> bool:
-        """Count a connection in; False if its address has too many."""
+        """Count a new connection; False if its address has too many."""
         count = self._by_host.get(host, 0)
         if count >= self.limit_of(host):
             return False
@@ -48,7 +50,7 @@ class ConnectionCounts:
         return True
 
     def leave(self, host: str) -> None:
-        """Count a connection out."""
+        """Count a closed connection."""
         self.total -= 1
         left = self._by_host[host] - 1
         if left:
@@ -57,38 +59,52 @@ class ConnectionCounts:
             del self._by_host[host]
 
 
+class BoundSocket(NamedTuple):
+    """A socket that listens for a listener. Nothing is accepted yet: clients wait in its backlog."""
+
+    endpoint: Endpoint
+    socket: Any
+    address: tuple[str, int]
+    """The host and port it is bound to."""
+
+    @classmethod
+    def bind(cls, doors: Doors, settings: NetSettings, endpoint: Endpoint) -> BoundSocket:
+        """Bind a socket; port 0 picks a free one. OSError if the address cannot be bound."""
+        sock = doors.sockets.listen(endpoint.host, endpoint.port, settings.backlog, settings.receive_buffer_bytes)
+        return cls(endpoint, sock, host_and_port(sock.getsockname()))
+
+
 class Listener:
-    """A listening socket under its listener name. ``address``: the (host, port) it is bound to."""
+    """Accepts the connections of one listener. ``address``: the (host, port) it is bound to."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        name: str,
-        sock: Any,
+        bound: BoundSocket,
         *,
         counts: ConnectionCounts,
         log: Logger,
         on_connection: Callable[[Listener, Any, tuple[str, int]], None],
     ) -> None:
         self._loop = loop
-        self._socket = sock
-        self._fd: int = sock.fileno()
+        self._socket = bound.socket
+        self._fd: int = bound.socket.fileno()
         self._counts = counts
         self._log = log
         self._on_connection = on_connection
         self._accepting = False
         self._pause: asyncio.TimerHandle | None = None
-        self.name = name
-        self.address = host_and_port(sock.getsockname())
+        self.name = bound.endpoint.listener
+        self.address = bound.address
 
     def start(self) -> None:
-        """Accept, unless that is going on or the listener is closed."""
+        """Accept connections, unless it does already or is closed."""
         if not self._accepting and self._fd >= 0 and self._pause is None:
             self._accepting = True
             self._loop.add_reader(self._fd, self._acceptable)
 
     def stop(self) -> None:
-        """Accept nothing until `start`."""
+        """Stop accepting until `start`."""
         if self._accepting:
             self._accepting = False
             self._loop.remove_reader(self._fd)
@@ -117,7 +133,7 @@ class Listener:
             return
         try:
             self._on_connection(self, sock, peer)
-        except OSError:  # gone before it was looked at
+        except OSError:  # the client closed it already
             self._counts.leave(peer[0])
             sock.close()
 
@@ -126,7 +142,7 @@ class Listener:
         self.start()
 
     def close(self) -> None:
-        """Stop for good."""
+        """Close the socket."""
         self.stop()
         if self._pause is not None:
             self._pause.cancel()

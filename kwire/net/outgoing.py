@@ -1,9 +1,8 @@
-"""What a connection has yet to send: a queue of buffers and file ranges, moved as far as the socket takes them.
+"""The send queue of a connection: buffers and file ranges, sent as far as the socket accepts them.
 
-Buffers that follow each other leave in one `sendmsg`; a file range leaves by `sendfile`, without being read. A socket
-that takes less than it is given is full: nobody asks it again before it says that it is writable. A range that has left
-the file cache is read in by a thread before it is sent (`cold_ranges`). What lives elsewhere: the order of answers
-(`connection`).
+Successive buffers are sent in one `sendmsg`; a file range is sent by `sendfile`, without being read. A socket that
+accepts less than it is given is full, and is not used again until it is writable. A thread reads a range that is no
+longer in the page cache before it is sent (`cold_ranges`). What lives elsewhere: the order of responses (`connection`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kwire.base import futures
+from kwire.base.doors import WOULD_BLOCK
 from kwire.base.file_range import FileRange
 from kwire.net.cold_ranges import is_cached, read_in
 from kwire.net.settings import IOV_LIMIT, SMALL_RANGE, Part
@@ -26,7 +26,7 @@ _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 def release_parts(parts: Iterable[Part]) -> None:
-    """Give back the file ranges among parts that will not be sent."""
+    """Release the file ranges among parts that will not be sent."""
     for part in parts:
         if type(part) is FileRange:
             part.release()
@@ -35,8 +35,21 @@ def release_parts(parts: Iterable[Part]) -> None:
 class Outgoing:
     """The send queue of one socket. ``size``: bytes in it."""
 
-    __slots__ = ("_doors", "_fd", "_looked_at", "_loop", "_on_writable", "_queue", "_range_sent", "_reading", "_send",
-                 "_sendfile", "_sendmsg", "_waiting", "size")  # fmt: skip
+    __slots__ = (
+        "_doors",
+        "_fd",
+        "_looked_at",
+        "_loop",
+        "_on_writable",
+        "_queue",
+        "_range_sent",
+        "_reading",
+        "_send",
+        "_sendfile",
+        "_sendmsg",
+        "_waiting",
+        "size",
+    )
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, doors: Doors, sock: Any, on_writable: Callable[[], None]
@@ -49,14 +62,14 @@ class Outgoing:
         self._sendfile = doors.sockets.sendfile
         self._on_writable = on_writable
         self._queue: deque[Part] = deque()
-        self._range_sent = 0  # bytes of the first part that are gone, if it is a range
+        self._range_sent = 0  # bytes of the first part that are sent, if it is a range
         self._waiting = False
-        self._looked_at: FileRange | None = None  # is in the cache, or was read in
+        self._looked_at: FileRange | None = None  # the last range that was found or read into the cache
         self._reading: asyncio.Future[None] | None = None
         self.size = 0
 
     def add(self, parts: list[Part], size: int) -> None:
-        """Queue the parts of an answer, ``size`` bytes together. They are not copied."""
+        """Queue the parts of a response, ``size`` bytes in all. They are not copied."""
         self.size += size
         if len(parts) == 1:
             self._queue.append(parts[0])
@@ -75,7 +88,7 @@ class Outgoing:
         return data
 
     def flush(self) -> bool:
-        """Send what the socket takes now; whether anything was sent. OSError when the connection is gone."""
+        """Send what the socket accepts now. Returns whether anything was sent. OSError if the connection is closed."""
         if self._reading is not None:
             return False
         queue = self._queue
@@ -94,7 +107,7 @@ class Outgoing:
                 if not all_sent:
                     self._wait()
                     return True
-        except (BlockingIOError, InterruptedError):
+        except WOULD_BLOCK:
             self._wait()
             return self.size != before
         if self._waiting:
@@ -103,7 +116,7 @@ class Outgoing:
         return self.size != before
 
     def _is_cold(self, part: FileRange) -> bool:
-        """Whether a range has to be read from the disk first, which is begun then."""
+        """Whether a range has to be read from disk first; if so, the read is started."""
         self._looked_at = part
         files = self._doors.files
         if is_cached(files, part):
@@ -114,7 +127,7 @@ class Outgoing:
 
     def _was_read(self, future: asyncio.Future[None]) -> None:
         self._reading = None
-        futures.heed(future)  # whoever sends the range meets a failure again
+        futures.ignore_failure(future)  # sending the range fails in the same way
         self._on_writable()
 
     def _wait(self) -> None:
@@ -123,7 +136,7 @@ class Outgoing:
             self._loop.add_writer(self._fd, self._on_writable)
 
     def _send_one(self, head: bytes | memoryview) -> bool:
-        """Send the only buffer; whether all of it is gone."""
+        """Send the only buffer. Returns whether all of it is sent."""
         sent = self._send(head)
         self.size -= sent
         if sent == len(head):
@@ -133,12 +146,12 @@ class Outgoing:
         return False
 
     def _send_run(self) -> bool:
-        """Send the buffers at the front in one call; whether all of them are gone."""
+        """Send the buffers at the front in one call. Returns whether all of them are sent."""
         run: list[Any] = []
         flags = 0
         for part in self._queue:
             if type(part) is FileRange:
-                flags = self._doors.sockets.MSG_MORE  # no packet of its own for the few bytes before a range
+                flags = self._doors.sockets.MSG_MORE  # the few bytes before a range need no packet of their own
                 break
             run.append(part)
             if len(run) == IOV_LIMIT:
@@ -157,7 +170,7 @@ class Outgoing:
         return True
 
     def _send_range(self, part: FileRange) -> bool:
-        """Send some of the file range at the front; whether all of it is gone."""
+        """Send some of the file range at the front. Returns whether all of it is sent."""
         done = self._range_sent
         size = part.size - done
         try:
@@ -183,12 +196,12 @@ class Outgoing:
         return False
 
     def _send_read(self, part: FileRange, done: int) -> int:
-        """Some systems and file systems have no `sendfile`: read a piece and send it."""
+        """Read a piece and send it, where the system or the file system has no `sendfile`."""
         data = self._doors.files.pread(part.fd, min(part.size - done, 128 * 1024), part.position + done)
         return self._send(data) if data else 0
 
     def close(self) -> None:
-        """Forget what was not sent."""
+        """Discard what was not sent."""
         if self._waiting:
             self._waiting = False
             self._loop.remove_writer(self._fd)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kwire.net.addresses import host_and_port
 from kwire.net.connection import Connection, Dispatcher, Wire
-from kwire.net.listener import ConnectionCounts, Listener
+from kwire.net.listener import BoundSocket, ConnectionCounts, Listener
 
 if TYPE_CHECKING:
-    from kwire.base.config import Endpoint
+    from collections.abc import Sequence
+
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
     from kwire.net.settings import NetSettings
@@ -23,9 +24,11 @@ SWEEPS: Final = 8
 
 
 class NetServer:
-    """The network side of a broker. Use: `open` each listener, `start`, ..., `stop_accepting`, `drain`, `close`."""
+    """The network side of a broker, on bound sockets. Use: `start`, ..., `stop_accepting`, `drain`, `close`."""
 
-    def __init__(self, doors: Doors, settings: NetSettings, dispatcher: Dispatcher, log: Logger) -> None:
+    def __init__(
+        self, doors: Doors, settings: NetSettings, sockets: Sequence[BoundSocket], dispatcher: Dispatcher, log: Logger
+    ) -> None:
         self._doors = doors
         self._settings = settings
         self._log = log
@@ -37,23 +40,15 @@ class NetServer:
         self._sweep: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
         self._idle_ticks = SWEEPS
-        self.listeners: list[Listener] = []
+        self.listeners = [
+            Listener(self._loop, bound, counts=self._counts, log=log, on_connection=self._connected)
+            for bound in sockets
+        ]
         self.connections: dict[Connection, None] = {}  # a dict keeps the order, a set would not
         self.accepted = 0
 
-    def open(self, endpoint: Endpoint) -> Listener:
-        """Bind a listener (port 0: a free one) without accepting yet. OSError when that is impossible."""
-        sock = self._doors.sockets.listen(
-            endpoint.host, endpoint.port, self._settings.backlog, self._settings.receive_buffer_bytes
-        )
-        listener = Listener(
-            self._loop, endpoint.listener, sock, counts=self._counts, log=self._log, on_connection=self._connected
-        )
-        self.listeners.append(listener)
-        return listener
-
     def start(self) -> None:
-        """Accept connections, and close those that idle."""
+        """Accept connections, and close idle ones."""
         for listener in self.listeners:
             listener.start()
         if self._settings.connections_max_idle_ms > 0:
@@ -78,7 +73,7 @@ class NetServer:
             for listener in self.listeners:
                 listener.start()
 
-    # -- idle ones --------------------------------------------------------------------------------------------------
+    # -- idle connections ---------------------------------------------------------------------------------------------
 
     def _schedule_sweep(self) -> None:
         delay_s = self._settings.connections_max_idle_ms / SWEEPS / 1000
@@ -89,7 +84,7 @@ class NetServer:
         wire.tick += 1
         oldest = wire.tick - self._idle_ticks
         for connection in list(self.connections):
-            if connection.active_tick < oldest and not connection.pending:  # a parked request is not idleness
+            if connection.active_tick < oldest and not connection.pending:  # a pending request is not idleness
                 self._log.debug("closing idle connection", connection=connection.id)
                 connection.close()
         self._schedule_sweep()
@@ -97,12 +92,12 @@ class NetServer:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets; connections go on."""
+        """Close the listening sockets; connections stay open."""
         for listener in self.listeners:
             listener.close()
 
     async def drain(self, timeout_s: float) -> None:
-        """Start no more requests; wait until those under way are answered and sent, at most for so long."""
+        """Start no more requests, and wait until the pending responses are sent, for at most ``timeout_s``."""
         self._drained = self._loop.create_future()
         for connection in list(self.connections):
             connection.drain()
@@ -115,11 +110,11 @@ class NetServer:
 
     def _give_up(self) -> None:
         if self._drained is not None and not self._drained.done():
-            self._log.warning("closing connections that do not take their answers", count=len(self.connections))
+            self._log.warning("closing connections that do not read their responses", count=len(self.connections))
             self._drained.set_result(None)
 
     def close_connections(self) -> None:
-        """Close all connections at once; new ones are taken."""
+        """Close all connections at once; new ones are accepted."""
         for connection in list(self.connections):
             connection.close()
 

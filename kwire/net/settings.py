@@ -1,4 +1,4 @@
-"""The numbers that bound the network layer. They come from the properties of the same names (`kwire.server`)."""
+"""The limits of the network layer: constants, and properties (`kwire.server.settings` reads them)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Final
 from kwire.base.file_range import FileRange
 
 RECEIVE_BYTES: Final = 128 * 1024
-"""How much is received at a time: larger pieces fall out of the CPU's cache before they are looked at."""
+"""Bytes received at a time: larger pieces leave the CPU's cache before they are processed."""
 
 PIPELINE_DEPTH: Final = 64
-"""How many pipelined requests of one connection may be pending. Clients have 5 in flight unless told otherwise."""
+"""How many pipelined requests of one connection may be pending. Clients have 5 in flight by default."""
 
 FRAMES_PER_TURN: Final = 64
-"""How many requests of one connection are started before the other connections have their turn."""
+"""Requests of one connection that are started before the other connections have their turn."""
 
 UNSENT_MAX: Final = 16
-"""How many connections' answers leave together: the first one should not wait for long."""
+"""Connections whose responses are sent together; with more, the first would wait too long."""
 
 LONG_BYTES: Final = 16 * 1024
-"""What takes longer to handle than a client takes to wake up: its answer leaves at once."""
+"""Received bytes that take longer to handle than a client takes to wake up: responses are sent at once."""
 
 OUTGOING_LIMIT: Final = 256 * 1024
-"""Bytes of answers that wait for a slow reader before its next request is left unread."""
+"""Unsent bytes of a connection from which on its next request is not read."""
 
 SMALL_RANGE: Final = 16 * 1024
 """A file range up to this size is read and sent with its neighbours: one call instead of two."""
@@ -31,15 +31,22 @@ IOV_LIMIT: Final = 256
 """Buffers given to one `sendmsg` (the kernel takes 1024)."""
 
 Part = bytes | bytearray | memoryview | FileRange
-"""A piece of an answer."""
+"""A piece of a response."""
 
 
 class NetSettings:
     """Properties of listeners and connections, in their units: bytes, milliseconds, connections."""
 
-    __slots__ = ("backlog", "connections_max_idle_ms", "max_connections", "max_connections_per_ip",
-                 "max_connections_per_ip_overrides", "receive_buffer_bytes", "request_max_bytes",
-                 "send_buffer_bytes")  # fmt: skip
+    __slots__ = (
+        "backlog",
+        "connections_max_idle_ms",
+        "max_connections",
+        "max_connections_per_ip",
+        "max_connections_per_ip_overrides",
+        "receive_buffer_bytes",
+        "request_max_bytes",
+        "send_buffer_bytes",
+    )
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Wiring and lifecycle: builds the parts of a broker, starts them in order and stops them in reverse."""
+"""The broker as a whole: its parts, their start in order and stop in reverse, and the dispatch of requests."""

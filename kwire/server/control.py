@@ -1,22 +1,24 @@
 """Faults on demand: a Unix socket in the data directory, there only with ``kwire.test.control=true``.
 
-Tests make the next requests of an API fail, or hold all answers back (`kwire.testing` is the other end). The broker's
-APIs are replaced by copies that ask here first, so that a broker without control does not even know of it.
+Tests make the next requests of an API fail, or hold responses back (`kwire.testing.control` is the client). The
+broker's APIs are replaced by copies that check for a fault first, so a broker without control pays nothing for it.
 
-One JSON object a line: ``{"do": "fail", "api": "Produce", "error": "NOT_ENOUGH_REPLICAS", "times": 1}``, ``pause``
-(``apis``: a list, none for all), ``resume``, ``status``, and ``tether``: the broker stops when this connection ends.
-Each is answered by a line with ``ok`` (and what was asked for) or ``error``.
+Each command is a JSON object on a line, such as ``{"do": "fail", "api": "Produce", "error": "NOT_ENOUGH_REPLICAS",
+"times": 1}``. The others are ``pause`` (``apis``: a list; all if it is empty), ``resume``, ``reset``, ``status``, and
+``tether``: the broker stops when this connection closes. The reply is a line with ``ok`` and the status, or ``error``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kwire.base.doors import Files
 from kwire.base.errors import ErrorCode
+from kwire.base.futures import is_later
 from kwire.base.logging import get_logger
 from kwire.codec.protocol import API_FACTS, ApiKey
 from kwire.handlers.api import Api
@@ -26,7 +28,7 @@ from kwire.server.errors import StartError
 
 SOCKET_FILE: Final = "control.sock"
 MAX_PATH_BYTES: Final = 103
-"""What every system takes as the path of a Unix socket (Linux 107, macOS 103)."""
+"""The length that every system accepts for the path of a Unix socket (Linux 107, macOS 103)."""
 MAX_LINE_BYTES: Final = 65536
 MAX_TIMES: Final = 1_000_000
 
@@ -34,7 +36,7 @@ _log = get_logger("kwire.server.control")
 
 
 class Control:
-    """What tests want of one broker: failures by API, and what is paused."""
+    """The faults of one broker: failures by API, and paused APIs."""
 
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, SOCKET_FILE)
@@ -48,7 +50,7 @@ class Control:
     # -- the socket -------------------------------------------------------------------------------------------------
 
     async def open(self, files: Files) -> None:
-        """Listen. Only the owner of the broker's process may connect. StartError when that cannot be."""
+        """Listen. Only the owner of the broker's process may connect. `StartError` if that fails."""
         if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
             raise StartError(
                 f"kwire.test.control=true: the path of the socket {self.path} is longer than {MAX_PATH_BYTES} bytes: "
@@ -66,7 +68,7 @@ class Control:
         _log.warning("for tests only: requests can be made to fail", kwire_test_control=True, socket=self.path)
 
     async def close(self, files: Files) -> None:
-        """Let everything go on, and end the socket."""
+        """Resume everything, and close the socket."""
         self.resume()
         self.on_abandoned = None
         if self._server is not None:
@@ -85,12 +87,12 @@ class Control:
             while line := await reader.readline():
                 try:
                     command = loads(line)
-                    answer = self.do(command)
+                    response = self.do(command)
                 except (ValueError, TypeError) as error:
-                    answer = {"error": str(error)}
+                    response = {"error": str(error)}
                 else:
                     tethered = tethered or command["do"] == "tether"
-                writer.write(dumps(answer).encode() + b"\n")
+                writer.write(dumps(response).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError):
             pass  # the other end is gone, or its line was too long
@@ -98,13 +100,13 @@ class Control:
             del self._writers[writer]
             writer.close()
         if tethered and self.on_abandoned is not None:
-            _log.info("stopping: whoever started this broker is gone")
+            _log.info("stopping: the process that started this broker has ended")
             self.on_abandoned()
 
     # -- the commands -----------------------------------------------------------------------------------------------
 
     def do(self, command: Any) -> dict[str, Any]:
-        """Obey one command; what it is answered. ValueError in words for people for a wrong one."""
+        """Run one command; returns the reply. ValueError for a wrong command, with a text for people."""
         if not isinstance(command, dict):
             raise ValueError("a command is a JSON object")
         name = command.get("do")
@@ -124,7 +126,7 @@ class Control:
         return {"ok": True, **self.status()}
 
     def status(self) -> dict[str, Any]:
-        """What is still to fail, and what is paused."""
+        """The failures that are left, and the paused APIs."""
         failures = {ApiKey(key).name: [code.name, times] for key, (code, times) in self._failures.items()}
         return {"failures": failures, "paused": [ApiKey(key).name for key in sorted(self._paused)]}
 
@@ -144,7 +146,7 @@ class Control:
             self._resumed = asyncio.get_running_loop().create_future()
 
     def resume(self) -> None:
-        """Let everything go on that a pause has held back."""
+        """End all pauses: held-back requests and responses go on."""
         self._paused = frozenset()
         resumed, self._resumed = self._resumed, None
         if resumed is not None and not resumed.done():
@@ -153,38 +155,31 @@ class Control:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def over(self, registry: Registry) -> Registry:
-        """The same APIs, each of which asks here first."""
+        """The same APIs, each of which checks for faults first."""
         return Registry({int(api.key): self._controlled(api) for api in registry})
 
     def _controlled(self, api: Api) -> Api:
-        return Api(
-            api.key,
-            served=api.served,
-            advertised=api.advertised,
-            handle=lambda request, context: self._handle(api, request, context),
-            operations=api.operations,
-            error_response=api.error_response,
-            pipelined=api.pipelined,
-            cancel_on_disconnect=api.cancel_on_disconnect,
+        return dataclasses.replace(
+            api, handle=lambda request, context: self._handle(api, request, context), fast_path=None
         )
 
     def _handle(self, api: Api, request: Any, context: RequestContext) -> Any:
         if api.key in self._paused:
             return self._later(api, request, context)
-        answer = self._decide(api, request, context)
-        return self._held(api, answer) if isinstance(answer, Awaitable) else answer
+        response = self._decide(api, request, context)
+        return self._held(api, response) if is_later(response) else response
 
     async def _later(self, api: Api, request: Any, context: RequestContext) -> Any:
-        """Begin when the pause is over: until then, nothing of the request is done."""
+        """Handle a request when the pause ends."""
         await self._unpaused(api)
-        answer = self._decide(api, request, context)
-        return await self._held(api, answer) if isinstance(answer, Awaitable) else answer
+        response = self._decide(api, request, context)
+        return await self._held(api, response) if is_later(response) else response
 
     async def _held(self, api: Api, awaited: Awaitable[Any]) -> Any:
-        """A request that was under way when the pause began is not answered before it ends."""
-        answer = await awaited
+        """Hold the response to a request that was pending when the pause began."""
+        response = await awaited
         await self._unpaused(api)
-        return answer
+        return response
 
     async def _unpaused(self, api: Api) -> None:
         while api.key in self._paused and self._resumed is not None:

@@ -1,10 +1,10 @@
-"""From a frame to its answer: header, API, body, permission, handler, bytes.
+"""From a request's frame to the response's: header, API, body, authorisation, handler, bytes.
 
-- A frame that is no request of this broker (malformed, unknown API, version not served) closes the connection, as in
-  Kafka; only ApiVersions answers versions that it does not know.
-- A handler that answers at once costs no task: the answer leaves before `dispatch` returns. An awaitable takes a slot
-  in the order of the connection.
-- A handler that fails is answered by its API's well-formed error response; what nobody foresaw is logged.
+- A frame that is no valid request (malformed, unknown API, version not served) closes the connection, as in Kafka;
+  only ApiVersions responds to unknown versions.
+- A handler that returns its response at once costs no task: the response is passed on before `dispatch` returns. An
+  awaitable takes a slot in the order of the connection.
+- If a handler fails, the client gets its API's well-formed error response; unexpected failures are logged.
 
 What lives elsewhere: order, back-pressure and sending (`kwire.net`), what requests mean (`kwire.handlers`).
 """
@@ -18,7 +18,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode
-from kwire.base.logging import get_logger
+from kwire.base.logging import DEBUG, TRACE, get_logger
 from kwire.codec.errors import CodecError
 from kwire.codec.protocol import (
     ApiKey,
@@ -48,15 +48,15 @@ _pack_header = Struct(">ii").pack
 _pack_flexible_header = Struct(">iix").pack
 
 REQUEST_BUDGET: Final = 200_000
-"""Elements in one request: room for tens of thousands of partitions. The codec could take five times as many, but what
-handlers then do for each of them would keep everybody else waiting for ten seconds and more."""
+"""Elements in one request: enough for tens of thousands of partitions. The codec could decode five times as many, but
+the handlers' work for each of them would delay all other clients for ten seconds and more."""
 
 REQUEST_LOGGER: Final = "kafka.request.logger"
-"""Kafka's logger of requests: DEBUG writes a line per request, TRACE also what was asked and answered."""
+"""Kafka's logger of requests: DEBUG logs a line per request, TRACE also the request and the response."""
 
 
 class Client:
-    """What is known of whoever is at the other end of a connection."""
+    """What is known of the client of a connection."""
 
     __slots__ = ("endpoint", "host_text", "id", "id_bytes", "principal", "software_name", "software_version")
 
@@ -71,10 +71,21 @@ class Client:
 
 
 class Route:
-    """An API in one version: all that can be looked up once."""
+    """An API in one version: everything that is looked up once."""
 
-    __slots__ = ("api", "flexible_header", "key", "metrics", "name", "pack", "quick", "request_class",
-                 "response_class", "response_header_size", "version")  # fmt: skip
+    __slots__ = (
+        "api",
+        "fast_path",
+        "flexible_header",
+        "key",
+        "metrics",
+        "name",
+        "pack",
+        "request_class",
+        "response_class",
+        "response_header_size",
+        "version",
+    )
 
     def __init__(self, api: Api, version: int, metrics: RequestMetrics) -> None:
         self.api = api
@@ -87,12 +98,12 @@ class Route:
         flexible = response_header_version(api.key, version) == 1
         self.pack = _pack_flexible_header if flexible else _pack_header
         self.response_header_size = 5 if flexible else 4
-        self.quick = api.quick[1] if api.quick is not None and version >= api.quick[0] else None
+        self.fast_path = api.fast_path[1] if api.fast_path is not None and version >= api.fast_path[0] else None
         self.metrics = metrics
 
 
 class Exchange(RequestContext):
-    """A request's context as the handler sees it, and what the dispatcher needs to answer it."""
+    """A request's context as handlers see it, and what the dispatcher needs to send the response."""
 
     __slots__ = ("connection", "request", "route", "slot", "started", "waited")
 
@@ -113,14 +124,14 @@ class Exchange(RequestContext):
         self.software_name = client.software_name
         self.software_version = client.software_version
         self.throttle_time_ms = 0
-        self.hurry = None
-        self.alone = False
+        self.wake_early = None
+        self.exclusive = False
         self.connection = connection
         self.route = route
         self.request: Any = None
         self.slot: Slot | None = None
         self.started = started
-        self.waited = 0.0  # seconds that were spent waiting for others
+        self.waited = 0.0  # seconds in purgatory
 
 
 def api_name(key: int) -> str:
@@ -129,7 +140,7 @@ def api_name(key: int) -> str:
 
 
 class Dispatcher:
-    """Answers the requests of all connections of one broker."""
+    """Handles the requests of all connections of one broker."""
 
     def __init__(
         self, services: Services, registry: Registry, advertised: dict[str, tuple[str, int]] | None = None
@@ -147,7 +158,7 @@ class Dispatcher:
     # -- a request comes --------------------------------------------------------------------------------------------
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
-        """Start one request. Raises `InvalidFrame` for what is none."""
+        """Start one request. Raises `InvalidFrame`."""
         started = self._clock()
         client = connection.context or self._meet(connection)
         try:
@@ -157,42 +168,42 @@ class Dispatcher:
                 self._answer_unknown_version(connection, correlation_id)
                 return
             position = self._read_rest_of_header(client, route, frame, length)
-            answer = None
-            if route.quick is not None and self._request_log.level > 10:
-                answer = route.quick(frame, position, version, correlation_id, self._services)
-                if answer.__class__ is bytes:
-                    self._answer_quickly(connection, route, len(frame), answer, started)
+            response = None
+            if route.fast_path is not None and self._request_log.level > DEBUG:
+                response = route.fast_path(frame, position, version, correlation_id, self._services)
+                if response.__class__ is bytes:
+                    self._answer_quickly(connection, route, len(frame), response, started)
                     return
             exchange = Exchange(self._services, connection, route, correlation_id, started)
             exchange.request, _ = decode(route.request_class, version, frame, position, REQUEST_BUDGET)
         except (CodecError, struct_error) as error:
             raise InvalidFrame(f"malformed request: {error}") from None
         route.metrics.request_bytes += len(frame)
-        answer = self._handle(exchange) if answer is None else answer(exchange)
-        if answer is None or answer.__class__ is route.response_class:
-            self._answer(exchange, answer)
+        response = self._handle(exchange) if response is None else response(exchange)
+        if response is None or response.__class__ is route.response_class:
+            self._answer(exchange, response)
         else:
-            self._wait(exchange, answer)
+            self._wait(exchange, response)
 
     def _answer_quickly(
-        self, connection: Connection, route: Route, request_size: int, answer: bytes, started: float
+        self, connection: Connection, route: Route, request_size: int, response: bytes, started: float
     ) -> None:
-        """`_answer`, of a request that was never decoded."""
-        size = len(answer)
-        connection.send([answer], size)
+        """`_answer` for a request that was never decoded."""
+        size = len(response)
+        connection.send([response], size)
         metrics = route.metrics
         metrics.request_bytes += request_size
         metrics.response_bytes += size
         metrics.record(route.version, int((self._clock() - started) * 1e6), 0)
 
     def _meet(self, connection: Connection) -> Client:
-        """The first request of a connection."""
+        """Set up the client at the first request of its connection."""
         endpoint = self._advertised.get(connection.listener) or connection.local
         connection.context = client = Client(ANONYMOUS, connection.peer[0], endpoint)
         return client
 
     def _route(self, key: int, version: int) -> Route | None:
-        """Look an API and version up for the first time; None for an unknown version of ApiVersions."""
+        """The route of an API and version that come for the first time; None for an unknown version of ApiVersions."""
         api = self._registry.get(key)
         if api is None:
             raise InvalidFrame(f"unknown API key {key}")
@@ -207,19 +218,19 @@ class Dispatcher:
 
     @staticmethod
     def _read_rest_of_header(client: Client, route: Route, frame: memoryview, length: int) -> int:
-        """The client id and the tags; where the body begins."""
+        """Read the client id and skip the tags. Returns where the body begins."""
         position = _HEADER_SIZE
         if length >= 0:
             position += length
             raw = bytes(frame[_HEADER_SIZE:position])
             if raw != client.id_bytes:
-                client.id = decode_request_header(frame)[0].client_id  # judges length and text
+                client.id = decode_request_header(frame)[0].client_id  # validates length and text
                 client.id_bytes = raw
         else:
             client.id_bytes = client.id = None
         if not route.flexible_header:
             return position
-        if len(frame) > position and not frame[position]:  # the ordinary case: no tags
+        if len(frame) > position and not frame[position]:  # the usual case: no tags
             return position + 1
         return decode_request_header(frame)[1]
 
@@ -233,7 +244,7 @@ class Dispatcher:
     # -- it is handled ----------------------------------------------------------------------------------------------
 
     def _handle(self, exchange: Exchange) -> Any:
-        """What the handler says, or the error response."""
+        """What the handler returns, or the error response."""
         api = exchange.route.api
         try:
             if api.operations is not None and not self._services.authorizer.allows_all:
@@ -244,7 +255,7 @@ class Dispatcher:
             return self._failed(exchange, error)
 
     def _failed(self, exchange: Exchange, error: BaseException) -> Any:
-        """The well-formed answer to a request whose handler failed; None closes the connection."""
+        """The error response to a request whose handler failed; None if the connection is closed instead."""
         connection, route = exchange.connection, exchange.route
         if isinstance(error, CloseConnection):
             self._log.info("closing connection", connection=connection.id, reason=str(error))
@@ -261,20 +272,20 @@ class Dispatcher:
             connection.close()
             return None
 
-    def _wait(self, exchange: Exchange, answer: Awaitable[Any]) -> None:
-        """Answer when the awaitable is done."""
+    def _wait(self, exchange: Exchange, awaited: Awaitable[Any]) -> None:
+        """Send the response when the awaitable is done."""
         api = exchange.route.api
-        exchange.slot = exchange.connection.defer(api.pipelined and not exchange.alone)
-        future: asyncio.Future[Any] = asyncio.ensure_future(answer)
+        exchange.slot = exchange.connection.defer(api.pipelined and not exchange.exclusive)
+        future: asyncio.Future[Any] = asyncio.ensure_future(awaited)
         self.pending[future] = exchange
         if api.cancel_on_disconnect:
             exchange.slot.cancel = future.cancel
-        exchange.slot.hurry = exchange.hurry
+        exchange.slot.wake_early = exchange.wake_early
         exchange.waited = -self._clock()
         future.add_done_callback(self._done)
 
     def _done(self, future: asyncio.Future[Any]) -> None:
-        """An awaited answer is there."""
+        """An awaited response is ready."""
         exchange = self.pending.pop(future)
         exchange.waited += self._clock()
         if future.cancelled():
@@ -285,12 +296,12 @@ class Dispatcher:
 
     # -- it is answered ---------------------------------------------------------------------------------------------
 
-    def _answer(self, exchange: Exchange, answer: Any) -> None:
-        """Queue the answer's bytes, directly or through its slot; count the request."""
+    def _answer(self, exchange: Exchange, response: Any) -> None:
+        """Queue the response's bytes, directly or through its slot; count the request."""
         route, slot = exchange.route, exchange.slot
         size = 0
-        if answer is not None:
-            parts, size = self._encode(exchange, answer)
+        if response is not None:
+            parts, size = self._encode(exchange, response)
             if slot is None:
                 exchange.connection.send(parts, size)
             else:
@@ -307,18 +318,18 @@ class Dispatcher:
         if route.key == ApiKey.API_VERSIONS:
             client: Client = exchange.connection.context
             client.software_name, client.software_version = exchange.software_name, exchange.software_version
-        if self._request_log.level <= 10:
-            self._log_request(exchange, answer, total)
+        if self._request_log.level <= DEBUG:
+            self._log_request(exchange, response, total)
 
-    def _encode(self, exchange: Exchange, answer: Any) -> tuple[list[Part], int]:
-        """An answer's frame; what cannot be encoded is a failure of the handler."""
+    def _encode(self, exchange: Exchange, response: Any) -> tuple[list[Part], int]:
+        """The frame of a response; one that cannot be encoded is a failure of its handler."""
         try:
-            return frame_of(exchange.route, exchange.correlation_id, answer)
+            return frame_of(exchange.route, exchange.correlation_id, response)
         except CodecError as error:
             failure = self._failed(exchange, error)
             return frame_of(exchange.route, exchange.correlation_id, failure) if failure is not None else ([], 0)
 
-    def _log_request(self, exchange: Exchange, answer: Any, total: float) -> None:
+    def _log_request(self, exchange: Exchange, response: Any, total: float) -> None:
         facts: dict[str, Any] = {
             "api": exchange.route.name,
             "version": exchange.route.version,
@@ -329,15 +340,15 @@ class Dispatcher:
             "principal": str(exchange.principal),
             "total_time_ms": round(total * 1000, 3),
         }
-        if self._request_log.level <= 5:
+        if self._request_log.level <= TRACE:
             facts["request"] = repr(exchange.request)
-            facts["response"] = repr(answer)
+            facts["response"] = repr(response)
         self._request_log.debug("completed request", **facts)
 
 
-def frame_of(route: Route, correlation_id: int, answer: Any) -> tuple[list[Part], int]:
-    """An answer's frame in parts, and its bytes together."""
-    parts: list[Any] = encode_parts(answer, route.version)
+def frame_of(route: Route, correlation_id: int, response: Any) -> tuple[list[Part], int]:
+    """The frame of a response in parts, and its size."""
+    parts: list[Any] = encode_parts(response, route.version)
     size = route.response_header_size
     for part in parts:
         size += part.size if hasattr(part, "size") else len(part)

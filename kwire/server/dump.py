@@ -1,9 +1,9 @@
-"""What goes on inside a broker, as log lines (SIGUSR1): tasks, connections, partitions, groups, transactions, ..."""
+"""The state of a running broker as log lines (SIGUSR1): tasks, connections, partitions, groups, transactions, ..."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kwire.base.logging import get_logger
 
@@ -14,7 +14,13 @@ _log = get_logger("kwire.dump")
 
 
 def dump(broker: Broker) -> None:
-    """Write one line for each thing there is; a part that fails to tell does not keep the others from it."""
+    """Write one line for each task, connection, partition and so on, or a single line if the broker is still starting.
+    If a part fails, that is logged and the others follow."""
+    try:
+        _ = broker.parts
+    except RuntimeError:
+        _log.info("the broker is still starting")
+        return
     for part in (_tasks, _connections, _requests, _partitions, _groups, _transactions, _metrics):
         try:
             part(broker)
@@ -71,8 +77,7 @@ def _partitions(broker: Broker) -> None:
 
 
 def _groups(broker: Broker) -> None:
-    describe: Any = getattr(broker.groups, "dump", None)
-    for facts in describe() if describe is not None else ():
+    for facts in broker.groups.dump():
         _log.info("group", **facts)
 
 

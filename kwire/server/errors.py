@@ -1,4 +1,4 @@
-"""The one exception that a broker's start ends with, apart from `kwire.base.config.ConfigError`."""
+"""The exception of a failed start; wrong properties raise `kwire.base.config.ConfigError`."""
 
 from __future__ import annotations
 

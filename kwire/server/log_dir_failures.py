@@ -1,10 +1,10 @@
-"""What a failed data directory means for the broker as a whole.
+"""What a failed log directory means for the broker as a whole.
 
-While one directory is left and the metadata store's is well, the broker goes on without the failed one: its partitions
-are told as KAFKA_STORAGE_ERROR, and the cluster learns that this broker does not lead them. Otherwise the broker is
-over, as Apache Kafka is (there it is the metadata log's directory). Also knows which directories were in use before, so
-that one that is not mounted is not taken for a new one. What fails is noticed elsewhere
-(`kwire.log.manager.directory_guard`).
+As long as the first directory, which holds the embedded metadata store, and at least one more are online, the broker
+keeps running: partitions in a failed directory return KAFKA_STORAGE_ERROR, and the controller elects other leaders for
+them. Otherwise the broker stops, as Apache Kafka does when its metadata log's directory fails. Directories that were in
+use before and are empty at start are not used: their file system is not mounted. Failures are detected in
+`kwire.log.manager.directory_guard`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os.path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import KafkaError
@@ -21,79 +22,116 @@ from kwire.cluster.store.store import ABSENT, Check, StoreError, Write
 from kwire.log.common.log_dirs import read_meta_properties
 
 if TYPE_CHECKING:
+    from kwire.cluster.controller.controller import Controller
+    from kwire.cluster.metadata.image import MetadataCache
+    from kwire.cluster.replication.replica_manager import ReplicaManager
     from kwire.cluster.store.store import MetadataStore
     from kwire.log.common.log_dirs import LogDirectory
     from kwire.log.manager.log_manager import LogManager
-    from kwire.server.broker import Broker
 
 RETRY_S: Final = 1.0
-"""How soon the controller is told again that replicas are offline, when it could not take it in."""
+"""Seconds until offline replicas are reported again if the controller did not accept the report."""
 
 _log = get_logger("kwire.server")
 
 
-class DiskTrouble:
-    """Follows the failures of one broker's directories. ``over`` is set, and ``cause`` says why in one line, when the
-    broker cannot go on."""
+class FatalFailure:
+    """Whether the broker cannot go on: ``occurred`` is set and ``cause`` says why in one line. Its process stops it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._task: asyncio.Task[None] | None = None
-        self._untold: dict[tuple[str, int], None] = {}
-        self.over = asyncio.Event()
+    def __init__(self) -> None:
+        self.occurred = asyncio.Event()
         self.cause = ""
 
-    def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """Called by the log manager once for each directory, also while the broker starts."""
-        directories = self._broker.logs.directories
-        if not any(each.online for each in directories):
-            self.end(f"all log.dirs have failed, the last one was {directory.path}: {error}")
-        elif directory is directories[0]:
-            self.end(f"the directory of the metadata store (the first of log.dirs) has failed: {error}")
-        elif self._broker.is_serving:
-            self._take_in(self._broker.replicas.directory_failed(directory))
-
-    def begin(self) -> None:
-        """The replicas are taken over: tell of those whose directory has failed since the cluster was joined."""
-        broker = self._broker
-        mine = broker.config.node_id
-        for topic in broker.metadata.image.topics.values():
-            led = [index for index, state in enumerate(topic.partitions) if state.leader == mine]
-            self._take_in([(topic.name, index) for index in led if broker.logs.is_offline(topic.name, index)])
-
-    def _take_in(self, lost: list[tuple[str, int]]) -> None:
-        self._untold.update(dict.fromkeys(lost))
-        if self._untold and (self._task is None or self._task.done()):
-            self._task = asyncio.ensure_future(self._tell())
-
-    def end(self, cause: str) -> None:
-        """The broker cannot go on, whatever the reason."""
-        if not self.over.is_set():
+    def report(self, cause: str) -> None:
+        """The broker cannot go on. The first cause stays."""
+        if not self.occurred.is_set():
             self.cause = cause
-            self.over.set()
+            self.occurred.set()
 
-    async def _tell(self) -> None:
-        """Have the cluster's image say who leads now; a client that asks for metadata must not come here again."""
-        while self._untold:
-            told = list(self._untold)
+
+class LogDirFailureHandler:
+    """Receives each failure of a log directory, from the first moment of the start. ``paths``: log.dirs."""
+
+    def __init__(self, paths: Sequence[str], fatal: FatalFailure) -> None:
+        self._paths = paths
+        self._fatal = fatal
+        self._failed: dict[str, None] = {}
+        self._listeners: list[Callable[[LogDirectory], None]] = []
+
+    def add_listener(self, listener: Callable[[LogDirectory], None]) -> None:
+        """Have a function called for each directory whose failure the broker survives."""
+        self._listeners.append(listener)
+
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """The log manager calls this once for each directory, also while the broker starts."""
+        self._failed[directory.path] = None
+        if len(self._failed) == len(self._paths):
+            self._fatal.report(f"all log.dirs have failed, the last one was {directory.path}: {error}")
+        elif directory.path == self._paths[0]:
+            self._fatal.report(f"the directory of the metadata store (the first of log.dirs) has failed: {error}")
+        else:
+            for listener in self._listeners:
+                listener(directory)
+
+
+class OfflineReplicas:
+    """Reports the replicas in failed directories to the controller, until it has accepted them all."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        metadata: MetadataCache,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        broker_id: int,
+    ) -> None:
+        self._controller = controller
+        self._metadata = metadata
+        self._logs = logs
+        self._replicas = replicas
+        self._broker_id = broker_id
+        self._task: asyncio.Task[None] | None = None
+        self._unreported: dict[tuple[str, int], None] = {}
+
+    def start(self, failures: LogDirFailureHandler) -> None:
+        """Report what has failed since this broker joined the cluster, and follow failures from now on. Call it when
+        the replica manager has started."""
+        for topic in self._metadata.image.topics.values():
+            led = [index for index, state in enumerate(topic.partitions) if state.leader == self._broker_id]
+            self._add([(topic.name, index) for index in led if self._logs.is_offline(topic.name, index)])
+        failures.add_listener(self._directory_failed)
+
+    def close(self) -> None:
+        """Stop reporting."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        self._add(self._replicas.directory_failed(directory))
+
+    def _add(self, lost: list[tuple[str, int]]) -> None:
+        self._unreported.update(dict.fromkeys(lost))
+        if self._unreported and (self._task is None or self._task.done()):
+            self._task = asyncio.ensure_future(self._report())
+
+    async def _report(self) -> None:
+        """Once the image names other leaders, clients that refresh their metadata go there."""
+        while self._unreported:
+            reported = list(self._unreported)
             try:
-                await self._broker.controller.replicas_failed(told)
+                await self._controller.leaders.replicas_failed(reported)
             except KafkaError as error:
                 _log.warning("offline replicas are not known to the cluster yet", error=str(error))
                 await asyncio.sleep(RETRY_S)
                 continue
-            for key in told:
-                del self._untold[key]
-
-    def close(self) -> None:
-        """Tell no more."""
-        if self._task is not None:
-            self._task.cancel()
+            for key in reported:
+                del self._unreported[key]
 
 
 async def hold_back_unmounted(store: MetadataStore, logs: LogManager, broker_id: int) -> None:
-    """Give up every directory that this broker has used before and that is empty now, unless all are: its file system
-    is not mounted, and nothing must be made in its place. Remember those in use. StoreError."""
+    """Take every directory offline that this broker has used before and that is empty now, unless all are empty: its
+    file system is not mounted, and no new logs must be created in its mount point. Record the directories in use.
+    StoreError if the store cannot be read."""
     key = f"{keys.DIRECTORIES}{broker_id}"
     _, found = await store.read(key)
     entry = found.get(key)
@@ -110,8 +148,8 @@ async def hold_back_unmounted(store: MetadataStore, logs: LogManager, broker_id:
         version = ABSENT if entry is None else entry.version
         try:
             await store.commit([Check(key, version)], [Write(key, keys.pack(paths=paths))])
-        except StoreError as error:  # a full disk: the next start will note them
-            _log.warning("log.dirs cannot be noted", error=str(error))
+        except StoreError as error:  # a full disk, for example: the next start records them
+            _log.warning("log.dirs cannot be recorded", error=str(error))
 
 
 def _absolute(directory: LogDirectory) -> str:

@@ -1,4 +1,4 @@
-"""What the network layer and the logs need to know of the configuration."""
+"""The settings of the network layer and of the logs, made from the configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def net_settings(config: KafkaConfig) -> NetSettings:
-    """The settings of listeners and connections, kept up with dynamic changes of the configuration."""
+    """The settings of listeners and connections, which follow dynamic changes of the configuration."""
     settings = NetSettings(
         request_max_bytes=config.socket_request_max_bytes,
         connections_max_idle_ms=config.connections_max_idle_ms,
@@ -35,7 +35,7 @@ def net_settings(config: KafkaConfig) -> NetSettings:
 
 
 def log_settings(config: KafkaConfig) -> ManagerSettings:
-    """The settings of all logs together."""
+    """The settings of the log manager."""
     return ManagerSettings(
         recovery_threads_per_directory=config.num_recovery_threads_per_data_dir,
         recovery_point_interval_ms=config.log_flush_offset_checkpoint_interval_ms,

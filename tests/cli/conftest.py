@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -93,7 +92,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kwire(tmp_path: Path, compiled: Path) -> Iterator[Any]:
+def kwire_command(tmp_path: Path, compiled: Path) -> Iterator[Command]:
+    """The ``kwire`` command; the fixture named ``kwire`` is that of kwire's own pytest plugin."""
     command = Command(tmp_path, compiled)
     yield command
     for process in command.processes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.raw_client import RawClient
+from kwire.base.addresses import parse_address
 from kwire.base.doors import Doors
 from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -20,10 +21,10 @@ from tests.cli.conftest import Command
 
 async def write_logs(directory: Path) -> bytes:
     """Logs and `meta.properties` of node 7, without a metadata store; the topic's id."""
-    properties = {"log_dir": directory, "listeners": "PLAINTEXT://127.0.0.1:0", "node_id": 7}
+    properties: dict[str, Any] = {"log_dir": directory, "listeners": "PLAINTEXT://127.0.0.1:0", "node_id": 7}
     async with Broker(store=MemoryStore(), **properties) as broker:
-        host, _, port = broker.bootstrap_servers.rpartition(":")
-        async with await RawClient.connect(Doors(), host, int(port)) as client:
+        address = parse_address(broker.bootstrap_servers)
+        async with await RawClient.connect(Doors(), *address) as client:
             topic = CreatableTopic(name="old", num_partitions=2, replication_factor=1)
             created = await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
             batch = build_batch([Record(offset=0, timestamp=1, key=None, value=b"from elsewhere")])
@@ -47,14 +48,14 @@ async def look(host: str, port: int) -> tuple[Any, Any]:
         return metadata, await client.call(request, 12)
 
 
-def test_an_adopted_directory_is_served_under_its_own_ids(kwire: Command) -> None:
-    topic_id = asyncio.run(write_logs(kwire.directory / "data"))
-    (kwire.directory / "data" / "not-a-partition-x").mkdir()
-    result = kwire.run("adopt", "data")
+def test_an_adopted_directory_is_served_under_its_own_ids(kwire_command: Command) -> None:
+    topic_id = asyncio.run(write_logs(kwire_command.directory / "data"))
+    (kwire_command.directory / "data" / "not-a-partition-x").mkdir()
+    result = kwire_command.run("adopt", "data")
     assert result.returncode == 0, result.stderr
     assert "topics=1 partitions=2" in result.stdout
     assert "left out: not-a-partition-x" in result.stderr
-    process = kwire.start("--listen", "127.0.0.1:0", "--data-dir", "data")
+    process = kwire_command.start("--listen", "127.0.0.1:0", "--data-dir", "data")
     metadata, fetched = asyncio.run(look(process.host, process.port))
     process.stop()
     assert metadata.brokers[0].node_id == 7
@@ -62,17 +63,17 @@ def test_an_adopted_directory_is_served_under_its_own_ids(kwire: Command) -> Non
     assert b"from elsewhere" in bytes(fetched.responses[0].partitions[0].records)
 
 
-def test_adopting_twice_takes_in_nothing_more(kwire: Command) -> None:
-    asyncio.run(write_logs(kwire.directory / "data"))
-    kwire.run("adopt", "data")
-    again = kwire.run("adopt", "data")
+def test_adopting_twice_takes_in_nothing_more(kwire_command: Command) -> None:
+    asyncio.run(write_logs(kwire_command.directory / "data"))
+    kwire_command.run("adopt", "data")
+    again = kwire_command.run("adopt", "data")
     assert again.returncode == 0
     assert "topics=0" in again.stdout
 
 
-def test_what_is_no_data_directory_is_refused_and_left_alone(kwire: Command) -> None:
-    (kwire.directory / "data").mkdir()
-    result = kwire.run("adopt", "data")
+def test_what_is_no_data_directory_is_refused_and_left_alone(kwire_command: Command) -> None:
+    (kwire_command.directory / "data").mkdir()
+    result = kwire_command.run("adopt", "data")
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
-    assert list((kwire.directory / "data").iterdir()) == []
+    assert list((kwire_command.directory / "data").iterdir()) == []

@@ -18,9 +18,9 @@ from tests.cli.conftest import Command, Process
 ANY_PORT = ("--listen", "127.0.0.1:0")
 
 
-def test_a_file_is_named_as_for_kafkas_script(kwire: Command, tmp_path: Path) -> None:
+def test_a_file_is_named_as_for_kafkas_script(kwire_command: Command, tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text("node.id=9\nlistener=x\nlog.retention.hour=5\nmy.plugin.name=y\n")
-    process = kwire.start("server.properties", *ANY_PORT)
+    process = kwire_command.start("server.properties", *ANY_PORT)
     _, err = process.stop()
     assert "node.id=9" in (tmp_path / "kwire-data" / "meta.properties").read_text()
     assert (
@@ -43,10 +43,10 @@ def test_a_file_is_named_as_for_kafkas_script(kwire: Command, tmp_path: Path) ->
     ],
 )
 def test_what_is_wrong_is_one_clear_line(
-    kwire: Command, tmp_path: Path, arguments: list[str], status: int, words: str
+    kwire_command: Command, tmp_path: Path, arguments: list[str], status: int, words: str
 ) -> None:
     (tmp_path / "file").touch()
-    result = kwire.run(*arguments)
+    result = kwire_command.run(*arguments)
     assert (result.returncode, result.stdout) == (status, "")
     assert words in result.stderr
     assert status == 2 or result.stderr.count("\n") == 1
@@ -64,34 +64,34 @@ def test_what_is_wrong_is_one_clear_line(
     ],
 )
 def test_a_meta_properties_that_no_broker_has_written_is_refused(
-    kwire: Command, tmp_path: Path, text: str, words: str
+    kwire_command: Command, tmp_path: Path, text: str, words: str
 ) -> None:
     """Kafka refuses these as well; a directory with such a file is damaged, or somebody else's."""
     (tmp_path / "kwire-data").mkdir()
     (tmp_path / "kwire-data" / "meta.properties").write_text(text)
-    result = kwire.run("start", *ANY_PORT)
+    result = kwire_command.run("start", *ANY_PORT)
     assert result.returncode == 1
     assert "meta.properties: " in result.stderr and words in result.stderr
     assert (tmp_path / "kwire-data" / "meta.properties").read_text() == text
 
 
 @pytest.mark.parametrize(("listen", "host"), [("localhost:0", "localhost"), (":0", "localhost"), ("0", "localhost")])
-def test_the_host_is_told_as_it_was_given(kwire: Command, listen: str, host: str) -> None:
-    process = kwire.start("--listen", listen)
+def test_the_host_is_told_as_it_was_given(kwire_command: Command, listen: str, host: str) -> None:
+    process = kwire_command.start("--listen", listen)
     assert process.host == host
     process.stop()
 
 
-def test_the_port_in_use_is_named(kwire: Command) -> None:
+def test_the_port_in_use_is_named(kwire_command: Command) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        result = kwire.run("start", "--listen", f"127.0.0.1:{port}")
+        result = kwire_command.run("start", "--listen", f"127.0.0.1:{port}")
     assert result.returncode == 1
     assert result.stderr == f"kwire: listeners=PLAINTEXT://127.0.0.1:{port}: cannot listen: Address already in use\n"
 
 
-def test_a_topic_that_is_created_is_logged(kwire: Command) -> None:
-    process = kwire.start(*ANY_PORT)
+def test_a_topic_that_is_created_is_logged(kwire_command: Command) -> None:
+    process = kwire_command.start(*ANY_PORT)
     asyncio.run(create(process, "orders", 3))
     _, err = process.stop()
     (line,) = [json.loads(line) for line in err.splitlines() if "topic created" in line]
@@ -107,18 +107,18 @@ async def create(process: Process, name: str, partitions: int) -> None:
             assert not answer.topics[0].error_code
 
 
-def test_lines_that_others_wait_for_follow_the_ready_line(kwire: Command) -> None:
+def test_lines_that_others_wait_for_follow_the_ready_line(kwire_command: Command) -> None:
     lines = ("--announce", "[KafkaServer id={node.id}] started", "--announce", "there")
-    process = kwire.start(*ANY_PORT, "--set", "node.id=4", *lines)
+    process = kwire_command.start(*ANY_PORT, "--set", "node.id=4", *lines)
     assert process.process.stdout is not None
     told = [process.process.stdout.readline() for _ in range(2)]
     assert told == ["[KafkaServer id=4] started\n", "there\n"]
     process.stop()
 
 
-def test_ping_tells_a_broker_from_what_is_none(kwire: Command) -> None:
-    process = kwire.start(*ANY_PORT)
-    answer = kwire.run("ping", process.bootstrap, "--wait", "5")
+def test_ping_tells_a_broker_from_what_is_none(kwire_command: Command) -> None:
+    process = kwire_command.start(*ANY_PORT)
+    answer = kwire_command.run("ping", process.bootstrap, "--wait", "5")
     assert answer.returncode == 0
     assert answer.stdout.startswith(f"{process.bootstrap} answers: a Kafka broker with ")
     process.stop()
@@ -133,15 +133,15 @@ def test_ping_tells_a_broker_from_what_is_none(kwire: Command) -> None:
 
         thread = threading.Thread(target=answer_nonsense)
         thread.start()
-        refused = kwire.run("ping", address)
+        refused = kwire_command.run("ping", address)
         thread.join()
-    assert (refused.returncode, refused.stderr) == (1, f"kwire: {address}: what answers there is no Kafka broker\n")
+    assert (refused.returncode, refused.stderr) == (1, f"kwire: {address}: the server there is not a Kafka broker\n")
 
 
 @pytest.mark.parametrize("command", [["cluster", "status"], ["ping"]])
-def test_a_reader_that_has_seen_enough_is_no_trouble(kwire: Command, command: list[str]) -> None:
-    process = kwire.start(*ANY_PORT)
-    told = kwire.popen("-m", "kwire", *command, process.bootstrap)
+def test_a_reader_that_has_seen_enough_is_no_trouble(kwire_command: Command, command: list[str]) -> None:
+    process = kwire_command.start(*ANY_PORT)
+    told = kwire_command.popen("-m", "kwire", *command, process.bootstrap)
     assert told.stdout is not None
     assert told.stderr is not None
     told.stdout.close()  # before anything is printed

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,52 +38,52 @@ def metadata(process: Process) -> object:
     return asyncio.run(ask())
 
 
-def test_ready_line_is_all_there_is_on_standard_output(kwire: Command) -> None:
-    process = kwire.start(*ANY_PORT, "--data-dir", "data")
+def test_ready_line_is_all_there_is_on_standard_output(kwire_command: Command) -> None:
+    process = kwire_command.start(*ANY_PORT, "--data-dir", "data")
     answer = metadata(process)
     assert [broker.port for broker in answer.brokers] == [process.port]  # type: ignore[attr-defined]
     out, err = process.stop()
     assert out == ""
     for line in err.splitlines():
         json.loads(line)
-    assert (kwire.directory / "data" / "meta.properties").exists()
-    assert (kwire.directory / "data" / ".kafka_cleanshutdown").exists()
+    assert (kwire_command.directory / "data" / "meta.properties").exists()
+    assert (kwire_command.directory / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_data_lives_in_kwire_data_unless_told_otherwise(kwire: Command) -> None:
-    kwire.start(*ANY_PORT).stop()
-    assert (kwire.directory / "kwire-data" / "meta.properties").exists()
+def test_data_lives_in_kwire_data_unless_told_otherwise(kwire_command: Command) -> None:
+    kwire_command.start(*ANY_PORT).stop()
+    assert (kwire_command.directory / "kwire-data" / "meta.properties").exists()
 
 
-def test_properties_come_from_command_line_environment_and_file_in_this_order(kwire: Command) -> None:
-    (kwire.directory / "server.properties").write_text(
+def test_properties_come_from_command_line_environment_and_file_in_this_order(kwire_command: Command) -> None:
+    (kwire_command.directory / "server.properties").write_text(
         "node.id=5\nlog.dirs=from-file\nnum.partitions=3\nlisteners=PLAINTEXT://127.0.0.1:0\n"
     )
-    process = kwire.start(
+    process = kwire_command.start(
         "--config", "server.properties", "--set", "log.dirs=from-line", KAFKA_LOG_DIRS="from-env", KAFKA_NODE_ID="6"
     )
     answer = metadata(process)
     process.stop()
     assert answer.brokers[0].node_id == 6  # type: ignore[attr-defined]
-    assert (kwire.directory / "from-line").is_dir()
-    assert not (kwire.directory / "from-file").exists() and not (kwire.directory / "from-env").exists()
+    assert (kwire_command.directory / "from-line").is_dir()
+    assert not (kwire_command.directory / "from-file").exists() and not (kwire_command.directory / "from-env").exists()
 
 
-def test_the_cluster_id_of_the_environment_founds_a_cluster_and_guards_it(kwire: Command) -> None:
-    kwire.start(*ANY_PORT, CLUSTER_ID="MkU3OEVBNTcwNTJENDM2Qg").stop()
-    meta = (kwire.directory / "kwire-data" / "meta.properties").read_text()
+def test_the_cluster_id_of_the_environment_founds_a_cluster_and_guards_it(kwire_command: Command) -> None:
+    kwire_command.start(*ANY_PORT, CLUSTER_ID="MkU3OEVBNTcwNTJENDM2Qg").stop()
+    meta = (kwire_command.directory / "kwire-data" / "meta.properties").read_text()
     assert "cluster.id=MkU3OEVBNTcwNTJENDM2Qg" in meta
-    refused = kwire.run("start", *ANY_PORT, CLUSTER_ID="AAAAAAAAAAAAAAAAAAAAAA")
+    refused = kwire_command.run("start", *ANY_PORT, CLUSTER_ID="AAAAAAAAAAAAAAAAAAAAAA")
     assert refused.returncode == 1
     assert "MkU3OEVBNTcwNTJENDM2Qg" in refused.stderr and refused.stderr.count("\n") == 1
 
 
-def test_a_directory_keeps_its_node_id(kwire: Command) -> None:
-    kwire.start(*ANY_PORT, "--set", "node.id=7").stop()
-    process = kwire.start(*ANY_PORT)
+def test_a_directory_keeps_its_node_id(kwire_command: Command) -> None:
+    kwire_command.start(*ANY_PORT, "--set", "node.id=7").stop()
+    process = kwire_command.start(*ANY_PORT)
     assert metadata(process).brokers[0].node_id == 7  # type: ignore[attr-defined]
     process.stop()
-    refused = kwire.run("start", *ANY_PORT, "--set", "node.id=8")
+    refused = kwire_command.run("start", *ANY_PORT, "--set", "node.id=8")
     assert refused.returncode == 1
     assert "node.id=8" in refused.stderr and "7" in refused.stderr and refused.stderr.count("\n") == 1
 
@@ -100,9 +103,9 @@ def test_a_directory_keeps_its_node_id(kwire: Command) -> None:
     ],
 )
 def test_what_is_wrong_is_said_on_standard_error(
-    kwire: Command, arguments: list[str], status: int, words: list[str]
+    kwire_command: Command, arguments: list[str], status: int, words: list[str]
 ) -> None:
-    result = kwire.run(*arguments)
+    result = kwire_command.run(*arguments)
     assert result.returncode == status
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
@@ -111,9 +114,9 @@ def test_what_is_wrong_is_said_on_standard_error(
         assert result.stderr.count("\n") == 1
 
 
-def test_closed_standard_streams_are_not_taken_for_sockets_and_segments(kwire: Command, tmp_path: Path) -> None:
+def test_closed_standard_streams_are_not_taken_for_sockets_and_segments(kwire_command: Command, tmp_path: Path) -> None:
     closing = "import os, sys; os.closerange(0, 3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    process = kwire.popen("-c", closing, "-m", "kwire", "start", *ANY_PORT, "--set", "unknown.name=1")
+    process = kwire_command.popen("-c", closing, "-m", "kwire", "start", *ANY_PORT, "--set", "unknown.name=1")
     deadline = time.monotonic() + 20
     while not (tmp_path / "kwire-data" / "meta.properties").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -123,10 +126,10 @@ def test_closed_standard_streams_are_not_taken_for_sockets_and_segments(kwire: C
     assert process.wait(20) == 0
 
 
-def test_clients_are_served_even_if_nobody_reads_the_ready_line(kwire: Command) -> None:
+def test_clients_are_served_even_if_nobody_reads_the_ready_line(kwire_command: Command) -> None:
     full = "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); "
     command = "from kwire.cli import main; sys.exit(main(sys.argv[1:]))"
-    process = kwire.popen("-c", full + command, "start", *ANY_PORT)
+    process = kwire_command.popen("-c", full + command, "start", *ANY_PORT)
     assert process.stderr is not None
     assert json.loads(process.stderr.readline())["event"] == "standard output takes no ready line"
     process.terminate()
@@ -134,38 +137,38 @@ def test_clients_are_served_even_if_nobody_reads_the_ready_line(kwire: Command) 
     assert (process.returncode, out, "Traceback" in err) == (0, "", False)
 
 
-def test_version(kwire: Command) -> None:
-    result = kwire.run("--version")
+def test_version(kwire_command: Command) -> None:
+    result = kwire_command.run("--version")
     assert (result.returncode, result.stdout) == (0, f"kwire {__version__}\n")
 
 
 @pytest.mark.parametrize("listen", ["[::1]:0", "::1:0"])
-def test_ipv6(kwire: Command, listen: str) -> None:
-    process = kwire.start("--listen", listen)
+def test_ipv6(kwire_command: Command, listen: str) -> None:
+    process = kwire_command.start("--listen", listen)
     assert process.host == "[::1]"
     process.host = "::1"
     assert metadata(process).brokers[0].host == "::1"  # type: ignore[attr-defined]
     process.stop()
 
 
-def test_asyncio_does_where_uvloop_is_missing(kwire: Command) -> None:
+def test_asyncio_does_where_uvloop_is_missing(kwire_command: Command) -> None:
     code = "import sys; sys.modules['uvloop'] = None; from kwire.cli import main; sys.exit(main(sys.argv[1:]))"
-    process = kwire.start_python("-c", code, "start", *ANY_PORT)
+    process = kwire_command.start_python("-c", code, "start", *ANY_PORT)
     assert metadata(process).brokers  # type: ignore[attr-defined]
     process.stop()
 
 
-def test_a_second_broker_on_the_same_directory_or_port_is_refused(kwire: Command) -> None:
-    first = kwire.start(*ANY_PORT)
-    second = kwire.run("start", *ANY_PORT)
+def test_a_second_broker_on_the_same_directory_or_port_is_refused(kwire_command: Command) -> None:
+    first = kwire_command.start(*ANY_PORT)
+    second = kwire_command.run("start", *ANY_PORT)
     assert second.returncode == 1 and "kwire-data" in second.stderr
-    third = kwire.run("start", "--listen", first.bootstrap, "--data-dir", "other")
+    third = kwire_command.run("start", "--listen", first.bootstrap, "--data-dir", "other")
     assert third.returncode == 1 and str(first.port) in third.stderr
     first.stop()
 
 
-def test_sigterm_answers_the_members_of_groups(kwire: Command) -> None:
-    process = kwire.start(*ANY_PORT, "--set", "group.initial.rebalance.delay.ms=60000")
+def test_sigterm_answers_the_members_of_groups(kwire_command: Command) -> None:
+    process = kwire_command.start(*ANY_PORT, "--set", "group.initial.rebalance.delay.ms=60000")
 
     async def join() -> tuple[int, int]:
         async with await RawClient.connect(Doors(), process.host, process.port) as client:
@@ -210,8 +213,8 @@ async def client_is_parked(process: Process) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_second_signal_ends_at_once(kwire: Command) -> None:
-    process = kwire.start(*ANY_PORT)
+def test_a_second_signal_ends_at_once(kwire_command: Command) -> None:
+    process = kwire_command.start(*ANY_PORT)
 
     async def hold() -> int:
         """A client that asks for much and reads nothing keeps a stopping broker waiting."""
@@ -233,8 +236,8 @@ def test_a_second_signal_ends_at_once(kwire: Command) -> None:
     assert asyncio.run(hold()) in (128 + signal.SIGTERM, -signal.SIGTERM)
 
 
-def test_sigusr1_writes_down_what_goes_on(kwire: Command) -> None:
-    process = kwire.start(*ANY_PORT)
+def test_sigusr1_writes_down_what_goes_on(kwire_command: Command) -> None:
+    process = kwire_command.start(*ANY_PORT)
 
     async def look() -> None:
         async with await RawClient.connect(Doors(), process.host, process.port) as client:
@@ -242,7 +245,7 @@ def test_sigusr1_writes_down_what_goes_on(kwire: Command) -> None:
             process.send(signal.SIGUSR1)
             stream = process.process.stderr
             assert stream is not None
-            lines = []
+            lines: list[dict[str, Any]] = []
             while not lines or lines[-1]["event"] != "dump complete":
                 lines.append(json.loads(await asyncio.to_thread(stream.readline)))
         events = {line["event"] for line in lines}
@@ -261,8 +264,12 @@ def test_importing_kwire_is_cheap() -> None:
 
 
 def test_the_version_is_the_packages() -> None:
+    """The version is written down once, in `kwire/__init__.py`; the build reads it from there."""
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    assert f'version = "{__version__}"' in text
+    project = tomllib.loads(text)
+    assert project["project"]["dynamic"] == ["version"] and "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"]["path"] == "kwire/__init__.py"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
 
 
 def test_windows_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from kwire.base.config import Endpoint
 from kwire.base.doors import Doors
 from kwire.base.logging import get_logger
 from kwire.net.connection import Connection, Slot
+from kwire.net.listener import BoundSocket
 from kwire.net.server import NetServer
 from kwire.net.settings import NetSettings
 
@@ -72,8 +73,9 @@ class Network:
         self.answers = Answers()
 
     def serve(self, host: str = "127.0.0.1", doors: Doors | None = None, **settings: Any) -> NetServer:
-        server = NetServer(doors or Doors(), NetSettings(**settings), self.answers, get_logger("tests.net"))
-        server.open(Endpoint("PLAINTEXT", host, 0, "PLAINTEXT"))
+        doors, chosen = doors or Doors(), NetSettings(**settings)
+        bound = BoundSocket.bind(doors, chosen, Endpoint("PLAINTEXT", host, 0, "PLAINTEXT"))
+        server = NetServer(doors, chosen, [bound], self.answers, get_logger("tests.net"))
         server.start()
         self.servers.append(server)
         return server

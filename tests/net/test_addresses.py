@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kwire.net.addresses import address_text, client_host_text, host_and_port
+from kwire.base.addresses import Address, parse_address
+from kwire.net.addresses import client_host_text, host_and_port
 
 
 @pytest.mark.parametrize(
@@ -28,5 +29,16 @@ def test_an_ipv4_client_of_an_ipv6_socket_counts_as_ipv4() -> None:
 
 
 def test_ipv6_addresses_have_brackets_before_a_port() -> None:
-    assert address_text("::1", 9092) == "[::1]:9092"
-    assert address_text("localhost", 9092) == "localhost:9092"
+    assert str(Address("::1", 9092)) == "[::1]:9092"
+    assert str(Address("localhost", 9092)) == "localhost:9092"
+
+
+@pytest.mark.parametrize("text", ["localhost:9092", "127.0.0.1:0", "[::1]:65535", ":9092"])
+def test_an_address_is_parsed_and_written_back(text: str) -> None:
+    assert str(parse_address(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "localhost", "localhost:", "localhost:-1", "localhost:x", "localhost:65536"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not HOST:PORT"):
+        parse_address(text)

@@ -203,7 +203,7 @@ def test_where_nobody_can_tell_a_range_counts_as_cached(file: int, answer: int) 
     def preadv(*_: Any) -> int:
         raise OSError(answer, "unknown flag")
 
-    files.preadv = preadv  # type: ignore[method-assign]
+    files.preadv = preadv  # type: ignore[assignment,method-assign]
     assert is_cached(files, part)
     files.RWF_NOWAIT = 0
     assert is_cached(files, part)

@@ -90,7 +90,7 @@ async def test_a_dispatcher_that_raises_closes_its_connection_and_no_other(
     network: Network, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(connection: connection_module.Connection, body: memoryview) -> None:
-        if body[2:] == b"bad":
+        if bytes(body[2:]) == b"bad":
             raise RuntimeError("on purpose")
         connection.send([frame(b"good")], 8)
 

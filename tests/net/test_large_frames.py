@@ -7,7 +7,7 @@ import random
 import struct
 
 from kwire.net.connection import Connection
-from kwire.net.large_frames import LARGE_BYTES, SPARE_BUFFERS, SPARE_BYTES_MAX, TRUST, LargeFrame, SpareBuffers
+from kwire.net.large_frames import GROWTH, LARGE_BYTES, SPARE_BUFFERS, SPARE_BYTES_MAX, LargeFrame, SpareBuffers
 from kwire.net.settings import RECEIVE_BYTES
 from tests.net.conftest import OTHER_KEY, Network, frame, request
 
@@ -84,11 +84,11 @@ async def test_a_large_frame_that_may_not_start_yet_waits(network: Network) -> N
 def test_what_is_laid_out_is_bounded_by_what_came() -> None:
     begun = bytearray(LARGE_BYTES)
     large = LargeFrame(SpareBuffers(), begun, 100 << 20)
-    assert len(large.buffer) == TRUST * LARGE_BYTES
+    assert len(large.buffer) == GROWTH * LARGE_BYTES
     assert len(large.room()) == RECEIVE_BYTES
     large.have = len(large.buffer)
     assert len(large.room()) == RECEIVE_BYTES
-    assert len(large.buffer) == TRUST * TRUST * LARGE_BYTES
+    assert len(large.buffer) == GROWTH * GROWTH * LARGE_BYTES
 
 
 def test_the_last_piece_ends_with_the_frame() -> None:

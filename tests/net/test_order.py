@@ -201,8 +201,8 @@ async def test_a_request_that_waits_hears_of_the_one_behind_it(network: Network)
     await client.send(request(OTHER_KEY, b"1"))
     await network.answers.count(1)
     waiting = network.answers.slots[0]
-    waiting.hurry = lambda: waiting.answer([frame(b"at once")], 11)
+    waiting.wake_early = lambda: waiting.answer([frame(b"at once")], 11)
     await client.send(request(OTHER_KEY, b"2"))
     assert await client.receive() == b"at once"
     await network.answers.count(2)
-    assert waiting.hurry is None
+    assert waiting.wake_early is None

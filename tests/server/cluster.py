@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from harness.raw_client import RawClient
 from kwire.base.doors import Doors
@@ -20,7 +21,7 @@ class Cluster:
         self._store = MemoryStore()
         self.brokers: dict[int, Broker] = {}
 
-    def broker(self, node_id: int, features: str | None = None, **properties: str) -> Broker:
+    def broker(self, node_id: int, features: str | None = None, **properties: Any) -> Broker:
         """One that is not started. ``properties`` as `Broker` takes them."""
         return Broker(
             store=self._store,
@@ -32,7 +33,7 @@ class Cluster:
             **properties,
         )
 
-    async def start(self, node_id: int, features: str | None = None, **properties: str) -> RawClient:
+    async def start(self, node_id: int, features: str | None = None, **properties: Any) -> RawClient:
         """Start one; a client of it."""
         broker = self.brokers[node_id] = self.broker(node_id, features, **properties)
         await self._stack.enter_async_context(broker)

@@ -34,7 +34,7 @@ class Brokers:
 
 def serve(broker: Broker, api: Api) -> None:
     """Put an API of the test's own in the place of the broker's."""
-    broker.services.registry._apis[api.key] = api
+    broker.registry._apis[api.key] = api
     broker.dispatcher._routes.clear()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.server.conftest import Brokers
 from tests.server.kafka_api_versions import V3, V4
 
 KAFKA = {3: decode(ApiVersionsResponse, 3, V3, 4)[0], 4: decode(ApiVersionsResponse, 4, V4, 4)[0]}
-SOFTWARE = {"client_software_name": "test", "client_software_version": "1.0"}
+SOFTWARE: dict[str, Any] = {"client_software_name": "test", "client_software_version": "1.0"}
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -92,7 +93,7 @@ async def test_clients_must_name_themselves_in_kafkas_form(
 async def test_every_api_of_kafkas_brokers_is_answered(brokers: Brokers) -> None:
     broker = await brokers.start()
     for key, facts in API_FACTS.items():
-        assert (broker.services.registry.get(key) is not None) == ("broker" in facts.listeners)
-    for api in broker.services.registry:
+        assert (broker.registry.get(key) is not None) == ("broker" in facts.listeners)
+    for api in broker.registry:
         facts = API_FACTS[api.key]
         assert facts.first_version <= api.served[0] <= api.served[1] <= facts.last_version

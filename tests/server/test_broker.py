@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 import kwire
 from harness.raw_client import RawClient
+from kwire.base.addresses import parse_address
 from kwire.base.config import ConfigError, KafkaConfig
 from kwire.base.doors import Doors
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -19,6 +21,7 @@ from kwire.codec.messages.incremental_alter_configs_request import (
 )
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.server.broker import Broker
+from kwire.server.dump import dump
 from kwire.server.errors import StartError
 from tests.server.conftest import Brokers
 
@@ -26,8 +29,7 @@ ANY_PORT = "PLAINTEXT://127.0.0.1:0"
 
 
 async def connect(broker: Broker) -> RawClient:
-    host, _, port = broker.bootstrap_servers.rpartition(":")
-    return await RawClient.connect(Doors(), host, int(port))
+    return await RawClient.connect(Doors(), *parse_address(broker.bootstrap_servers))
 
 
 async def test_a_broker_in_one_process_is_found_under_its_bootstrap_servers(tmp_path: Path) -> None:
@@ -38,6 +40,14 @@ async def test_a_broker_in_one_process_is_found_under_its_bootstrap_servers(tmp_
             assert metadata.cluster_id == broker.cluster_id
             assert f"{metadata.brokers[0].host}:{metadata.brokers[0].port}" == broker.bootstrap_servers
             assert metadata.controller_id == broker.config.node_id
+
+
+async def test_the_dump_of_a_broker_that_is_still_starting_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump(Broker(log_dir=tmp_path, listeners=ANY_PORT))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["event"] == "the broker is still starting"
 
 
 async def test_topics_and_identity_survive_a_restart(tmp_path: Path) -> None:

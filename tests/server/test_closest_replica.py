@@ -91,7 +91,7 @@ async def test_the_leader_serves_everybody_else(racks: Racks, rack: str, version
 
 
 async def test_a_consumer_is_not_sent_to_a_replica_that_lacks_its_offset(racks: Racks) -> None:
-    await racks.cluster.brokers[NEAR].replicas._fetchers.close()  # type: ignore[union-attr]
+    await racks.cluster.brokers[NEAR].replicas._fetchers.close()
     racks.partition(LEADER).append(
         memoryview(bytearray(build_batch([Record(offset=0, timestamp=1, key=None, value=b"w")]))), required_acks=1
     )

@@ -186,9 +186,8 @@ async def test_what_is_not_allowed_is_refused_before_the_handler_sees_it(brokers
     def operations(request: HeartbeatRequest, context: RequestContext) -> list[Operation]:
         return [Operation(AclOperation.READ, ResourceType.GROUP, request.group_id)]
 
-    broker = await brokers.start()
+    broker = await brokers.start(authorizer=Nobody())
     serve(broker, heartbeat(lambda request, context: 1 / 0, operations=operations))
-    broker.services.authorizer = Nobody()
     client = await brokers.connect(broker)
     answer = await client.call(HeartbeatRequest(group_id="g"), VERSION)
     assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED

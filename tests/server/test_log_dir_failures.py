@@ -50,7 +50,7 @@ async def test_the_figures_tell_what_is_offline(tmp_path: Path) -> None:
             found[f"kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory={tmp_path / x}"] for x in "ab"
         ]
         assert offline == [0, 1]
-        assert not broker.disk_trouble.over.is_set()
+        assert not broker.fatal_failure.occurred.is_set()
 
 
 @pytest.mark.parametrize("names", ["a", "ab"])
@@ -58,8 +58,8 @@ async def test_without_the_metadata_stores_directory_it_is_over(tmp_path: Path, 
     async with broker_on(*(tmp_path / name for name in names)) as broker:
         (tmp_path / "a").rename(tmp_path / "elsewhere")
         async with asyncio.timeout(5):
-            await broker.disk_trouble.over.wait()
-        assert str(tmp_path / "a") in broker.disk_trouble.cause
+            await broker.fatal_failure.occurred.wait()
+        assert str(tmp_path / "a") in broker.fatal_failure.cause
         (tmp_path / "elsewhere").rename(tmp_path / "a")
 
 
@@ -67,7 +67,7 @@ async def test_the_controller_is_told_again_until_it_listens(tmp_path: Path, mon
     monkeypatch.setattr("kwire.server.log_dir_failures.RETRY_S", 0.01)
     async with broker_on(tmp_path / "a", tmp_path / "b") as broker:
         await broker.controller.create_topics([NewTopic("t", 2, 1)])
-        commit, attempts = broker._store.commit, []
+        commit, attempts = broker.store.commit, []
 
         async def full(*arguments: Any) -> int:
             attempts.append(1)
@@ -75,7 +75,7 @@ async def test_the_controller_is_told_again_until_it_listens(tmp_path: Path, mon
                 raise StoreFull("no room")
             return await commit(*arguments)
 
-        monkeypatch.setattr(broker._store, "commit", full)
+        monkeypatch.setattr(broker.store, "commit", full)
         shutil.rmtree(tmp_path / "b")
         await until(lambda: leaders(broker) == [1, -1])
         assert len(attempts) == 4

@@ -74,7 +74,7 @@ class Opened:
         return {str(each.partition_index): each.committed_offset for topic in told.topics for each in topic.partitions}
 
 
-@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.partition(".")[0])
+@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
 async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     with tarfile.open(request.param) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -96,7 +96,8 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 def test_there_are_directories_of_older_versions() -> None:
-    assert len(ARCHIVES) >= 3
+    assert len(ARCHIVES) >= 5
+    assert {"0.1.0.tar.xz", "0.1.0-killed.tar.xz"} <= {each.name for each in ARCHIVES}
 
 
 async def test_records_groups_and_features_are_there(opened: Opened) -> None:

@@ -31,7 +31,7 @@ def test_an_api_that_is_not_served_is_refused_in_all_its_versions(key: int) -> N
     assert api.advertised is None
     for version in range(api.served[0], api.served[1] + 1):
         request, _ = decode(request_class(key), version, encode(request_class(key)(), version))
-        answer = api.handle(request, None)  # type: ignore[arg-type]
+        answer: Any = api.handle(request, None)  # type: ignore[arg-type]
         decode(response_class(key), version, encode(answer, version))
         error = api.error_response(request, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
         decode(response_class(key), version, encode(error, version))
@@ -40,7 +40,7 @@ def test_an_api_that_is_not_served_is_refused_in_all_its_versions(key: int) -> N
 @pytest.mark.parametrize("key", LEVELS)
 def test_the_tables_of_repeated_lists_name_real_fields(key: int) -> None:
     for level in LEVELS[key]:
-        response: type = response_class(key)
+        response: Any = response_class(key)
         module = sys.modules[response.__module__]
         assert level.request_list in request_class(key).__slots__
         below: Any = level
@@ -53,7 +53,7 @@ def test_the_tables_of_repeated_lists_name_real_fields(key: int) -> None:
 
 
 def refused(request: Any, version: int) -> Any:
-    answer = refusal(request.API_KEY).handle(request, None)  # type: ignore[arg-type]
+    answer: Any = refusal(request.API_KEY).handle(request, None)  # type: ignore[arg-type]
     return decode(type(answer), version, encode(answer, version))[0]
 
 

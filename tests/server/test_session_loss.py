@@ -8,33 +8,33 @@ from pathlib import Path
 import pytest
 
 from harness.raw_client import ConnectionClosed, RawClient
+from kwire.base.addresses import parse_address
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode
 from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.metadata_request import MetadataRequest
-from kwire.server import broker as broker_module
+from kwire.server import session_loss
 from kwire.server.broker import Broker
 
 
 async def connect(broker: Broker) -> RawClient:
-    host, _, port = broker.bootstrap_servers.rpartition(":")
-    return await RawClient.connect(Doors(), host, int(port))
+    return await RawClient.connect(Doors(), *parse_address(broker.bootstrap_servers))
 
 
 async def error_of_a_read(client: RawClient) -> int:
     partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=-1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
     answer = await client.call(request, 7)
-    return answer.topics[0].partitions[0].error_code
+    return int(answer.topics[0].partitions[0].error_code)
 
 
 async def test_a_broker_is_fenced_sends_its_clients_away_and_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_module, "SEND_AWAY_S", 0.05)
-    monkeypatch.setattr(broker_module, "REJOIN_S", 0.05)
+    monkeypatch.setattr(session_loss, "SEND_AWAY_S", 0.05)
+    monkeypatch.setattr(session_loss, "REJOIN_S", 0.05)
     store = MemoryStore()
     async with Broker(log_dir=tmp_path, listeners="PLAINTEXT://127.0.0.1:0", store=store) as broker:
         client = await connect(broker)
@@ -51,8 +51,8 @@ async def test_a_broker_is_fenced_sends_its_clients_away_and_comes_back(
                     await client.call(MetadataRequest(topics=[]), 12)
         client.close()
         store.available = True
-        assert broker._rejoining is not None
-        await asyncio.wait_for(broker._rejoining, 5)
+        assert broker.parts.session_loss.rejoining is not None
+        await asyncio.wait_for(broker.parts.session_loss.rejoining, 5)
         async with await connect(broker) as client:
             assert await error_of_a_read(client) == ErrorCode.NONE
         assert broker.membership.broker_epoch > epoch

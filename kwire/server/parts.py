@@ -1,0 +1,175 @@
+"""`BrokerParts`: everything that a broker consists of, and how it is put together. Starting it: `lifecycle`.
+
+The storage is open and the listeners are bound before, so that every part is complete when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kwire.base.logging import get_logger
+from kwire.cluster.controller.controller import Controller
+from kwire.cluster.controller.failover import Failover
+from kwire.cluster.controller.membership import Membership, Registration
+from kwire.cluster.metadata.features import supported
+from kwire.cluster.replication.fetcher_manager import ReplicaFetchers
+from kwire.cluster.replication.isr_writer import IsrWriter
+from kwire.cluster.replication.peers import Peers
+from kwire.cluster.replication.replica_manager import ReplicaManager
+from kwire.cluster.replication.throttles import Throttles
+from kwire.coordinator.groups.coordinator import GroupCoordinator
+from kwire.coordinator.transactions.coordinator import TransactionCoordinator
+from kwire.handlers.context import Services
+from kwire.handlers.data.fetch.sessions import FetchSessions
+from kwire.net.server import NetServer
+from kwire.server.dispatch import Dispatcher
+from kwire.server.log_dir_failures import OfflineReplicas
+from kwire.server.session_loss import SessionLossHandler
+
+if TYPE_CHECKING:
+    from kwire.base.doors import Doors
+    from kwire.base.metrics import MetricsRegistry
+    from kwire.cluster.metadata.features import Range
+    from kwire.handlers.context import Authorizer
+    from kwire.handlers.registry import Registry
+    from kwire.server.control import Control
+    from kwire.server.log_dir_failures import FatalFailure
+    from kwire.server.network import Network
+    from kwire.server.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ClusterParts:
+    """This broker's place in the cluster: its registration, the controller and the partitions."""
+
+    controller: Controller
+    membership: Membership
+    peers: Peers
+    replicas: ReplicaManager
+    offline_replicas: OfflineReplicas
+    failover: Failover
+
+    @classmethod
+    def create(
+        cls,
+        doors: Doors,
+        storage: Storage,
+        network: Network,
+        metrics: MetricsRegistry,
+        features: Mapping[str, Range],
+        on_session_loss: Callable[[], None],
+    ) -> ClusterParts:
+        """Nothing is started yet. ``features``: those that this broker supports."""
+        config, store, metadata, logs = storage.config, storage.store, storage.metadata, storage.logs
+        broker_id = config.node_id
+        controller = Controller(doors, config, store, metadata, broker_id)
+        rules = controller.leaders.election_rules
+        is_zookeeper = bool(config.zookeeper_connect)
+        membership = Membership(
+            doors,
+            store,
+            metadata,
+            broker_id,
+            Registration(network.endpoints, config.broker_rack, features),
+            lease_ms=config.zookeeper_session_timeout_ms if is_zookeeper else config.broker_session_timeout_ms,
+            rules=rules,
+            on_loss=on_session_loss,
+        )
+        peers = Peers(doors, lambda: metadata.image, broker_id, config.inter_broker_listener(), storage.on_refused)
+        throttles = Throttles(config, metadata, broker_id, doors.clock.monotonic)
+        throttles.add_metrics(metrics)
+        fetchers = ReplicaFetchers(config, peers, broker_id, lambda: membership.broker_epoch, throttles.follower)
+        isr_writer = IsrWriter(store, metadata, broker_id, rules)
+        replicas = ReplicaManager(config, logs, metadata, broker_id, metrics, doors, fetchers, isr_writer, throttles)
+        offline_replicas = OfflineReplicas(controller, metadata, logs, replicas, broker_id)
+        return cls(
+            controller, membership, peers, replicas, offline_replicas, Failover(controller, membership, metadata)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BrokerParts:
+    """The parts of one broker. ``control`` is for tests only: with ``kwire.test.control=true``."""
+
+    storage: Storage
+    network: Network
+    cluster: ClusterParts
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    services: Services
+    registry: Registry
+    dispatcher: Dispatcher
+    net: NetServer
+    session_loss: SessionLossHandler
+    control: Control | None
+
+    @classmethod
+    def create(
+        cls,
+        doors: Doors,
+        storage: Storage,
+        network: Network,
+        registry: Registry,
+        metrics: MetricsRegistry,
+        authorizer: Authorizer,
+        control: Control | None,
+        fatal: FatalFailure,
+    ) -> BrokerParts:
+        """Put the broker together; nothing is started yet."""
+        config, metadata = storage.config, storage.metadata
+
+        def on_session_loss() -> None:
+            session_loss.on_loss()  # made below: there is no session before the broker joins
+
+        features = supported(config.kwire_test_supported_features)
+        cluster = ClusterParts.create(doors, storage, network, metrics, features, on_session_loss)
+        groups = GroupCoordinator(doors, config, cluster.replicas, metadata)
+        groups.add_metrics(metrics)
+
+        async def allocate_producer_ids() -> range:
+            return await cluster.controller.allocate_producer_ids()
+
+        transactions = TransactionCoordinator(
+            doors, config, cluster.replicas, metadata, groups, allocate_producer_ids, cluster.peers
+        )
+        transactions.add_metrics(metrics)
+        services = Services(
+            doors=doors,
+            config=config,
+            controller=cluster.controller,
+            peers=cluster.peers,
+            replicas=cluster.replicas,
+            logs=storage.logs,
+            groups=groups,
+            transactions=transactions,
+            metrics=metrics,
+            advertised_apis=registry.advertised(),
+            authorizer=authorizer,
+            fetch_sessions=FetchSessions(doors, config.max_incremental_fetch_session_cache_slots),
+            broker_id=config.node_id,
+            supported_features=features,
+            image_source=lambda: metadata.image,
+            log_failure=_log_failure,
+        )
+        dispatcher = Dispatcher(services, registry, network.advertised)
+        net = NetServer(doors, network.settings, network.sockets, dispatcher, get_logger("kwire.net"))
+        session_loss = SessionLossHandler(cluster.membership, cluster.replicas, net.close_connections, fatal)
+        return cls(
+            storage=storage,
+            network=network,
+            cluster=cluster,
+            groups=groups,
+            transactions=transactions,
+            services=services,
+            registry=registry,
+            dispatcher=dispatcher,
+            net=net,
+            session_loss=session_loss,
+            control=control,
+        )
+
+
+def _log_failure(where: str, error: BaseException) -> None:
+    get_logger("kwire.handlers").error("unexpected failure", where=where, exc_info=error)
