@@ -1,9 +1,9 @@
-"""A process that copies a topic in transactions until it is killed, one partition to the same one.
+"""A process that copies a topic in transactions until it is killed, each partition to the same partition.
 
-``python -m harness.copier CLIENT BOOTSTRAP SOURCE TARGET GROUP PER_TRANSACTION SESSION_TIMEOUT_MS
-PAUSE_MS``. It never gives up by itself: an error ends the process, and whoever started it starts the next one. In
-every transaction it rests for up to PAUSE_MS before and after its offsets are sent, for kills to hit the middle.
-``KWIRE_COPY_DEBUG=eos,broker`` has librdkafka's producer say what it does.
+``python -m harness.copier CLIENT BOOTSTRAP SOURCE TARGET GROUP PER_TRANSACTION SESSION_TIMEOUT_MS PAUSE_MS``. An error
+ends the process; the campaign starts the next one. Each transaction pauses for up to PAUSE_MS before and after its
+offsets are sent, so that kills hit the middle. ``KWIRE_COPY_DEBUG=eos,broker`` is passed to librdkafka's producer as
+its debug contexts.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ import sys
 import time
 from typing import NamedTuple
 
+from harness.optional import present
+
 TIMEOUT_S = 15
 WATCHDOG_S = 20
-"""A transaction that takes longer ends the process, with its threads' work: longer than all time-outs in it."""
+"""A transaction that takes longer ends the process with a dump of its threads. Longer than all time-outs in it."""
 
 
 def watch() -> None:
-    """Called before each transaction."""
+    """Restart the watchdog; called before each transaction."""
     faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
 
 
 class Job(NamedTuple):
+    """One copier's command line; times in milliseconds."""
+
     bootstrap: str
     source: str
     target: str
@@ -37,29 +41,41 @@ class Job(NamedTuple):
 
     @property
     def transactional_id(self) -> str:
+        """The copier's transactional id, which follows from its group."""
         return f"copy-{self.group}"
 
     @property
     def pause_s(self) -> float:
-        """How long to rest now."""
+        """A random pause, in seconds."""
         return random.random() * self.pause_ms / 1000
 
 
 def confluent(job: Job) -> None:
-    """librdkafka 2.16 waits for ever in send_offsets_to_transaction, its time-out ignored, when the group coordinator
-    that it remembers was thrown away by a re-bootstrap: after all brokers were gone for a moment, Apache Kafka's as
-    well as kwire (librdkafka's issues 5511 and 5456). So this application does not re-bootstrap, and has a watchdog."""
+    """Copy with confluent-kafka. librdkafka 2.16 ignores its time-out and waits for ever in send_offsets_to_transaction
+    if a re-bootstrap has discarded the group coordinator that it remembers. That happens when all brokers, of Apache
+    Kafka or of kwire, are gone for a moment (librdkafka's issues 5511 and 5456). So this copier does not re-bootstrap,
+    and has a watchdog."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
-    consumer = Consumer({
-        "bootstrap.servers": job.bootstrap, "group.id": job.group, "auto.offset.reset": "earliest",
-        "enable.auto.commit": False, "isolation.level": "read_committed", "session.timeout.ms": job.session_timeout_ms,
-    })  # fmt: skip
-    producer = Producer({
-        "bootstrap.servers": job.bootstrap, "transactional.id": job.transactional_id, "transaction.timeout.ms": 10_000,
-        "metadata.recovery.strategy": "none",
-        **({"debug": os.environ["KWIRE_COPY_DEBUG"]} if "KWIRE_COPY_DEBUG" in os.environ else {}),
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": job.bootstrap,
+            "group.id": job.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "session.timeout.ms": job.session_timeout_ms,
+        }
+    )
+    producer = Producer(
+        {
+            "bootstrap.servers": job.bootstrap,
+            "transactional.id": job.transactional_id,
+            "transaction.timeout.ms": 10_000,
+            "metadata.recovery.strategy": "none",
+            **({"debug": os.environ["KWIRE_COPY_DEBUG"]} if "KWIRE_COPY_DEBUG" in os.environ else {}),
+        }
+    )
     producer.init_transactions(TIMEOUT_S)
     consumer.subscribe([job.source])
     while True:
@@ -69,28 +85,33 @@ def confluent(job: Job) -> None:
             continue
         producer.begin_transaction()
         for one in records:
-            producer.produce(job.target, one.value(), partition=one.partition())
+            producer.produce(job.target, one.value(), partition=present(one.partition()))
         producer.flush(job.pause_s)
         time.sleep(job.pause_s)
-        ends = {one.partition(): one.offset() + 1 for one in records}
-        positions = [TopicPartition(job.source, index, offset) for index, offset in ends.items()]
-        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
+        ends = {present(one.partition()): present(one.offset()) + 1 for one in records}
+        offsets = [TopicPartition(job.source, index, offset) for index, offset in ends.items()]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
         time.sleep(job.pause_s)
         producer.commit_transaction(TIMEOUT_S)
 
 
 def kafka_python(job: Job) -> None:
-    """kafka-python 3.0.12 waits for ever, too: its sender forgets the request in hand when the connection to the
-    coordinator cannot be made (on whatever broker), and nothing in a transaction has a time-out but the watchdog's."""
+    """Copy with kafka-python. Version 3.0.12 waits for ever, too: its sender drops the current request if it cannot
+    connect to the coordinator (of any broker), and only the watchdog bounds a transaction's time."""
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.structs import OffsetAndMetadata
 
     consumer = KafkaConsumer(
-        job.source, bootstrap_servers=job.bootstrap, group_id=job.group, auto_offset_reset="earliest",
-        enable_auto_commit=False, isolation_level="read_committed", session_timeout_ms=job.session_timeout_ms,
+        job.source,
+        bootstrap_servers=job.bootstrap,
+        group_id=job.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        session_timeout_ms=job.session_timeout_ms,
         heartbeat_interval_ms=job.session_timeout_ms // 4,
         max_poll_records=job.per_transaction,
-    )  # fmt: skip
+    )
     producer = KafkaProducer(
         bootstrap_servers=job.bootstrap, transactional_id=job.transactional_id, transaction_timeout_ms=10_000
     )
@@ -113,6 +134,7 @@ def kafka_python(job: Job) -> None:
 
 
 def aiokafka(job: Job) -> None:
+    """Copy with aiokafka."""
     asyncio.run(_aiokafka(job))
 
 
@@ -120,10 +142,15 @@ async def _aiokafka(job: Job) -> None:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     consumer = AIOKafkaConsumer(
-        job.source, bootstrap_servers=job.bootstrap, group_id=job.group, auto_offset_reset="earliest",
-        enable_auto_commit=False, isolation_level="read_committed", session_timeout_ms=job.session_timeout_ms,
+        job.source,
+        bootstrap_servers=job.bootstrap,
+        group_id=job.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        session_timeout_ms=job.session_timeout_ms,
         heartbeat_interval_ms=job.session_timeout_ms // 4,
-    )  # fmt: skip
+    )
     producer = AIOKafkaProducer(
         bootstrap_servers=job.bootstrap, transactional_id=job.transactional_id, transaction_timeout_ms=10_000
     )
@@ -149,4 +176,5 @@ CLIENTS = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aio
 
 if __name__ == "__main__":
     watch()
-    CLIENTS[sys.argv[1]](Job(*sys.argv[2:6], *map(int, sys.argv[6:9])))  # type: ignore[arg-type, call-arg]
+    bootstrap, source, target, group = sys.argv[2:6]
+    CLIENTS[sys.argv[1]](Job(bootstrap, source, target, group, *(int(word) for word in sys.argv[6:9])))

@@ -1,11 +1,12 @@
 """Kafka's command-line tools and Java clients, run in one JVM for all tests (`harness/java/ToolRunner.java`).
 
-``java.tool("TopicCommand", "--bootstrap-server", ..., "--list").out``: short names of tools are known (`TOOLS`).
+``java.tool("TopicCommand", "--bootstrap-server", ..., "--list").out``: `TOOLS` has the short names of tools.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import selectors
 import subprocess
 import tempfile
@@ -42,7 +43,7 @@ TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool's run left: exit status, standard output, standard error."""
+    """The result of a tool: exit status, standard output, standard error."""
 
     status: int
     out: str
@@ -65,7 +66,7 @@ def java_class_path() -> str:
 
 
 class JavaRunner:
-    """The JVM. Started by the first call, started again after a call that did not come back in time."""
+    """The JVM. The first call starts it; a call that does not return in time has it started again."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -83,11 +84,12 @@ class JavaRunner:
         return ToolResult(**json.loads(self._answer(process, timeout_s, name)))
 
     def client(self, operation: str, request: dict[str, Any], timeout_s: float = 60.0) -> Any:
-        """Run one operation of `JavaClient` and return its answer."""
+        """Run one operation of `JavaClient` and return its result."""
         result = self.tool("JavaClient", operation, stdin=json.dumps(request), timeout_s=timeout_s).check()
         return json.loads(result.out)
 
     def close(self) -> None:
+        """End the JVM."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -114,7 +116,7 @@ class JavaRunner:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     self.close()
                     raise TimeoutError(f"{name} did not end within {timeout_s:g} s")
-                part = process.stdout.read1(1 << 20)
+                part = os.read(process.stdout.fileno(), 1 << 20)
                 if not part:
                     self._stderr.seek(0)
                     raise RuntimeError(f"the JVM ended: {self._stderr.read()[-2000:].decode(errors='replace')}")

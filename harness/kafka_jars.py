@@ -24,7 +24,7 @@ from pathlib import Path
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
 _COMPLETE = ".complete"
-LOG4J_VERSION = "2.25.4"  # the one that Kafka's own distribution of this version carries
+LOG4J_VERSION = "2.25.4"  # the version in Kafka's own distribution
 
 _KAFKA = (
     ("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION),
@@ -35,7 +35,7 @@ _KAFKA = (
 _STREAMS = ("org.apache.kafka", "kafka-streams", KAFKA_VERSION)
 _STREAMS_ARTIFACTS = "kafka-streams,rocksdbjni"  # the rest is with Kafka's own jars
 
-# Tools and brokers say only what went wrong, on standard error. `kafka.log.level` lets a test ask for more.
+# Tools and brokers log errors only, on standard error. A test can set `kafka.log.level` to see more.
 _LOG4J = """status = error
 appender.err.type = Console
 appender.err.name = err
@@ -52,18 +52,13 @@ class JarsUnavailable(Exception):
 
 
 def cache_root() -> Path:
-    """The folder that holds everything the compat tests download or compile."""
+    """The folder for everything that is downloaded or compiled for tests, campaigns and tools."""
     return Path(os.environ.get("KWIRE_CACHE") or Path.home() / ".cache" / "kwire")
-
-
-def java_available() -> bool:
-    """Are a Java runtime, the compiler and Maven (or already fetched jars) there?"""
-    return why_no_java() is None
 
 
 @cache
 def why_no_java() -> str | None:
-    """None when everything Java-side can run, otherwise what is missing, by name."""
+    """What is missing for Java, by name; None if nothing is."""
     missing = [tool for tool in ("java", "javac") if shutil.which(tool) is None]
     if shutil.which("mvn") is None and not (_jars_dir() / _COMPLETE).exists():
         missing.append("mvn (Maven)")

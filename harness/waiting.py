@@ -1,4 +1,4 @@
-"""Waiting for what other tasks and processes do, where nothing tells that it is done."""
+"""Waiting by polling, where there is no event to wait for."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from collections.abc import Callable
 async def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
     """Poll ``condition`` until it is true; `TimeoutError` otherwise."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - nothing tells
+        while not condition():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.005)

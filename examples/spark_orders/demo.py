@@ -147,7 +147,7 @@ def broker(data_dir: str) -> Iterator[str]:
 def prepare_topics(bootstrap: str, topics: dict[str, str]) -> None:
     """Create the topics of a run and write the customers."""
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     keep = {"retention.ms": "-1"}  # the orders carry the times of the past: retention would delete them at once

@@ -1,8 +1,8 @@
-"""Starting, stopping and killing the two brokers that the compat tests compare: kwire and Apache Kafka.
+"""Start, stop and kill a broker of either kind, kwire or Apache Kafka, as a process.
 
 Both are ordinary processes on 127.0.0.1 with equal settings (`COMMON_SETTINGS`), a data directory of their own and a
-port that stays the same over restarts. What lives elsewhere: the fixtures that share them (`conftest.py`), jars
-(`kafka_jars.py`).
+port that stays the same over restarts. What lives elsewhere: production settings (`harness.processes.production`),
+clusters (`harness.processes.clusters`, `harness.processes.kwire_cluster`), Kafka's jars (`harness.kafka_jars`).
 
 Every process is ended by the pid that was started here. It also dies with the test process, however that ends:
 `setpriv --pdeathsig` where util-linux is installed, `atexit` everywhere.
@@ -16,7 +16,6 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,12 @@ from functools import cache
 from pathlib import Path
 
 from harness.kafka_jars import class_archive, java_command, kafka_classpath, locked
+from harness.wire_client import WireClient
+from kwire.base.addresses import Address
+from kwire.codec.errors import CodecError
+from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest
+from kwire.server.ready_line import ReadyLine
 
 KINDS = ("kafka", "kwire")
 START_TIMEOUT_S = 60.0
@@ -67,7 +72,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float, what: str, int
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody listens on at this moment."""
+    """A TCP port on 127.0.0.1 that is free at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -81,6 +86,8 @@ class Broker:
     """
 
     kind = ""
+    start_timeout_s = START_TIMEOUT_S
+    stop_timeout_s = STOP_TIMEOUT_S
 
     def __init__(self, home: Path, settings: Mapping[str, str] | None = None, data_dir: Path | None = None) -> None:
         self.home = home
@@ -89,7 +96,7 @@ class Broker:
         self.log_path = home / "broker.log"
         self.host = "127.0.0.1"
         self.port = 0
-        self.source: Path | None = None  # of the broker's own code, where that is not what is tested here
+        self.source: Path | None = None  # the directory of the broker's code, if it is not this repository
         self._process: subprocess.Popen[bytes] | None = None
         home.mkdir(parents=True, exist_ok=True)
         atexit.register(self.kill)
@@ -106,15 +113,22 @@ class Broker:
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Has the process been started and not ended?"""
+        """Whether the process has been started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def log_text(self) -> str:
-        """Everything that the broker has written to its log since the first start."""
+        """The broker's log since the first start."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
+    def prepare(self) -> None:
+        """Make what the first start needs; `start` does this itself, `begin` does not."""
+
+    def begin(self) -> None:
+        """Start the process without waiting for it. The port must have been set, or be known from an earlier start."""
+        raise NotImplementedError
+
     def start(self) -> None:
-        """Start the process; return when its group coordinator answers. Raises `BrokerFailed`."""
+        """Start the process; return when its group coordinator is available. Raises `BrokerFailed`."""
         assert not self.is_running(), "already running"
         try:
             self._start()
@@ -123,22 +137,23 @@ class Broker:
             raise BrokerFailed(f"{self.kind} did not start: {error}\n{self._log_tail()}") from None
 
     def stop(self) -> int:
-        """End it gracefully (SIGTERM) and return its exit status. Raises `BrokerFailed` when it does not end."""
+        """Stop it in order (SIGTERM); return its exit status. Raises `BrokerFailed` if it does not end in time."""
         process = self._process
         if process is None or process.poll() is not None:
             self._process = None
             return process.returncode if process is not None else 0
         process.send_signal(signal.SIGTERM)
         try:
-            status = process.wait(STOP_TIMEOUT_S)
+            status = process.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise BrokerFailed(f"{self.kind} did not end within {STOP_TIMEOUT_S:g} s\n{self._log_tail()}") from None
+            late = f"{self.kind} did not end within {self.stop_timeout_s:g} s"
+            raise BrokerFailed(f"{late}\n{self._log_tail()}") from None
         self._process = None
         return status
 
     def kill(self) -> None:
-        """SIGKILL, as a power cut of the process. Nothing happens when it is not running."""
+        """SIGKILL. Does nothing if the process is not running."""
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -146,7 +161,7 @@ class Broker:
             process.wait()
 
     def restart(self) -> None:
-        """Gracefully stop and start again on the same port and data."""
+        """Stop in order, then start again on the same port and data."""
         self.stop()
         self.start()
 
@@ -174,8 +189,6 @@ class Broker:
 
             return _SPAWNER.submit(spawn).result()
 
-    start_timeout_s = START_TIMEOUT_S
-
     def _await(self, condition: Callable[[], object], what: str) -> None:
         def ready() -> object:
             if not self.is_running():
@@ -189,12 +202,12 @@ class Broker:
 
 
 class KwireBroker(Broker):
-    """kwire as a process of its own, ready when its one line on standard output says so."""
+    """kwire as a process, ready once it has written the ready line to standard output."""
 
     kind = "kwire"
 
-    def launch(self) -> None:
-        """Start the process and do not wait for it: `is_ready` tells."""
+    def begin(self) -> None:
+        """Start the process without waiting for it: `is_ready` says when it serves clients."""
         self._stdout.write_bytes(b"")
         command = [sys.executable, "-m", "kwire", "start"]
         command += ["--listen", f"{self.host}:{self.port}"]
@@ -205,7 +218,7 @@ class KwireBroker(Broker):
         self._process = self._spawn(command, self._stdout)
 
     def is_ready(self) -> bool:
-        """Has it said that it serves?"""
+        """Whether it has written the ready line."""
         return self._stdout.read_bytes().endswith(b"\n")
 
     @property
@@ -213,17 +226,19 @@ class KwireBroker(Broker):
         return self.home / "stdout.txt"
 
     def _start(self) -> None:
-        self.launch()
+        self.begin()
         self._await(self.is_ready, "the ready line")
-        self.ready_line = self._stdout.read_text()
-        self.port = _port_of(self.ready_line, self.pid)
+        self.port = self._port_of(self._stdout.read_text())
 
-
-def _port_of(line: str, pid: int) -> int:
-    words = line.split()
-    if line.count("\n") != 1 or words[:2] != ["kwire", "ready"] or words[-1] != f"pid={pid}" or len(words) != 4:
-        raise BrokerFailed(f"standard output is not the ready line: {line!r}, pid {pid}")
-    return int(words[2].rpartition(":")[2])
+    def _port_of(self, text: str) -> int:
+        """The port in the ready line, which must be all that the broker has written."""
+        try:
+            line = ReadyLine.parse(text)
+        except ValueError as error:
+            raise BrokerFailed(str(error)) from None
+        if text != f"{line}\n" or line.pid != self.pid:
+            raise BrokerFailed(f"standard output is not the ready line of process {self.pid}: {text!r}")
+        return line.addresses[0].port
 
 
 class KafkaBroker(Broker):
@@ -235,20 +250,34 @@ class KafkaBroker(Broker):
         super().__init__(home, settings, data_dir)
         self._controller_port = 0
 
+    def prepare(self) -> None:
+        """Write the properties file, and format the data directory unless it is formatted."""
+        self._write_properties()
+        if not self._is_formatted():
+            self._format(self._properties_file)
+
+    def begin(self) -> None:
+        """Start the process on its formatted directory without waiting for it."""
+        self._process = self._spawn(self._command(self._properties_file))
+
     def _start(self) -> None:
         prepared = _prepared_kafka()
         if self.port == 0:
             self.port, self._controller_port = free_port(), free_port()
-        properties = self.home / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
-        if not self._is_formatted():
-            as_usual = "log.dirs" not in self.settings and self.settings["node.id"] == COMMON_SETTINGS["node.id"]
-            if prepared is not None and as_usual:
-                shutil.copytree(prepared, self.data_dir, dirs_exist_ok=True)
-            else:
-                self._format(properties)
-        self._process = self._spawn(self._command(properties))
-        self._await(self._answers, "the group coordinator's answers")
+        as_usual = "log.dirs" not in self.settings and self.settings["node.id"] == COMMON_SETTINGS["node.id"]
+        if prepared is not None and as_usual and not self._is_formatted():
+            shutil.copytree(prepared, self.data_dir, dirs_exist_ok=True)
+        self.prepare()
+        self.begin()
+        self._await(self._answers, "the group coordinator")
+
+    @property
+    def _properties_file(self) -> Path:
+        return self.home / "server.properties"
+
+    def _write_properties(self) -> None:
+        lines = (f"{name}={value}\n" for name, value in self._properties().items())
+        self._properties_file.write_text("".join(lines))
 
     def _answers(self) -> bool:
         return coordinator_answers(self.host, self.port)
@@ -285,7 +314,7 @@ class KafkaBroker(Broker):
 
 
 class _FirstKafka(KafkaBroker):
-    """The broker that is started once on a machine: others copy its formatted directory and map its loaded classes."""
+    """The broker that is started once per machine: others copy its formatted directory and map its loaded classes."""
 
     def __init__(self, home: Path, archive: Path, formatted: Path) -> None:
         super().__init__(home)
@@ -294,12 +323,10 @@ class _FirstKafka(KafkaBroker):
 
     def _start(self) -> None:
         self.port, self._controller_port = free_port(), free_port()
-        properties = self.home / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
-        self._format(properties)
+        self.prepare()
         shutil.copytree(self.data_dir, self._formatted, dirs_exist_ok=True)
-        self._process = self._spawn(self._command(properties))
-        self._await(lambda: coordinator_answers(self.host, self.port), "the group coordinator's answers")
+        self.begin()
+        self._await(self._answers, "the group coordinator")
 
     def _command(self, properties: Path) -> list[str]:
         options = [f"-XX:ArchiveClassesAtExit={self._archive}"]
@@ -308,9 +335,9 @@ class _FirstKafka(KafkaBroker):
 
 @cache
 def _prepared_kafka() -> Path | None:
-    """A freshly formatted data directory to copy, made together with the archive of classes, once on a machine.
+    """A newly formatted data directory to copy; it is made once per machine, together with the class archive.
 
-    None when that does not work here: then every broker is formatted and started the long way.
+    None if that fails: every broker is then formatted and started without them.
     """
     formatted = class_archive().with_suffix(".formatted")
     with locked("kafka-prepared"):
@@ -340,32 +367,14 @@ def make_broker(
 
 
 def coordinator_answers(host: str, port: int) -> bool:
-    """Does the broker name a coordinator (FindCoordinator v1), and is every group's state loaded (OffsetFetch v2)?"""
+    """Whether the broker names a coordinator, and has loaded the state of every group."""
     try:
-        with socket.create_connection((host, port), timeout=5) as connection:
-            for group in (b"a", b"b", b"c", b"d"):  # one for each of the four partitions of __consumer_offsets
-                key = struct.pack(">h", len(group)) + group
-                (unknown,) = struct.unpack_from(">h", _call(connection, api_key=10, version=1, body=key + b"\0"), 8)
-                (unloaded,) = struct.unpack(">h", _call(connection, api_key=9, version=2, body=key + b"\xff" * 4)[-2:])
-                if unknown or unloaded:
+        with WireClient(str(Address(host, port)), timeout_s=5) as client:
+            for group in ("a", "b", "c", "d"):  # one for each of the four partitions of __consumer_offsets
+                found = client.call(FindCoordinatorRequest(key=group), 1)
+                loaded = client.call(OffsetFetchRequest(group_id=group, topics=None), 2)
+                if found.error_code or loaded.error_code:
                     return False
             return True
-    except (OSError, EOFError, struct.error):
+    except (OSError, CodecError):
         return False
-
-
-def _call(connection: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
-    header = struct.pack(">hhih", api_key, version, 1, 4) + b"kwtest"[:4]
-    connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-    (size,) = struct.unpack(">i", _receive(connection, 4))
-    return _receive(connection, size)
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = connection.recv(size - len(data))
-        if not part:
-            raise EOFError("the broker closed the connection")
-        data += part
-    return data

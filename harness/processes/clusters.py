@@ -1,22 +1,24 @@
-"""Three brokers of one cluster: kwire on the embedded store, kwire on ZooKeeper, or Apache Kafka.
+"""A cluster of three brokers: kwire on the embedded store, kwire on ZooKeeper, or Apache Kafka.
 
-Here: starting, stopping and killing them, topics with three replicas, who leads what, processor time and memory of all.
-What lives elsewhere: one broker's process and its settings (`tools.benchmark.targets`, `harness.processes.brokers`).
+Here: starting, stopping and killing them, topics with three replicas, leaders, processor time and memory. What lives
+elsewhere: one broker's process and its settings (`harness.processes.brokers`, `harness.processes.production`), and
+three kwire brokers of which each may run other code (`harness.processes.kwire_cluster`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from harness.processes.brokers import free_port, wait_until
+from harness.processes import process_usage
+from harness.processes.brokers import Broker, BrokerFailed, KwireBroker, free_port, wait_until
+from harness.processes.kwire_cluster import REPLICATED
+from harness.processes.production import SERVER_PROPERTIES, ProductionKafkaBroker
 from harness.processes.zookeeper import ZooKeeper
 from harness.wire_client import WireClient
 from kwire.codec.messages.create_topics_request import (
@@ -27,7 +29,6 @@ from kwire.codec.messages.create_topics_request import (
 )
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from tools.benchmark.targets import SETTINGS, Kafka, Kwire, Target
 
 EMBEDDED = "kwire"
 ZOOKEEPER = "kwire-zookeeper"
@@ -39,11 +40,7 @@ STOP_S = 180.0
 METADATA_VERSION = 12
 
 CLUSTER_SETTINGS = {
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
+    **REPLICATED,
     "auto.create.topics.enable": "false",
 }
 
@@ -58,33 +55,22 @@ SHORT_QUORUM = {
     "controller.quorum.election.timeout.ms": "1000",
     "controller.quorum.election.backoff.max.ms": "500",
 }
-"""What else Apache Kafka needs to notice as soon that its controller is gone."""
+"""What Apache Kafka needs in addition to notice the loss of its controller as soon."""
 
 _TIMEOUTS = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
 
 
-class KwireNode(Kwire):
-    """One broker of a kwire cluster."""
+class KafkaNode(ProductionKafkaBroker):
+    """One broker of an Apache Kafka cluster, which is also one of its three controllers. ``controller_ports``: the
+    ports of all three, by node id."""
 
-    def prepare(self) -> None:
-        """Nothing has to be made."""
-
-
-class KafkaNode(Kafka):
-    """One broker of an Apache Kafka cluster, which is also one of its three controllers."""
-
-    controller_ports: Mapping[int, int] = {}
-
-    def prepare(self) -> None:
-        """Write the properties, and format the directory."""
-        properties = self.home / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
-        if not self._is_formatted():
-            self._format(properties)
+    def __init__(self, home: Path, settings: Mapping[str, str], controller_ports: Mapping[int, int]) -> None:
+        super().__init__(home, settings)
+        self._controller_ports = controller_ports
 
     def _properties(self) -> dict[str, str]:
-        own = self.controller_ports[int(self.settings["node.id"])]
-        voters = ",".join(f"{node}@{self.host}:{port}" for node, port in self.controller_ports.items())
+        own = self._controller_ports[int(self.settings["node.id"])]
+        voters = ",".join(f"{node}@{self.host}:{port}" for node, port in self._controller_ports.items())
         found = {
             **super()._properties(),
             "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{own}",
@@ -99,16 +85,16 @@ class Cluster:
     def __init__(self, kind: str, home: Path, settings: Mapping[str, str] | None = None) -> None:
         self.kind = kind
         self.home = home
-        self.settings = {**SETTINGS, **CLUSTER_SETTINGS, **(settings or {})}
+        self.settings = {**SERVER_PROPERTIES, **CLUSTER_SETTINGS, **(settings or {})}
         self.zookeeper = ZooKeeper(home / "zookeeper") if kind == ZOOKEEPER else None
-        self.nodes: dict[int, KwireNode | KafkaNode] = {}
-        ports = {node: free_port() for node in NODES}
+        self.nodes: dict[int, Broker] = {}
+        controller_ports = {node_id: free_port() for node_id in NODES}
         for node_id in NODES:
             own = {**self.settings, **self._own_settings(node_id)}
-            node = (KafkaNode if kind == KAFKA else KwireNode)(home / f"broker-{node_id}", own)
+            node_home = home / f"broker-{node_id}"
+            node = KafkaNode(node_home, own, controller_ports) if kind == KAFKA else KwireBroker(node_home, own)
             node.port = free_port()
-            if isinstance(node, KafkaNode):
-                node.controller_ports = ports
+            node.stop_timeout_s = STOP_S
             self.nodes[node_id] = node
 
     def _own_settings(self, node_id: int) -> dict[str, str]:
@@ -124,7 +110,7 @@ class Cluster:
     # Processes
 
     def start(self) -> float:
-        """Start all at once; return when each knows all, with the seconds that it took."""
+        """Start all at once; return, once each knows all, how many seconds that took."""
         for node in self.nodes.values():
             node.prepare()
         if self.zookeeper is not None and not self.zookeeper.ask("srvr"):
@@ -145,12 +131,12 @@ class Cluster:
         self.until(known, "all brokers know each other")
 
     def until(self, condition: Callable[[], object], what: str, interval_s: float = 0.05) -> None:
-        """Wait; a broker that does not answer, or has ended, is not the end."""
+        """Wait until ``condition`` holds. A broker that does not respond, or has ended, counts as not yet."""
 
         def holds() -> bool:
             try:
                 return bool(condition())
-            except (OSError, EOFError):
+            except OSError:
                 return False
 
         try:
@@ -160,10 +146,11 @@ class Cluster:
             raise TimeoutError(f"{error}\n{tails}") from None
 
     def running(self) -> list[int]:
+        """The ids of the brokers that run."""
         return [node_id for node_id, node in self.nodes.items() if node.is_running()]
 
     def kill(self, node_id: int) -> float:
-        """kill -9; the moment of it, on the monotonic clock."""
+        """SIGKILL; return the time of it on the monotonic clock."""
         moment = time.monotonic()
         self.nodes[node_id].kill()
         return moment
@@ -173,7 +160,7 @@ class Cluster:
         self.nodes[node_id].begin()
 
     def stop(self) -> float:
-        """Stop all in order, at the same time; the seconds that it took."""
+        """Stop all in order, at the same time; return how many seconds that took."""
         begun = time.monotonic()
         with ThreadPoolExecutor(len(self.nodes)) as pool:
             list(pool.map(_stop, self.nodes.values()))
@@ -188,39 +175,38 @@ class Cluster:
 
     # What it uses
 
-    def target(self, node_id: int) -> Target:
-        """One broker as the load generator knows it."""
-        return _Part(self.nodes[node_id])
-
     def cpu_s(self) -> float:
-        """User and system time of all brokers that run (not of ZooKeeper)."""
-        return sum(self.target(node).cpu_s() for node in self.running())
+        """User and system time of all brokers that run (not of ZooKeeper), in seconds."""
+        return sum(process_usage.cpu_s(self.nodes[node_id].pid) for node_id in self.running())
 
     def resident_mb(self) -> float:
-        return sum(self.target(node).resident_mb() for node in self.running())
+        """Resident memory of all brokers that run (not of ZooKeeper), in MB."""
+        return sum(process_usage.resident_mb(self.nodes[node_id].pid) for node_id in self.running())
 
     # Topics
 
     @property
     def bootstrap(self) -> str:
+        """The addresses of all brokers, separated by commas."""
         return ",".join(node.bootstrap for node in self.nodes.values())
 
     def client(self, node_id: int) -> WireClient:
+        """A blocking client of one broker."""
         return WireClient(self.nodes[node_id].bootstrap, timeout_s=180)
 
     def metadata(self, node_id: int, topics: Iterable[str] | None = None) -> Any:
-        """What a broker tells; None: of all topics."""
+        """A broker's Metadata response, for some topics or (None) all."""
         with self.client(node_id) as client:
             return client.call(metadata_request(topics), METADATA_VERSION)
 
     def create(self, topics: Mapping[str, int], config: Mapping[str, str] | None = None) -> None:
-        """Make topics with so many partitions, three replicas of each, in one request."""
+        """Create topics, by name with their number of partitions and three replicas each, in one request."""
         self._create(
             [_topic(name, config, num_partitions=count, replication_factor=3) for name, count in topics.items()]
         )
 
     def create_led_by(self, name: str, leader: int) -> None:
-        """Make a topic of one partition that a broker leads as long as it lives."""
+        """Create a topic of one partition whose preferred leader is ``leader``."""
         replicas = [leader, *(node for node in NODES if node != leader)]
         assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)]
         self._create([_topic(name, None, num_partitions=-1, replication_factor=-1, assignments=assignments)])
@@ -232,7 +218,7 @@ class Cluster:
             assert not each.error_code, (self.kind, each.name, each.error_code, each.error_message)
 
     def leaders(self, node_id: int, topics: Iterable[str] | None = None) -> dict[int, dict[str, list[int]]] | None:
-        """Partitions by leader and topic, as a broker knows it; None while one has no leader that runs."""
+        """Partitions by leader and topic, from one broker's metadata; None while a partition has no running leader."""
         running = self.running()
         found: dict[int, dict[str, list[int]]] = {}
         for topic in self.metadata(node_id, topics).topics:
@@ -245,34 +231,35 @@ class Cluster:
         return found
 
     def all_lead(self, partitions: int, topics: Iterable[str] | None = None) -> bool:
-        """Whether so many partitions have leaders, all brokers agree, and each leader answers for all of its own."""
+        """Whether so many partitions have leaders, all brokers agree on them, and each leader serves its partitions."""
         first, *others = [self.leaders(node, topics) for node in self.running()]
         if first is None or any(other != first for other in others):
             return False
         led = sum(len(indexes) for by_topic in first.values() for indexes in by_topic.values())
-        return led >= partitions and all(self._answers(leader, by_topic) for leader, by_topic in first.items())
+        return led >= partitions and all(self._serves(leader, by_topic) for leader, by_topic in first.items())
 
-    def _answers(self, leader: int, by_topic: Mapping[str, list[int]]) -> bool:
-        asked = [
+    def _serves(self, leader: int, by_topic: Mapping[str, list[int]]) -> bool:
+        topics = [
             ListOffsetsTopic(
                 name=name, partitions=[ListOffsetsPartition(partition_index=at, timestamp=-1) for at in all_]
             )
             for name, all_ in by_topic.items()
         ]
         with self.client(leader) as client:
-            told = client.call(ListOffsetsRequest(topics=asked), 7)
-        return not any(each.error_code for topic in told.topics for each in topic.partitions)
+            response = client.call(ListOffsetsRequest(topics=topics), 7)
+        return not any(each.error_code for topic in response.topics for each in topic.partitions)
 
     def in_sync(self, topics: Iterable[str] | None = None) -> bool:
-        """Whether every replica of every partition is in sync, as a broker knows it."""
-        told = self.metadata(self.running()[0], topics).topics
+        """Whether every replica of every partition is in sync, from one broker's metadata."""
         return all(
-            len(partition.isr_nodes) == len(partition.replica_nodes) for topic in told for partition in topic.partitions
+            len(partition.isr_nodes) == len(partition.replica_nodes)
+            for topic in self.metadata(self.running()[0], topics).topics
+            for partition in topic.partitions
         )
 
 
 def metadata_request(topics: Iterable[str] | None) -> MetadataRequest:
-    """About some topics, or (None) all."""
+    """A Metadata request for some topics or (None) all."""
     names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     return MetadataRequest(topics=names, allow_auto_topic_creation=False)
 
@@ -282,27 +269,15 @@ def _topic(name: str, config: Mapping[str, str] | None, **more: Any) -> Creatabl
     return CreatableTopic(name=name, configs=configs, **more)
 
 
-def _stop(node: KwireNode | KafkaNode) -> None:
-    process = node._process
-    if process is None:
-        return
-    process.send_signal(signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_S)
-    node.kill()
-
-
-class _Part(Target):
-    """One broker of a cluster."""
-
-    def __init__(self, node: KwireNode | KafkaNode) -> None:
-        self.kind = node.kind
-        self.broker = node
+def _stop(node: Broker) -> None:
+    """Stop a broker; one that does not end in time is killed."""
+    with contextlib.suppress(BrokerFailed):
+        node.stop()
 
 
 @contextlib.contextmanager
 def started(kind: str, home: Path, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """A cluster that runs, on new directories that are gone afterwards."""
+    """A running cluster on new directories, which are removed afterwards."""
     cluster = Cluster(kind, home, settings)
     try:
         cluster.start()

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """A Docker engine and a base image for the tests of the container image, where there are none.
 
-    harness/processes/docker_engine.py install    Debian's docker.io, iptables and debootstrap (root only), and the
-    base image
-    harness/processes/docker_engine.py status     what is there
+    harness/processes/docker_engine.py install    install docker.io, iptables, debootstrap (root only), the base image
+    harness/processes/docker_engine.py status     print what is there
 
 The tests (`compat_tests/container/`) use an engine that runs already; otherwise they start Debian's with everything of
 its own under ~/.cache/kwire/docker, and end it. No registry is needed: the base image is a small Debian with python3
@@ -30,18 +29,18 @@ START_TIMEOUT_S = 60.0
 
 
 class NoEngine(Exception):
-    """There is no engine, and none can be started; the text says why, and what to do."""
+    """There is no engine, and none can be started; the message gives the reason and the remedy."""
 
 
 class Engine:
-    """An engine that can be talked to. ``host`` is a DOCKER_HOST; ``base_image`` is what to build on."""
+    """A running engine. ``host`` is a DOCKER_HOST; ``base_image`` is the image to build on."""
 
     def __init__(self, host: str, base_image: str) -> None:
         self.host = host
         self.base_image = base_image
 
     def docker(self, *arguments: str, timeout_s: float = 300, **options: object) -> str:
-        """Run the docker command; its standard output. CalledProcessError with its words when it fails."""
+        """Run the docker command; return its standard output. RuntimeError with its output if it fails."""
         environment = {**os.environ, "DOCKER_HOST": self.host, "DOCKER_BUILDKIT": "0"}
         command = ["docker", *arguments]
         done = subprocess.run(  # type: ignore[call-overload]
@@ -62,7 +61,7 @@ def running_host() -> str | None:
 
 
 def why_not() -> str | None:
-    """Why no engine can be had; None if one can."""
+    """Why no engine is available; None if there is one or one can be started."""
     if not shutil.which("docker"):
         return "no docker command"
     if running_host():
@@ -155,6 +154,7 @@ def make_base() -> None:
 
 
 def main() -> int:
+    """The command line; see the module's docstring."""
     match sys.argv[1:]:
         case ["install"]:
             install()

@@ -1,4 +1,4 @@
-"""Three kwire brokers of one host as processes that a test stops, kills and starts one by one.
+"""Three kwire brokers on one host, as processes that a test stops, kills and starts one by one.
 
 `kwire start --brokers 3` makes the same cluster (`compat_tests/cluster/test_brokers.py`); here each broker is a
 `KwireBroker` of its own, on a metadata store that they share, so that one may run other code or with other properties
@@ -27,7 +27,7 @@ REPLICATED: dict[str, str] = {
 
 
 class KwireCluster:
-    """The brokers by their number. ``sources``: where the code of a broker is, if not here."""
+    """The brokers by id. ``sources``: the directory of a broker's code, if it is not this repository."""
 
     kind = "kwire"
 
@@ -49,18 +49,18 @@ class KwireCluster:
 
     @property
     def bootstrap(self) -> str:
-        """All brokers that have been started, with commas."""
+        """The addresses of all brokers that have been started, separated by commas."""
         return ",".join(broker.bootstrap for broker in self.brokers.values() if broker.port)
 
     def start(self) -> None:
-        """Start those that do not run; return when the cluster is whole."""
+        """Start the brokers that do not run; return when all replicas are in sync."""
         for broker in self.brokers.values():
             if not broker.is_running():
                 broker.start()
         self.wait_until_well()
 
     def stop(self) -> None:
-        """Stop one after the other; each hands over first."""
+        """Stop one after the other; each hands over its partitions first."""
         for broker in self.brokers.values():
             assert broker.stop() == 0, broker.log_text()[-3000:]
 
@@ -83,13 +83,13 @@ class KwireCluster:
             self.restart(node_id)
 
     def kill_busiest(self) -> int:
-        """SIGKILL who leads most partitions; its number."""
+        """SIGKILL the broker that leads most partitions; return its id."""
         ((node_id, _),) = self.leads().most_common(1)
         self.brokers[node_id].kill()
         return node_id
 
     def metadata(self) -> Any:
-        """What a broker that runs says of the cluster."""
+        """The Metadata response of a running broker."""
         running = next(broker for broker in self.brokers.values() if broker.is_running())
         with WireClient(running.bootstrap) as client:
             return client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
@@ -100,13 +100,13 @@ class KwireCluster:
         return Counter(partition.leader_id for topic in topics for partition in topic.partitions)
 
     def wait_until_well(self) -> None:
-        """All brokers are there, every partition has a leader, and all replicas are in sync."""
+        """Wait until all brokers are there, every partition has a leader, and all replicas are in sync."""
         wait_until(self._is_well, SETTLE_S, "the cluster is whole and in sync", 0.1)
 
     def _is_well(self) -> bool:
         try:
             metadata = self.metadata()
-        except (OSError, EOFError):
+        except OSError:
             return False
         partitions = [partition for topic in metadata.topics for partition in topic.partitions]
         return len(metadata.brokers) == len(self.brokers) and all(

@@ -1,4 +1,4 @@
-"""A TCP connection that tests can cut, hold up or refuse."""
+"""A TCP proxy whose connections tests can close, hold up or refuse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.processes.brokers import free_port
 
 
 class Proxy:
-    """A TCP connection in between that can be cut, held up, or refused."""
+    """A proxy before a port of 127.0.0.1. Its connections can be closed, held up or refused."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -19,22 +19,23 @@ class Proxy:
         self._lock = threading.Lock()
         self.answers_flow = threading.Event()
         self.answers_flow.set()
-        """Clear it, and requests still arrive but answers do not come back."""
+        """While it is cleared, requests still arrive but responses are held back."""
         self.port = free_port()
         self.accept()
 
     @property
     def address(self) -> str:
+        """The proxy's HOST:PORT."""
         return f"127.0.0.1:{self.port}"
 
     def accept(self) -> None:
-        """Take connections (again)."""
+        """Accept connections (again)."""
         listener = socket.create_server(("127.0.0.1", self.port))
         self._listener = listener
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
 
     def refuse(self) -> None:
-        """Take no more connections, and cut those that there are."""
+        """Refuse new connections, and close the existing ones."""
         if self._listener is not None:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
@@ -43,7 +44,7 @@ class Proxy:
         self.cut()
 
     def cut(self) -> None:
-        """End all connections; new ones are taken."""
+        """Close all connections; new ones are accepted."""
         with self._lock:
             pairs, self._pairs = self._pairs, []
         for pair in pairs:

@@ -1,7 +1,7 @@
 """A real ZooKeeper server for tests: its jars fetched once through Maven, one small JVM, ready within a second.
 
 Here: the download, starting, stopping, killing and restarting. Not here: fixtures (`cluster/conftest.py`), connections
-that can be cut (`harness.processes.proxy`).
+that can be closed (`harness.processes.proxy`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.processes.brokers import free_port, wait_until
 ZOOKEEPER_VERSION = "3.9.4"
 _WANTED = (
     ("org.apache.zookeeper", "zookeeper", ZOOKEEPER_VERSION),
-    # The two that the server needs and its pom leaves to whoever packs it.
+    # Two jars that the server needs and its pom leaves out.
     ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
     ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
 )
@@ -57,10 +57,12 @@ class ZooKeeper:
 
     @property
     def address(self) -> str:
+        """HOST:PORT."""
         return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
+        """The process id of the running server."""
         assert self._process is not None
         return self._process.pid
 
@@ -78,7 +80,7 @@ class ZooKeeper:
             command = ["setpriv", "--pdeathsig", "KILL", *command]
         with open(self.home / "log.txt", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        wait_until(self._serves, 60, "ZooKeeper's answer")
+        wait_until(self._serves, 60, "ZooKeeper serves")
 
     def _serves(self) -> bool:
         assert self._process is not None
@@ -86,7 +88,7 @@ class ZooKeeper:
         return "Mode:" in self.ask("srvr")
 
     def ask(self, word: str) -> str:
-        """One of ZooKeeper's four-letter words; "" while nobody answers."""
+        """The reply to one of ZooKeeper's four-letter words; "" while the server does not reply."""
         try:
             with socket.create_connection((self.host, self.port), timeout=5) as connection:
                 connection.sendall(word.encode())
@@ -98,7 +100,7 @@ class ZooKeeper:
             return ""
 
     def stop(self) -> None:
-        """Kill it (it keeps everything that it has answered); content if it does not run."""
+        """Kill it; what it has acknowledged stays. Does nothing if it does not run."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -1,8 +1,8 @@
-"""What must hold of a history, whatever has failed: the anomalies of Jepsen's Kafka workload, looked for by name.
+"""Find the anomalies of Jepsen's Kafka workload in a history: what must never happen, whatever has failed.
 
-``final`` and ``committed`` are every partition as it reads when all is well again, without and with read_committed. An
-anomaly is a sentence. What lives elsewhere: which faults the settings promise to survive (`faults`), making the history
-(`workload`, `transactional`).
+``final`` and ``committed`` are the contents of every partition after all faults, read without and with read_committed.
+An anomaly is a sentence. What lives elsewhere: which faults the settings promise to survive (`faults`), making the
+history (`workload`, `transactional`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Logs = Mapping[int, Mapping[int, int]]
 
 
 def anomalies(history: History) -> list[str]:
-    """Everything that must not be."""
+    """All anomalies, one sentence each; none if the history is correct."""
     return [
         *_of_final(history),
         *_of_sends(history),
@@ -56,7 +56,7 @@ def _of_sends(history: History) -> Iterator[str]:
 
 
 def _of_transactions(history: History) -> Iterator[str]:
-    """All or nothing, and not nothing where the producer was told that it is committed."""
+    """Each transaction is visible as a whole or not at all; a committed one must be visible."""
     final = _places(history.committed)
     for txn in history.transactions:
         there = [value for value in txn.sent if value in final]
@@ -99,7 +99,7 @@ def _of_aborted(history: History) -> Iterator[str]:
 
 
 def _of_order(history: History) -> Iterator[str]:
-    """G1c: whoever reads what a transaction wrote comes after it; nobody comes after itself."""
+    """G1c: a transaction that reads what another wrote comes after it; no transaction comes after itself."""
     writers = {value: number for number, txn in enumerate(history.transactions) for value in txn.sent}
     before = {
         number: sorted({writers[value] for value in txn.read if writers.get(value, number) != number})

@@ -1,4 +1,4 @@
-"""A simulated cluster: real brokers on machines that a seed makes die, stop, lose power or their network.
+"""A simulated cluster: real brokers on machines that stop, crash, lose power or lose the network as a seed decides.
 
 What lives elsewhere: the metadata store (`store`), disks and their losses (`power`), what clients do and what must hold
 (`workload`, `checker`).
@@ -44,7 +44,7 @@ class SimulatedBroker:
         self._stopping = False
 
     def leads_unregistered(self) -> bool:
-        """Whether this process leads what it led, though it knows that its registration is over."""
+        """Whether this process still leads partitions although it has noticed the end of its registration."""
         broker = self.broker
         if broker is None or not self.running or self._stopping or broker.membership.alive:
             return False
@@ -52,10 +52,11 @@ class SimulatedBroker:
 
     @property
     def running(self) -> bool:
+        """Whether its process runs."""
         return self.life is not None and not self.life.dead
 
     async def start(self) -> None:
-        """Start the process and wait until it serves, or dies of something else."""
+        """Start the process and wait until it serves clients, or something else ends it."""
         from kwire.server.broker import Broker
 
         simulation = self._cluster.simulation
@@ -78,7 +79,7 @@ class SimulatedBroker:
             self.broker = broker
 
     async def try_to_start(self) -> bool:
-        """The same; False if the process has given up and ended."""
+        """Like `start`; False if the process has given up and ended."""
         from kwire.server.errors import StartError
 
         try:
@@ -89,19 +90,19 @@ class SimulatedBroker:
         return True
 
     def within(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Run something in the process. It never ends if the process dies meanwhile: give it a time limit."""
+        """Run something in the process. It never ends if the process is killed meanwhile: use a time limit."""
         context = copy_context()
         context.run(LIFE.set, self.life)
         task: asyncio.Task[T] = self._cluster.simulation.loop.create_task(work, context=context)
         return task
 
     def kill(self) -> None:
-        """SIGKILL: what was written is in the page cache."""
+        """SIGKILL: what was written survives in the page cache."""
         self._end()
         self._disk.forget_process()
 
     def lose_power(self) -> None:
-        """What was not synced is gone or torn."""
+        """Cut the power: what was not synced is gone or torn."""
         self._end()
         self._disk = self._disk.after_power_loss(self._random)
 
@@ -162,7 +163,7 @@ class SimulatedCluster:
         self.brokers = {number: SimulatedBroker(self, number) for number in range(1, count + 1)}
 
     def config(self, node_id: int) -> KafkaConfig:
-        """A broker's configuration: quick to notice, small, replicated."""
+        """A broker's configuration: short time-outs, small segments, three replicas."""
         return KafkaConfig(
             {
                 "log.dirs": "/data",
@@ -185,6 +186,7 @@ class SimulatedCluster:
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
+        """Host and port of every broker."""
         return [(broker.host, PORT) for broker in self.brokers.values()]
 
     async def start(self) -> None:
@@ -193,20 +195,21 @@ class SimulatedCluster:
             await broker.start()
 
     def look(self) -> None:
-        """What may not be at any moment, noted in ``trouble``. Looking changes nothing: a seed goes on as it would."""
+        """Note in ``trouble`` what must not be at any moment. This changes nothing in the simulation."""
         for broker in self.brokers.values():
             if not self.trouble and broker.leads_unregistered():
                 self.trouble.append(f"{broker.host} leads without a registration")
 
     def cut_from_store(self, broker: SimulatedBroker) -> None:
+        """Partition the network between a broker and the metadata store."""
         self.simulation.network.cut(broker.host, HOST)
 
     def heal(self) -> None:
-        """All networks are well again."""
+        """Heal all network partitions."""
         self.simulation.network.heal_all()
 
     async def stop(self) -> None:
-        """End everything, without ceremony."""
+        """End everything at once."""
         for broker in self.brokers.values():
             if broker.running:
                 broker.kill()

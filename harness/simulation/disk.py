@@ -1,6 +1,6 @@
-"""A simulated disk: the `Files` door in memory, which knows what has been synced and what has not.
+"""A simulated disk: the `Files` door in memory, which keeps apart what has been synced and what has not.
 
-Every change that is not synced yet can be undone: `lose_unsynced` leaves what a power loss would have left at worst.
+Every change that is not synced yet can be undone: `lose_unsynced` leaves the worst that a power loss can leave.
 Content becomes durable by ``fsync`` of the file, names by ``sync_dir`` of their directory.
 """
 
@@ -41,7 +41,7 @@ class Inode:
         self.modified_ms = now_ms
 
     def truncate(self, length: int, now_ms: int) -> None:
-        """Cut or fill with zeros."""
+        """Truncate, or fill with zeros."""
         before = len(self.data)
         self.undo.append((before, length, bytes(self.data[length:])))
         if length < before:
@@ -111,19 +111,23 @@ class Disk(Files):
         return inode
 
     def exists(self, path: str) -> bool:
+        """See `kwire.base.doors.Files`."""
         path = self._path(path)
         return path in self._files or path in self._directories
 
     def is_dir(self, path: str) -> bool:
+        """See `kwire.base.doors.Files`."""
         return self._path(path) in self._directories
 
     def makedirs(self, path: str) -> None:
+        """See `kwire.base.doors.Files`."""
         path = self._path(path)
         while path not in self._directories:
             self._directories[path] = None
             path = os.path.dirname(path)
 
     def listdir(self, path: str) -> list[str]:
+        """See `kwire.base.doors.Files`."""
         path = self._path(path)
         if path not in self._directories:
             raise _missing(path)
@@ -132,6 +136,7 @@ class Disk(Files):
         return sorted(name for name in below if name and "/" not in name)
 
     def stat(self, path: str) -> os.stat_result:
+        """See `kwire.base.doors.Files`."""
         if self.is_dir(path):
             return os.stat_result((0o40755, 0, 0, 1, 0, 0, 0, 0, 0, 0))
         inode = self._inode(path)
@@ -140,6 +145,7 @@ class Disk(Files):
         return os.stat_result((0o100644, inode.number, 0, 1, 0, 0, len(inode.data), *times))
 
     def replace(self, source: str, target: str) -> None:
+        """See `kwire.base.doors.Files`."""
         source, target = self._path(source), self._path(target)
         self._record("rename", source, target)
         if source in self._directories:
@@ -150,7 +156,7 @@ class Disk(Files):
         self._set_name(source, None)
 
     def _replace_directory(self, source: str, target: str) -> None:
-        """Directories move at once and for good: journalled file systems order it so."""
+        """Move a directory at once and durably, as journalled file systems do."""
         for names in self._name_tables():
             for name in _within(names, source):
                 names[target + name[len(source) :]] = names.pop(name)
@@ -159,15 +165,18 @@ class Disk(Files):
         return self._files, self._directories, self._undo_names
 
     def unlink(self, path: str) -> None:
+        """See `kwire.base.doors.Files`."""
         path = self._path(path)
         self._inode(path)
         self._record("unlink", path)
         self._set_name(path, None)
 
     def utime(self, path: str, *, ns: tuple[int, int]) -> None:
+        """See `kwire.base.doors.Files`."""
         self._inode(path).modified_ms = ns[1] // 1_000_000
 
     def rmtree(self, path: str) -> None:
+        """See `kwire.base.doors.Files`."""
         path = self._path(path)
         if path not in self._directories:
             raise _missing(path)
@@ -179,6 +188,7 @@ class Disk(Files):
     # -- open files -------------------------------------------------------------------------------------------------
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        """See `kwire.base.doors.Files`."""
         path = self._path(path)
         if path in self._directories:
             return self._open_directory(path, flags)
@@ -213,15 +223,18 @@ class Disk(Files):
         return inode
 
     def close(self, fd: int) -> None:
+        """See `kwire.base.doors.Files`."""
         if self._open_directories.pop(fd, None) is None:
             self._of(fd)
             del self._open[fd]
             self._locks.pop(fd, None)
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
+        """See `kwire.base.doors.Files`."""
         return bytes(self._of(fd).data[offset : offset + size])
 
     def preadv(self, fd: int, buffers: Any, offset: int, flags: int = 0) -> int:
+        """See `kwire.base.doors.Files`."""
         data = self._of(fd).data
         done = 0
         for buffer in buffers:
@@ -233,6 +246,7 @@ class Disk(Files):
         return done
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
+        """See `kwire.base.doors.Files`."""
         content = bytes(data)
         inode = self._of(fd)
         self._record("write", inode.number, offset, data=content)
@@ -240,9 +254,11 @@ class Disk(Files):
         return len(content)
 
     def pwritev(self, fd: int, buffers: Any, offset: int) -> int:
+        """See `kwire.base.doors.Files`."""
         return self.pwrite(fd, b"".join(bytes(buffer) for buffer in buffers), offset)
 
     def fsync(self, fd: int) -> None:
+        """See `kwire.base.doors.Files`."""
         if fd in self._open_directories:
             self.sync_dir(self._open_directories[fd])
             return
@@ -251,23 +267,28 @@ class Disk(Files):
         inode.undo.clear()
 
     def ftruncate(self, fd: int, length: int) -> None:
+        """See `kwire.base.doors.Files`."""
         inode = self._of(fd)
         self._record("truncate", inode.number, length)
         inode.truncate(length, self._time_ms())
 
     def size(self, fd: int) -> int:
+        """See `kwire.base.doors.Files`."""
         return len(self._of(fd).data)
 
     def sync_dir(self, path: str) -> None:
+        """See `kwire.base.doors.Files`."""
         self._record("sync_dir", path)
         self._undo_names.pop(self._path(path), None)
 
     # -- whole files ------------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> bytes:
+        """See `kwire.base.doors.Files`."""
         return bytes(self._inode(path).data)
 
     def write_atomic(self, path: str, data: bytes) -> None:
+        """See `kwire.base.doors.Files`."""
         fd = self.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self.pwrite(fd, data, 0)
         self.fsync(fd)
@@ -276,6 +297,7 @@ class Disk(Files):
         self.sync_dir(os.path.dirname(path))
 
     def lock(self, path: str) -> int | None:
+        """See `kwire.base.doors.Files`."""
         path = self._path(path)
         if path in self._locks.values():
             return None
@@ -284,11 +306,12 @@ class Disk(Files):
         return fd
 
     def disk_usage(self, path: str) -> tuple[int, int]:
+        """See `kwire.base.doors.Files`."""
         used = sum(len(inode.data) for inode in self._files.values())
         return DISK_BYTES, DISK_BYTES - used
 
     def forget_process(self) -> None:
-        """The process is gone, the machine is not: open files and locks are."""
+        """The process has ended, the machine has not: close its files and release its locks."""
         self._open.clear()
         self._open_directories.clear()
         self._locks.clear()
@@ -296,7 +319,7 @@ class Disk(Files):
     # -- power ------------------------------------------------------------------------------------------------------
 
     def lose_unsynced(self) -> None:
-        """The power fails: open files are gone, and so is everything that was not synced."""
+        """The power fails: open files and everything that was not synced are lost."""
         self._open.clear()
         self._open_directories.clear()
         self._locks.clear()

@@ -1,6 +1,6 @@
-"""Faults for a simulated cluster, one after the other, as a seed decides; never more than the settings promise.
+"""Faults for a simulated cluster, one after the other, as a seed decides; never more than the settings tolerate.
 
-Processes may be killed and paused, sessions expired and networks cut at any time. Unsynced data may be lost by
+Processes may be killed and paused, sessions expired and networks partitioned at any time. Unsynced data may be lost by
 `min.insync.replicas` - 1 replicas of a partition until its ISR is whole again (by any number with `flush.messages=1`).
 A broker without its clean-shutdown marker cannot tell a kill from a power loss and is counted as one that lost data;
 so until the ISRs are whole, a power loss goes with no unclean end of another broker (KIP-966: where all that were in
@@ -21,7 +21,7 @@ LOOK_S: Final = 0.1
 
 
 class Faults:
-    """Breaks things until `stop`, then mends them. ``counts``: how often what."""
+    """Causes faults for a while, then ends them all. ``counts``: how often each kind has happened."""
 
     def __init__(
         self, cluster: SimulatedCluster, random: Random, *, any_power_loss: bool = False, clients: Sequence[str] = ()
@@ -30,17 +30,25 @@ class Faults:
         self._cluster = cluster
         self._random = random
         self._any_power_loss = any_power_loss
-        self._unclean: dict[int, bool] = {}  # who ended uncleanly since the ISRs were whole; whether with the power
+        self._unclean: dict[int, bool] = {}  # unclean ends since the ISRs were whole; True: by power loss
         self.counts: dict[str, int] = {}
 
     async def run(self, until_s: float) -> None:
         """One fault after the other, some of them overlapping."""
         loop = asyncio.get_running_loop()
         kinds: list[Callable[[SimulatedBroker], Coroutine[None, None, None]]] = [
-            self._kill, self._kill, self._power, self._pause, self._expire, self._cut_store, self._isolate,
-            self._isolate_and_kill, self._ring,
-            self._stop, self._cut_clients,
-        ]  # fmt: skip
+            self._kill,
+            self._kill,
+            self._power,
+            self._pause,
+            self._expire,
+            self._cut_store,
+            self._isolate,
+            self._isolate_and_kill,
+            self._ring,
+            self._stop,
+            self._cut_clients,
+        ]
         under_way: list[asyncio.Future[None]] = []
         while loop.time() < until_s:
             if self._isrs_are_whole():
@@ -58,9 +66,13 @@ class Faults:
         """Any broker, or one that leads something."""
         brokers = self._cluster.brokers
         image = next((each.broker.metadata.image for each in brokers.values() if each.broker is not None), None)
-        leaders = [] if image is None else sorted(
-            {state.leader for topic in image.topics.values() for state in topic.partitions} & brokers.keys()
-        )  # fmt: skip
+        leaders = (
+            []
+            if image is None
+            else sorted(
+                {state.leader for topic in image.topics.values() for state in topic.partitions} & brokers.keys()
+            )
+        )
         return brokers[self._random.choice(leaders or list(brokers) if self._random.random() < 0.5 else list(brokers))]
 
     def _count(self, name: str) -> None:
@@ -70,7 +82,7 @@ class Faults:
         return self._random.choice((0.03, 0.3, 1.2, 2.0)) * self._random.uniform(0.5, 1.5)
 
     async def _restart(self, broker: SimulatedBroker) -> None:
-        """Start the process again, and once more if it gives up (it does not reach the store)."""
+        """Start the process, again and again while it gives up because it does not reach the store."""
         await asyncio.sleep(self._while_s())
         while not await broker.try_to_start():  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
@@ -90,7 +102,7 @@ class Faults:
         await self._restart(broker)
 
     def _may_end(self, broker: SimulatedBroker, *, power: bool) -> bool:
-        """Whether the settings promise to survive this, too. If so, it happens."""
+        """Whether the settings tolerate this unclean end, too; if so, it is noted."""
         others = [lost for node_id, lost in self._unclean.items() if node_id != broker.node_id]
         if not self._any_power_loss and (others if power else any(others)):
             return False
@@ -98,7 +110,7 @@ class Faults:
         return True
 
     def _isrs_are_whole(self) -> bool:
-        """Whether all brokers are there, registered as they are now, and know that all replicas are in sync."""
+        """Whether all brokers are registered with their current epochs and see all replicas in sync."""
         lives = [each.broker for each in self._cluster.brokers.values()]
         for broker in lives:
             if broker is None or not broker.membership.alive:
@@ -154,7 +166,7 @@ class Faults:
             self._cluster.simulation.network.heal(broker.host, other)
 
     async def _isolate_and_kill(self, broker: SimulatedBroker) -> None:
-        """What a leader has taken by itself, it takes with it."""
+        """Isolate a leader, then kill it: what only it has written is lost."""
         life = broker.life
         isolation = asyncio.ensure_future(self._isolate(broker))
         await asyncio.sleep(self._random.uniform(0.05, 0.6))
@@ -171,7 +183,7 @@ class Faults:
         self._cluster.simulation.network.heal(broker.host, other.host)
 
     async def _cut_clients(self, broker: SimulatedBroker) -> None:
-        """Clients get no answers from a broker: they send again, there or elsewhere."""
+        """Clients get no responses from a broker: they send again, to it or to another."""
         self._count("cut from clients")
         network = self._cluster.simulation.network
         for client in self._clients:
@@ -181,7 +193,7 @@ class Faults:
             network.heal(broker.host, client)
 
     async def mend(self) -> str:
-        """Everything is well again: all brokers run and every ISR is whole. What is not, in words ("": nothing)."""
+        """End all faults; wait until all brokers run and every ISR is whole. Return what is not ("": nothing)."""
         self._cluster.heal()
         for broker in self._cluster.brokers.values():
             if broker.running and broker.life is not None and broker.life.paused:
@@ -195,10 +207,16 @@ class Faults:
                 return ""
             await asyncio.sleep(LOOK_S)
         images = [
-            (each.node_id, sorted(each.broker.metadata.image.brokers), [
-                (name, index, state) for name, topic in each.broker.metadata.image.topics.items()
-                for index, state in enumerate(topic.partitions)
-            ])
-            for each in self._cluster.brokers.values() if each.broker is not None
-        ]  # fmt: skip
+            (
+                each.node_id,
+                sorted(each.broker.metadata.image.brokers),
+                [
+                    (name, index, state)
+                    for name, topic in each.broker.metadata.image.topics.items()
+                    for index, state in enumerate(topic.partitions)
+                ],
+            )
+            for each in self._cluster.brokers.values()
+            if each.broker is not None
+        ]
         return f"stuck: the ISRs are not whole {SETTLE_S:.0f} s after the last fault: {images}"

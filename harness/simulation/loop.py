@@ -1,7 +1,7 @@
 """An asyncio event loop on virtual time. When nothing is ready, the clock jumps to the next timer.
 
-File descriptors are numbers that the simulation gave out; whether one is readable or writable is asked of the object
-behind it. Threads, signals, subprocesses and real sockets do not exist here.
+File descriptors are numbers that the simulation assigns; the object behind one decides whether it is readable or
+writable. Threads, signals, subprocesses and real sockets do not exist here.
 
 Several processes share the loop. Each is a `Life`: whatever is scheduled from within it belongs to it, by the context
 variable that tasks and callbacks inherit. A life that is dead runs nothing any more, as after SIGKILL; one that is
@@ -18,14 +18,17 @@ from typing import Any, Protocol
 
 
 class Pollable(Protocol):
-    """What stands behind a simulated descriptor."""
+    """The object behind a simulated descriptor."""
 
-    def readable(self) -> bool: ...
-    def writable(self) -> bool: ...
+    def readable(self) -> bool:
+        """Whether a read returns at once."""
+
+    def writable(self) -> bool:
+        """Whether a write returns at once."""
 
 
 class Deadlock(Exception):
-    """Nobody is ready, no timer is set: what is awaited can never happen."""
+    """Nothing is ready and no timer is set: the awaited event can never happen."""
 
 
 class Life:
@@ -58,7 +61,7 @@ def _guarded(life: Life, callback: Callable[..., Any], args: tuple[Any, ...]) ->
 
 
 class _Selector:
-    """Takes the place of epoll: asks the simulated descriptors, and lets time pass when none is ready."""
+    """Replaces epoll: polls the simulated descriptors, and advances the clock if none is ready."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -96,6 +99,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     # -- processes --------------------------------------------------------------------------------------------------
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
+        """See `asyncio.AbstractEventLoop`."""
         life = LIFE.get() if context is None else context.get(LIFE)
         if life is None:
             return super().call_soon(callback, *args, context=context)
@@ -104,6 +108,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return super().call_soon(_guarded, life, callback, args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
+        """See `asyncio.AbstractEventLoop`."""
         life = LIFE.get() if context is None else context.get(LIFE)
         if life is None:
             return super().call_at(when, callback, *args, context=context)
@@ -112,6 +117,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return super().call_at(when, _guarded, life, callback, args, context=context)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:  # type: ignore[override]
+        """See `asyncio.AbstractEventLoop`."""
         task: asyncio.Task[Any] = super().create_task(coro, name=name, context=context)
         life = LIFE.get() if context is None else context.get(LIFE)
         if life is not None:
@@ -119,7 +125,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return task
 
     def kill(self, life: Life) -> None:
-        """Nothing of a process runs from now on; its descriptors are watched no more."""
+        """End a process: none of its callbacks runs any more, and its descriptors are no longer watched."""
         life.dead = True
         life.backlog.clear()
         for task in life.tasks:
@@ -146,6 +152,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     # -- time -------------------------------------------------------------------------------------------------------
 
     def time(self) -> float:
+        """The virtual time in seconds."""
         return self._now
 
     def pass_time(self, seconds: float) -> None:
@@ -169,7 +176,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._owners.pop(fd, None)
 
     def touch(self, fd: int) -> None:
-        """Something has arrived: whoever can be read says so from now on until it cannot any more."""
+        """Note that something has arrived: the descriptor may be readable from now on."""
         self._touched[fd] = None
 
     def pollable(self, fd: int) -> Any:
@@ -200,6 +207,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             self._add_callback(handle)  # type: ignore[attr-defined]
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
+        """See `asyncio.AbstractEventLoop`."""
         self.remove_reader(fd)
         assert fd in self._pollables, f"no such descriptor: {fd}"
         self._readers[fd] = events.Handle(callback, args, self, None)
@@ -207,9 +215,11 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._own(fd)
 
     def remove_reader(self, fd: Any) -> bool:
+        """See `asyncio.AbstractEventLoop`."""
         return self._remove(self._readers, fd)
 
     def add_writer(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
+        """See `asyncio.AbstractEventLoop`."""
         self.remove_writer(fd)
         assert fd in self._pollables, f"no such descriptor: {fd}"
         self._writers[fd] = events.Handle(callback, args, self, None)
@@ -221,6 +231,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             self._owners[fd] = life
 
     def remove_writer(self, fd: Any) -> bool:
+        """See `asyncio.AbstractEventLoop`."""
         return self._remove(self._writers, fd)
 
     @staticmethod
@@ -240,6 +251,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         """There is no other thread to be woken by."""
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
+        """Raise RuntimeError: the simulation has no threads."""
         raise RuntimeError("threads do not exist in the simulation: use doors.executor")
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109

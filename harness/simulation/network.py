@@ -1,7 +1,7 @@
 """A simulated network: sockets whose bytes arrive later, in pieces, as a seed decides.
 
-Order within a connection is kept, as TCP does; how long a piece takes and where it is cut is random. Send windows are
-finite, so back-pressure is real.
+Order within a connection is kept, as with TCP; the delay and the size of each piece are random. Send windows are
+finite, so there is back-pressure.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ WINDOW: Final = 256 * 1024
 
 DELAY_S: Final = (50e-6, 2e-3)
 WIRE: Final = Context()
-"""What happens on the network belongs to no process."""
+"""The `Life` of callbacks that belong to no process."""
 
 PIECE_MIN: Final = 512
-"""No piece is cut shorter, or large frames would take for ever."""
+"""The smallest piece; with shorter ones large frames would take for ever."""
 
 
 class Network:
@@ -46,7 +46,7 @@ class Network:
     # -- faults -----------------------------------------------------------------------------------------------------
 
     def cut(self, one: str, other: str) -> None:
-        """Let nothing pass between two hosts until `heal`. What is on its way arrives then, as with TCP."""
+        """Let nothing pass between two hosts until `heal`. Data in flight arrives then, as with TCP."""
         self._cut.setdefault(frozenset((one, other)), [])
 
     def heal(self, one: str, other: str) -> None:
@@ -69,28 +69,28 @@ class Network:
             waiting.append(go_on)
 
     def close_all(self, host: str) -> None:
-        """The process on a host is gone: its sockets are closed."""
+        """Close all sockets of a host's process, which has ended."""
         for listener in [each for each in self.listeners.values() if each.host == host]:
             listener.close()
         for sock in [each for each, its_host in self.sockets.items() if its_host == host]:
             sock.close()
 
     def free_port(self) -> int:
-        """A port that nobody had before."""
+        """A port that was never used before."""
         self._next_port += 1
         return self._next_port
 
     def delay(self) -> float:
-        """How long the next thing takes on its way, in seconds."""
+        """The delay of the next piece, in seconds."""
         return self.random.uniform(*DELAY_S)
 
     def find(self, host: str, port: int) -> ListeningSocket | None:
-        """Who listens at an address."""
+        """The listener at an address."""
         return self.listeners.get((host, port)) or self.listeners.get(("", port))
 
 
 class ListeningSocket:
-    """Accepts what `SimulatedSockets.connect` sends its way."""
+    """A listening socket: accepts the connections of `SimulatedSockets.connect`."""
 
     def __init__(self, network: Network, host: str, port: int) -> None:
         self.host = host
@@ -102,9 +102,11 @@ class ListeningSocket:
         network.listeners[self._key] = self
 
     def readable(self) -> bool:
+        """Whether a connection waits to be accepted."""
         return bool(self._backlog)
 
     def writable(self) -> bool:
+        """Always False: nothing is written to a listening socket."""
         return False
 
     def enqueue(self, sock: SimulatedSocket) -> None:
@@ -116,6 +118,7 @@ class ListeningSocket:
             self._network.loop.touch(self._fd)
 
     def accept(self) -> tuple[SimulatedSocket, tuple[str, int]]:
+        """See `socket.socket`."""
         if not self._backlog:
             raise BlockingIOError(errno.EAGAIN, "nobody connects")
         sock = self._backlog.popleft()
@@ -123,12 +126,15 @@ class ListeningSocket:
         return sock, sock.peer
 
     def getsockname(self) -> tuple[str, int]:
+        """See `socket.socket`."""
         return self.address
 
     def fileno(self) -> int:
+        """See `socket.socket`."""
         return self._fd
 
     def close(self) -> None:
+        """See `socket.socket`."""
         if self._fd >= 0:
             self._network.loop.unregister(self._fd)
             self._fd = -1
@@ -138,7 +144,7 @@ class ListeningSocket:
 
 
 class SimulatedSocket:
-    """One end of a connection; as much of a socket object as `kwire.net` and the raw client use."""
+    """One end of a connection, with the socket methods that `kwire.net` and the raw client use."""
 
     def __init__(self, network: Network, address: tuple[str, int], peer: tuple[str, int], host: str = "") -> None:
         self._network = network
@@ -156,9 +162,11 @@ class SimulatedSocket:
         self.other: SimulatedSocket = self
 
     def readable(self) -> bool:
+        """Whether there are bytes to receive, or the end of the stream."""
         return bool(self._input) or self._ended
 
     def writable(self) -> bool:
+        """Whether the send window has room, or `send` raises at once because the connection is gone."""
         return self._broken or self._room() > 0
 
     def _room(self) -> int:
@@ -167,6 +175,7 @@ class SimulatedSocket:
     # -- what kwire.net calls ---------------------------------------------------------------------------------------
 
     def recv_into(self, buffer: memoryview) -> int:
+        """See `socket.socket`."""
         if not self._input:
             if self._ended:
                 return 0
@@ -177,6 +186,7 @@ class SimulatedSocket:
         return count
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
+        """See `socket.socket`."""
         if self._broken or self._fd < 0:
             raise BrokenPipeError(errno.EPIPE, "the connection is gone")
         room = self._room()
@@ -220,15 +230,19 @@ class SimulatedSocket:
             self._loop.touch(self.other._fd)
 
     def sendmsg(self, buffers: Iterable[Any], _ancillary: object = (), _flags: int = 0) -> int:
+        """See `socket.socket`."""
         return self.send(b"".join(buffers))
 
     def getsockname(self) -> tuple[str, int]:
+        """See `socket.socket`."""
         return self.address
 
     def fileno(self) -> int:
+        """See `socket.socket`."""
         return self._fd
 
     def close(self) -> None:
+        """See `socket.socket`."""
         if self._fd < 0:
             return
         self._network.trace.record("close", self.address, self.peer)
@@ -251,6 +265,7 @@ class SimulatedSockets(Sockets):
         self.sendfile = self._sendfile
 
     def listen(self, host: str, port: int, backlog: int, receive_buffer_bytes: int) -> ListeningSocket:
+        """See `kwire.base.doors.Sockets`."""
         network = self._network
         host = self._host if host in ("", "0.0.0.0", "::", "localhost") else host
         port = port or network.free_port()
@@ -260,6 +275,7 @@ class SimulatedSockets(Sockets):
         return ListeningSocket(network, host, port)
 
     async def connect(self, host: str, port: int) -> SimulatedSocket:
+        """See `kwire.base.doors.Sockets`."""
         network = self._network
         arrived = network.loop.create_future()
 

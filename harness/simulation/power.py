@@ -1,4 +1,4 @@
-"""A disk that loses its power: what was not synced is there, torn at 512-byte grain, or gone, as a seed decides.
+"""A disk that loses power: what was not synced is there, torn in units of 512 bytes, or gone, as a seed decides.
 
 Content is durable after ``fsync`` of the file, names after the sync of their directory, a new directory after that of
 its parent. Of what was not: each sector of a file holds what any of the writes since the last sync left there (or
@@ -31,7 +31,7 @@ class PowerLost(BaseException):
 
 
 class PowerDisk(Disk):
-    """A disk whose power fails before the n-th change from `fail_after` on; whatever is asked of it then raises
+    """A disk whose power fails before the n-th change from `fail_after` on; every later call raises
     PowerLost. `after_power_loss` is what the next life finds."""
 
     def __init__(self, time_ms: Callable[[], int]) -> None:
@@ -61,11 +61,12 @@ class PowerDisk(Disk):
         return call
 
     def _record(self, kind: str, *facts: object, data: Any = None) -> None:
-        """Nobody reads the trace of a disk alone."""
+        """Record nothing: this disk has no trace."""
 
     # -- what is durable --------------------------------------------------------------------------------------------
 
     def makedirs(self, path: str) -> None:
+        """See `kwire.base.doors.Files`."""
         before = set(self._directories)
         super().makedirs(path)
         for made in self._directories:
@@ -73,6 +74,7 @@ class PowerDisk(Disk):
                 self._fresh_directories[made] = None
 
     def sync_dir(self, path: str) -> None:
+        """See `kwire.base.doors.Files`."""
         path = self._path(path)
         super().sync_dir(path)
         self._renames.pop(path, None)
@@ -80,6 +82,7 @@ class PowerDisk(Disk):
             del self._fresh_directories[fresh]
 
     def replace(self, source: str, target: str) -> None:
+        """See `kwire.base.doors.Files`."""
         source, target = self._path(source), self._path(target)
         if source not in self._directories and os.path.dirname(source) == os.path.dirname(target):
             rename = (os.path.basename(source), os.path.basename(target), self._inode(source))
@@ -159,7 +162,7 @@ def _bind(names: dict[str, Inode], path: str, inode: Inode | None) -> None:
 
 
 def _is_synced_file(change: Change | Rename) -> bool:
-    """Whether this is the creation of a file that was synced since, as far as one can tell."""
+    """Whether this is the creation of a file that has been synced since."""
     inode = change[1]
     return len(change) == 2 and isinstance(inode, Inode) and bool(inode.data) and not inode.undo
 

@@ -1,8 +1,8 @@
-"""A metadata store across the simulated network: one `MemoryStore` behind it, and a client for every broker.
+"""A metadata store across the simulated network: one `MemoryStore`, and a client for every broker.
 
-Requests, answers and the feed travel, and are held up where the network is cut; sessions live by heartbeats and end
-after their lease, as with ZooKeeper, or with the process, as on one host. A request that was not answered in time may
-have been carried out.
+Requests, responses and the feed cross the network, and a network partition holds them up. Sessions live by heartbeats
+and end after their lease, as with ZooKeeper, or with the process, as on one host. A request without a response in time
+may have been carried out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from harness.simulation.network import WIRE
-from kwire.cluster.store.feed import OwnSession, Place
+from kwire.cluster.store.feed import FeedSubscription, OwnSession
 from kwire.cluster.store.memory import MemorySession, MemoryStore
 from kwire.cluster.store.store import Check, Entry, Event, Listener, SessionLost, StoreUnavailable, Write, check_commit
 
@@ -37,6 +37,7 @@ class StoreServer:
         self._leases_s: dict[int, float] = {}
 
     def open_session(self, owner: str, lease_s: float) -> int:
+        """Open a session that ends after `lease_s` seconds without a heartbeat; return its id."""
         session = self.memory.open_session_now(owner)
         self._leases_s[session.id] = lease_s
         self.hear(session.id)
@@ -44,7 +45,7 @@ class StoreServer:
         return session.id
 
     def hear(self, session: int) -> bool:
-        """A heartbeat; whether the session is still there."""
+        """Take a heartbeat; return whether the session is still open."""
         self._heard_s[session] = self.network.loop.time()
         return session in self.memory.sessions
 
@@ -87,6 +88,7 @@ class StoreSession(OwnSession):
             await asyncio.sleep(self._lease_s / HEARTBEATS_PER_LEASE)
 
     async def close(self) -> None:
+        """See `kwire.cluster.store.store`."""
         if self.alive:
             self._task.cancel()
         await super().close()
@@ -98,13 +100,15 @@ class StoreClient:
     def __init__(self, server: StoreServer, host: str) -> None:
         self.server = server
         self._host = host
-        self._places: list[Place] = []
+        self._places: list[FeedSubscription] = []
         self.sessions: list[StoreSession] = []
 
     async def open(self) -> None:
+        """See `kwire.cluster.store.store.MetadataStore`."""
         await self.call(lambda: None)
 
     async def close(self) -> None:
+        """See `kwire.cluster.store.store.MetadataStore`."""
         for session in self.sessions:
             try:
                 await session.close()
@@ -118,9 +122,11 @@ class StoreClient:
             place.close()
 
     async def read(self, prefix: str) -> tuple[int, dict[str, Entry]]:
+        """See `kwire.cluster.store.store.MetadataStore`."""
         return await self.call(lambda: self.server.memory.read_now(prefix))
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        """See `kwire.cluster.store.store.MetadataStore`."""
         check_commit(checks, writes)
         try:
             return await self.call(lambda: self.server.memory.commit_now(checks, writes))
@@ -130,6 +136,7 @@ class StoreClient:
             raise
 
     async def open_session(self, owner: str, *, lease_ms: int) -> StoreSession:
+        """See `kwire.cluster.store.store.MetadataStore`."""
         lease_s = lease_ms / 1000
         session = StoreSession(self, await self.call(lambda: self.server.open_session(owner, lease_s)), lease_s)
         self.sessions.append(session)
@@ -139,7 +146,7 @@ class StoreClient:
         """Take a session's keys away (called by `OwnSession.close`)."""
         await self.call(lambda: self.server.memory.end_session(session.id))
 
-    async def subscribe(self, listener: Listener) -> Place:
+    async def subscribe(self, listener: Listener) -> FeedSubscription:
         """The feed is delivered in the process of the caller, in order, however long it takes."""
         network, context = self.server.network, copy_context()
         arrives_s = 0.0
@@ -165,10 +172,10 @@ class StoreClient:
         return place
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Have something done at the store."""
+        """Carry out a request at the store and wait for its response."""
         network = self.server.network
         loop = network.loop
-        answer: asyncio.Future[T] = loop.create_future()
+        response: asyncio.Future[T] = loop.create_future()
 
         def arrive() -> None:
             result: Any = None
@@ -182,19 +189,19 @@ class StoreClient:
             )
 
         def give(result: Any, error: Exception | None) -> None:
-            if answer.done():
+            if response.done():
                 return
             if error is None:
-                answer.set_result(result)
+                response.set_result(result)
             else:
-                answer.set_exception(error)
+                response.set_exception(error)
 
         loop.call_later(network.delay(), network.pass_or_wait, self._host, HOST, arrive, context=WIRE)
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                return await answer
+                return await response
         except TimeoutError:
-            raise StoreUnavailable("the store does not answer") from None
+            raise StoreUnavailable("the store does not respond") from None
 
 
 __all__ = ["HOST", "MemorySession", "StoreClient", "StoreServer", "StoreSession"]

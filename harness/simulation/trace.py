@@ -10,7 +10,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Trace:
-    """Folds events into a hash. ``keep``: the newest so many events stay readable, for whoever hunts a difference."""
+    """Folds events into a hash. ``keep``: how many of the newest events stay readable, to search for a difference."""
 
     def __init__(self, now: Callable[[], float], keep: int = 0) -> None:
         self._now = now
@@ -20,7 +20,7 @@ class Trace:
         self.kept: list[str] = []
 
     def record(self, kind: str, *facts: object, data: Buffer | None = None) -> None:
-        """One event: when, what, which facts, and the checksum of the bytes that moved."""
+        """Record one event: its time, kind and facts, and the checksum of the bytes that moved."""
         line = f"{self._now():.9f} {kind} {facts}"
         if data is not None:
             line += f" {len(data)} {crc32(data):08x}"

@@ -1,8 +1,8 @@
 """Producers in transactions: they write to several partitions and read what others committed, then commit or abort.
 
 They speak as clients with `transaction.version` 2 do (Produce 12, EndTxn 5: every transaction has an epoch of its own),
-so that nothing that comes late can hit the next transaction. A transaction is *committed* when its producer was told
-so, *aborted* if nobody ever asked to commit it, and otherwise *unknown*.
+so that a late request cannot affect the next transaction. A transaction is *committed* if EndTxn succeeded, *aborted*
+if EndTxn with commit was never sent, and otherwise *unknown*.
 """
 
 from __future__ import annotations
@@ -10,16 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.simulation.workload import (
-    GIVE_UP_S,
-    PAUSE_S,
-    PRODUCE_MS,
-    TOPIC,
-    Client,
-    Consumer,
-    History,
-    Transaction,
-)
+from harness.simulation.workload import GIVE_UP_S, PAUSE_S, PRODUCE_MS, TOPIC, Client, Consumer, History, Transaction
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.end_txn_request import EndTxnRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
@@ -36,17 +27,25 @@ READS: Final = 0.4
 
 _TRY_AGAIN: Final = frozenset(
     {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NETWORK_EXCEPTION, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
     }
-)  # fmt: skip
-"""Nothing is known, or nothing has happened: the same request is sent again."""
+)
+"""Errors after which the same request is sent again."""
 
 
 class TransactionalProducer:
-    """Transaction after transaction, of one transactional id."""
+    """Runs one transaction after the other with one transactional id."""
 
     def __init__(self, client: Client, history: History, values: Iterator[int]) -> None:
         self._client = client
@@ -70,16 +69,16 @@ class TransactionalProducer:
             await asyncio.sleep(random.uniform(0.0, 0.4))
 
     async def end(self) -> None:
-        """Leave no transaction open: begin anew once more, which ends the last one."""
+        """Leave no transaction open: InitProducerId once more ends the last one."""
         self._producer = None
         while self._producer is None:
             await self._begin()
 
     async def _begin(self) -> None:
         request = InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=TIMEOUT_MS)
-        answer = await self._coordinated(request, 5)
-        if answer is not None and not answer.error_code:
-            self._producer, self._sequences = (answer.producer_id, answer.producer_epoch), {}
+        response = await self._coordinated(request, 5)
+        if response is not None and not response.error_code:
+            self._producer, self._sequences = (response.producer_id, response.producer_epoch), {}
 
     async def _transaction(self) -> None:
         random, txn = self._client.random, Transaction()
@@ -145,11 +144,11 @@ class TransactionalProducer:
             timeout_ms=PRODUCE_MS,
             topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
         )
-        answer = await self._client.call(leader, request, 12)
-        return None if answer is None else ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        response = await self._client.call(leader, request, 12)
+        return None if response is None else ErrorCode(response.responses[0].partition_responses[0].error_code)
 
     async def _end(self, commit: bool) -> bool:
-        """Whether the transaction has ended as asked."""
+        """Whether the transaction has ended as requested."""
         assert self._producer is not None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + GIVE_UP_S
@@ -158,25 +157,25 @@ class TransactionalProducer:
             transactional_id=self._name, producer_id=producer_id, producer_epoch=epoch, committed=commit
         )
         while loop.time() < deadline:
-            answer = await self._coordinated(request, 5)
-            if answer is not None and not answer.error_code:
-                self._producer, self._sequences = (answer.producer_id, answer.producer_epoch), {}
+            response = await self._coordinated(request, 5)
+            if response is not None and not response.error_code:
+                self._producer, self._sequences = (response.producer_id, response.producer_epoch), {}
                 return True
-            if answer is not None and answer.error_code not in _TRY_AGAIN:
+            if response is not None and response.error_code not in _TRY_AGAIN:
                 break
         self._producer = None
         return False
 
     async def _coordinated(self, request: Any, version: int) -> Any:
-        """The coordinator's answer; None, after a pause, where there is none or it says to try again."""
+        """The coordinator's response; None, after a pause, if there is none or its error says to try again."""
         if self._coordinator is None:
-            asked = FindCoordinatorRequest(key_type=1, coordinator_keys=[self._name])
-            found = (await self._client.call_any(asked, 4)).coordinators[0]
+            wanted = FindCoordinatorRequest(key_type=1, coordinator_keys=[self._name])
+            found = (await self._client.call_any(wanted, 4)).coordinators[0]
             if not found.error_code:
                 self._coordinator = (found.host, found.port)
-        answer = None if self._coordinator is None else await self._client.call(self._coordinator, request, version)
-        if answer is None or answer.error_code in _TRY_AGAIN:
+        response = None if self._coordinator is None else await self._client.call(self._coordinator, request, version)
+        if response is None or response.error_code in _TRY_AGAIN:
             self._coordinator = None
             await asyncio.sleep(PAUSE_S)
             return None
-        return answer
+        return response

@@ -1,8 +1,8 @@
-"""What clients do in a simulated cluster, in the manner of Jepsen's Kafka workload: send unique values, poll, remember.
+"""The clients of a simulated cluster, after Jepsen's Kafka workload: they send unique values, poll, and note results.
 
-Producers are idempotent and send the same batch again until they know what became of it, or give up (then it is
-unknown). Consumers read from where they were, everything or only what is committed. Everything is written into a
-`History`; whether it may be so is for `checker` to say. What lives elsewhere: producers in transactions
+Producers are idempotent and send the same batch again until they get its result, or give up (the result is unknown
+then). Consumers read on from their positions, with read_uncommitted or read_committed. All results go into a `History`,
+which `checker` checks. What lives elsewhere: producers in transactions
 (`transactional`).
 """
 
@@ -32,19 +32,19 @@ GIVE_UP_S: Final = 6.0
 PRODUCE_MS: Final = 800
 PAUSE_S: Final = 0.05
 REFRESH: Final = 0.1
-"""How often a client asks for the leader though it knows one, of any broker, however little that may know."""
+"""How often a client refreshes its metadata from a random broker, although it knows a leader."""
 ANYWHERE: Final = 0.2
-"""How often a consumer asks whichever broker, as one may that wants to read nearby (KIP-392)."""
+"""How often a consumer fetches from a random broker, as consumers that read from followers do (KIP-392)."""
 BY_LEADERS: Final = 10
 BY_FOLLOWERS: Final = 12
-"""Versions of Fetch: the older one is answered by leaders only."""
+"""Versions of Fetch: only leaders serve the older one."""
 _DUPLICATE: Final = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
 @dataclass
 class Transaction:
-    """``sent``: partition by value; ``read``: values; ``outcome``: "committed" (told so, or nothing was written),
-    "aborted" (nobody asked to commit it), "unknown"."""
+    """``sent``: partition by value; ``read``: values; ``outcome``: "committed" (EndTxn succeeded, or nothing was
+    written), "aborted" (EndTxn with commit was never sent), "unknown"."""
 
     sent: dict[int, int] = field(default_factory=dict)
     read: list[int] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Transaction:
 
 @dataclass
 class History:
-    """What happened. ``acked``: partition and offset by value (offset -1: not told); ``unknown``: values whose sending
+    """What happened. ``acked``: partition and offset by value (offset -1: not known); ``unknown``: values whose sending
     was given up; ``polled`` and ``committed_polled``: by consumer (the latter read_committed), what it read in its
     order: (partition, offset, value); ``final`` and ``committed``: the partitions in the end, as both read them."""
 
@@ -68,8 +68,8 @@ class History:
 
 
 class Client:
-    """A client that knows where leaders are, and finds out again when they are not. What it is told of an older leader
-    than it has heard of it does not believe (KIP-320): the broker that says so is behind."""
+    """A client with metadata, which it refreshes when a leader has moved. It ignores leaders of an older epoch than it
+    has seen (KIP-320): the broker that names them is behind."""
 
     def __init__(self, cluster: SimulatedCluster, name: str, partitions: int) -> None:
         self.machine: Machine = cluster.simulation.machine(name)
@@ -81,16 +81,16 @@ class Client:
         self.epochs: dict[int, int] = {}
 
     async def call(self, address: tuple[str, int], request: Message, version: int) -> Any:
-        """One request; None when there is no answer in time."""
+        """Send one request; None if there is no response in time."""
         try:
             async with asyncio.timeout(CALL_S):
                 connection = self._connections.get(address)
                 if connection is None or connection.closed:
                     connection = await RawClient.connect(self.machine.doors, *address, self.machine.name)
                     self._connections[address] = connection
-                answer = await connection.call(request, version)
+                response = await connection.call(request, version)
                 self._cluster.look()
-                return answer
+                return response
         except (TimeoutError, OSError, ConnectionClosed):
             lost = self._connections.pop(address, None)
             if lost is not None:
@@ -98,43 +98,46 @@ class Client:
             return None
 
     async def call_any(self, request: Message, version: int) -> Any:
-        """One request to any broker, until one answers."""
+        """Send one request to random brokers until one responds."""
         while True:
-            answer = await self.call(self.random.choice(self._cluster.bootstrap), request, version)
-            if answer is not None:
-                return answer
+            response = await self.call(self.random.choice(self._cluster.bootstrap), request, version)
+            if response is not None:
+                return response
             await asyncio.sleep(PAUSE_S)
 
     async def leader(self, partition: int) -> tuple[str, int] | None:
-        """Where a partition's leader is said to be."""
+        """The address of a partition's leader, from metadata."""
         if partition not in self._leaders or self.random.random() < REFRESH:
-            asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
-            answer = await self.call_any(asked, 12)
-            brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-            for topic in answer.topics:
+            wanted = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
+            response = await self.call_any(wanted, 12)
+            brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+            for topic in response.topics:
                 for each in topic.partitions:
                     if self.heard_of_epoch(each.partition_index, each.leader_epoch) and each.leader_id in brokers:
                         self._leaders[each.partition_index] = brokers[each.leader_id]
         return self._leaders.get(partition)
 
     def heard_of_epoch(self, partition: int, epoch: int) -> bool:
-        """Whether a leader epoch is none that is over."""
+        """Whether a leader epoch is not older than the newest one seen."""
         newest = self.epochs[partition] = max(epoch, self.epochs.get(partition, -1))
         return newest == epoch
 
     async def any_broker(self) -> tuple[str, int]:
+        """Host and port of a random broker."""
         return self.random.choice(self._cluster.bootstrap)
 
     def forget_leader(self, partition: int) -> None:
+        """Drop the cached leader of a partition; the next request looks it up again."""
         self._leaders.pop(partition, None)
 
     def close(self) -> None:
+        """Close all its connections."""
         for connection in self._connections.values():
             connection.close()
 
 
 async def create_topic(cluster: SimulatedCluster, partitions: int, configs: dict[str, str]) -> None:
-    """The topic that everybody uses."""
+    """The topic that all clients use."""
     client = Client(cluster, "admin", partitions)
     topic = CreatableTopic(
         name=TOPIC,
@@ -143,8 +146,8 @@ async def create_topic(cluster: SimulatedCluster, partitions: int, configs: dict
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
     )
     while True:
-        answer = await client.call_any(CreateTopicsRequest(topics=[topic], timeout_ms=2000), 7)
-        if answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        response = await client.call_any(CreateTopicsRequest(topics=[topic], timeout_ms=2000), 7)
+        if response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             client.close()
             return
         await asyncio.sleep(PAUSE_S)
@@ -174,11 +177,11 @@ class Producer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + GIVE_UP_S
         while self._producer is None:
-            answer = await self._client.call_any(InitProducerIdRequest(transactional_id=None), 4)
-            if answer.error_code:
+            response = await self._client.call_any(InitProducerIdRequest(transactional_id=None), 4)
+            if response.error_code:
                 await asyncio.sleep(PAUSE_S)
                 continue
-            self._producer, self._sequences = (answer.producer_id, answer.producer_epoch), {}
+            self._producer, self._sequences = (response.producer_id, response.producer_epoch), {}
         now_ms = self._client.machine.doors.clock.time_ms()
         records = [Record(offset=n, timestamp=now_ms, key=None, value=b"%d" % value) for n, value in enumerate(values)]
         batch = build_batch(
@@ -210,10 +213,10 @@ class Producer:
         request = ProduceRequest(
             acks=-1, timeout_ms=PRODUCE_MS, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
         )
-        answer = await self._client.call(leader, request, 11)
-        if answer is None:
+        response = await self._client.call(leader, request, 11)
+        if response is None:
             return None, -1
-        found = answer.responses[0].partition_responses[0]
+        found = response.responses[0].partition_responses[0]
         return ErrorCode(found.error_code), found.base_offset
 
 
@@ -236,13 +239,13 @@ class Consumer:
             await asyncio.sleep(self._client.random.uniform(0.0, 0.2))
 
     async def poll(self, partition: int, *, anywhere: bool = False) -> tuple[int, int]:
-        """One Fetch of one partition, from its leader or ``anywhere``, where a follower may answer: how many records
-        came, and the high watermark (-1: no answer)."""
+        """One Fetch of one partition, from its leader or, with ``anywhere``, a random broker. Returns how many records
+        came, and the high watermark (-1: no response)."""
         address = await (self._client.any_broker() if anywhere else self._client.leader(partition))
         if address is None:
             await asyncio.sleep(PAUSE_S)
             return 0, -1
-        asked = FetchPartition(
+        wanted = FetchPartition(
             partition=partition,
             current_leader_epoch=-1 if anywhere else self._client.epochs.get(partition, -1),
             fetch_offset=self.positions[partition],
@@ -253,13 +256,13 @@ class Consumer:
             min_bytes=1,
             max_bytes=50_000,
             isolation_level=int(self._committed),
-            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
+            topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
         )
-        answer = await self._client.call(address, request, BY_FOLLOWERS if anywhere else BY_LEADERS)
-        if answer is None or answer.error_code:
+        response = await self._client.call(address, request, BY_FOLLOWERS if anywhere else BY_LEADERS)
+        if response is None or response.error_code:
             self._client.forget_leader(partition)
             return 0, -1
-        found = answer.responses[0].partitions[0]
+        found = response.responses[0].partitions[0]
         if found.error_code:
             if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and not anywhere:  # a follower may be behind
                 self._history.trouble.append(f"position {self.positions[partition]} of {partition} is out of range")
@@ -269,11 +272,14 @@ class Consumer:
         return self._take(partition, found), found.high_watermark
 
     def _take(self, partition: int, found: Any) -> int:
-        """How many records are new, those of aborted transactions left out as clients do it."""
+        """Note the new records, without those of aborted transactions; return how many there are."""
         count = 0
         view = memoryview(found.records or b"")
-        begun = [] if not self._committed else sorted((each.first_offset, each.producer_id) for each in
-                                                      found.aborted_transactions or ())  # fmt: skip
+        begun = (
+            []
+            if not self._committed
+            else sorted((each.first_offset, each.producer_id) for each in found.aborted_transactions or ())
+        )
         aborted: set[int] = set()
         for position, header in iter_headers(view):
             while begun and begun[0][0] <= header.last_offset:

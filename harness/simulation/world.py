@@ -1,4 +1,4 @@
-"""`Simulation`: the loop, the network and the machines that one seed rules."""
+"""`Simulation`: the loop, the network and the machines of one seed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from harness.simulation.disk import Disk
 from harness.simulation.loop import VirtualLoop, run
 from harness.simulation.network import Network, SimulatedSockets
 from harness.simulation.trace import Trace
+from kwire.base.addresses import parse_address
 from kwire.base.doors import Clock, Doors, Executor
 
 P = ParamSpec("P")
@@ -25,7 +26,7 @@ WORK_S: Final = (50e-6, 3e-3)
 
 
 class SimulatedExecutor(Executor):
-    """Calls happen later, at a moment that the seed decides, on the one thread there is."""
+    """Calls run later, at a time that the seed decides, on the only thread."""
 
     def __init__(self, loop: VirtualLoop, trace: Trace, random: Random) -> None:
         self._loop = loop
@@ -33,6 +34,7 @@ class SimulatedExecutor(Executor):
         self._random = random
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """See `kwire.base.doors.Executor.run`."""
         future: asyncio.Future[T] = self._loop.create_future()
 
         def call() -> None:
@@ -72,12 +74,12 @@ class Machine:
 
     async def connect(self, address: str, client_id: str | None = None) -> RawClient:
         """A raw client of a broker at ``host:port``."""
-        host, _, port = address.rpartition(":")
-        return await RawClient.connect(self.doors, host, int(port), client_id or self.name)
+        host, port = parse_address(address)
+        return await RawClient.connect(self.doors, host, port, client_id or self.name)
 
 
 class Simulation:
-    """A world of its own. ``keep``: how many of the newest events stay readable in ``trace.kept``."""
+    """One simulation. ``keep``: how many of the newest events stay readable in ``trace.kept``."""
 
     def __init__(self, seed: int, keep: int = 0) -> None:
         self.seed = seed
@@ -104,6 +106,6 @@ class Simulation:
         return self.loop.time() - self._start_s
 
     def run(self, scenario: Coroutine[Any, Any, T]) -> T:
-        """Let a scenario happen. A simulation runs once."""
+        """Run a scenario to its end. A simulation runs once."""
         result: T = run(self.loop, scenario)
         return result

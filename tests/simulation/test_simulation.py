@@ -6,11 +6,9 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+from harness.paths import ROOT
 from tests.simulation.scenario import run
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_sixty_virtual_seconds_of_a_broker_and_its_clients_pass_in_under_one_second() -> None:
