@@ -1,9 +1,10 @@
-"""Does an answer ever leave before the sync that it waits for? A broker on real sockets whose fsync is held back.
+"""Check that no Produce response leaves before the sync it depends on: a broker on real sockets with a delayed fsync.
 
-    .venv/bin/python campaigns/ack_order.py
+    .venv/bin/python -m campaigns.ack_order
 
-With `flush.messages=1` on the topic and with `log.flush.interval.messages=1` on the broker, for acks=all and acks=1: no
-answer while the log's fsync has not returned, an answer when it has; and a consumer sees nothing that may yet be lost.
+With `flush.messages=1` on the topic or `log.flush.interval.messages=1` on the broker, for acks=all and acks=1: no
+response is sent before the log's fsync returns, one is sent afterwards, and no consumer reads records that may still be
+lost.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
+from campaigns.command_line import campaign_parser
 from harness.raw_client import RawClient
 from kwire.base.doors import Doors, Files
 from kwire.cluster.store.memory import MemoryStore
@@ -33,20 +33,21 @@ from kwire.codec.records import Record, build_batch
 from kwire.server.broker import Broker
 
 TOO_EARLY_S = 0.1
-"""How long an answer is watched for that must not come: one that does not wait takes well under a millisecond."""
+"""How long to wait for a response that must not come. Without the sync, it would take well under a millisecond."""
 
 LATE_S = 5.0
 
 
 class HeldFiles(Files):
-    """Files whose fsync of a partition's `.log` waits for `gate`. ``waiting`` is set while one does."""
+    """Files whose fsync of a partition's `.log` waits for `gate`. ``waiting`` is set while an fsync waits."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()
         self.waiting = threading.Event()
 
-    def fsync(self, fd: int) -> None:  # type: ignore[override]
+    def fsync(self, fd: int) -> None:
+        """Sync a file; a partition's `.log` waits until `gate` is set, for at most `LATE_S`."""
         if os.readlink(f"/proc/self/fd/{fd}").endswith(".log") and not self.gate.is_set():
             self.waiting.set()
             self.gate.wait(LATE_S)
@@ -88,25 +89,25 @@ async def _end_offset(client: RawClient) -> int:
 
 
 async def watch(directory: Path, on: str, acks: int) -> list[str]:
-    """What went wrong with the setting on the ``topic`` or the ``broker``, in words; nothing if all is well."""
+    """The failures with the setting on the ``topic`` or on the ``broker``; an empty list if there are none."""
     files, where, found = HeldFiles(), f"set on the {on}, acks={acks}", []
     async with _broker(directory, files, on) as client:
         files.gate.clear()
         answer = _write(client, acks)
         done, _ = await asyncio.wait([answer], timeout=TOO_EARLY_S)
         if done:
-            found.append(f"{where}: answered before the sync")
+            found.append(f"{where}: a response before the sync")
         elif not files.waiting.is_set():
-            found.append(f"{where}: neither answered nor synced")
+            found.append(f"{where}: neither a response nor a sync")
         else:
-            port = client._socket.getpeername()[1]  # the first connection waits for its answer
+            port = client._socket.getpeername()[1]  # the first connection waits for its response
             async with await RawClient.connect(Doors(), "127.0.0.1", port) as other:
                 if await _end_offset(other) != 0:
                     found.append(f"{where}: a consumer sees what is not synced")
         files.gate.set()
         done, _ = await asyncio.wait([answer], timeout=LATE_S)
         if not done:
-            found.append(f"{where}: no answer after the sync")
+            found.append(f"{where}: no response after the sync")
         elif answer.result().responses[0].partition_responses[0].error_code:
             found.append(f"{where}: {answer.result()}")
     return found
@@ -121,15 +122,16 @@ async def _watch_all(directory: Path) -> list[str]:
 
 
 def run_seeds(first: int, count: int) -> tuple[None, list[str]]:
-    """As other campaigns are run; there is nothing random in this one."""
+    """Run it as other campaigns are run. Nothing here is random, so the seeds do not matter."""
     with tempfile.TemporaryDirectory(prefix="ack-order-") as directory:
         return None, asyncio.run(_watch_all(Path(directory)))
 
 
 def main() -> int:
-    """Print what was found; 1 if there was anything."""
+    """The command line; 1 if a response left before its sync."""
+    campaign_parser("ack_order", __doc__).parse_args()
     found = run_seeds(0, 1)[1]
-    print("\n".join(found) or "no answer left before its sync")
+    print("\n".join(found) or "no response left before its sync")
     return 1 if found else 0
 
 

@@ -1,16 +1,16 @@
-"""A compacted topic, written while it is compacted and read all the time; then the cleaner beside Apache Kafka's.
+"""Write a compacted topic while it is compacted and read, then compare the cleaner with Apache Kafka's.
 
-    .venv/bin/python campaigns/compaction.py --count 10000000 --keys 100000 --seed 1
+    .venv/bin/python -m campaigns.compaction --count 10000000 --keys 100000 --seed 1
 
-1. updates are written while a process of its own reads the topic from start to end, again and again; produce latency is
-   taken at one pace with the cleaner idle, then with the cleaner at work
-2. after the last cleaning the topic's content is compared with a model: the last update of every key is there, at its
-   offset; whatever else is left is as it was written; Apache Kafka's DumpLogSegments has no complaint
-3. the same updates are written to a fresh broker of each kind with the cleaner held back, then it is let go: the time
-   until everything is clean, and the memory that it takes
+1. Updates are written while another process reads the topic from start to end, again and again. Produce latency is
+   measured at a steady pace, first with the cleaner idle, then with the cleaner at work.
+2. After the last cleaning, the topic's content is compared with a model: the last update of every key is there, at its
+   offset, and all other records are unchanged. Apache Kafka's DumpLogSegments reports no problem.
+3. The same updates are written to a new broker of each kind while the cleaner is held back. Then the cleaner starts:
+   the time until everything is clean and the memory used are measured.
 
-The n-th update is written at offset n, and says so: a record that is not where it was, or not what it was, is noticed.
-Ends with status 1 if anything is wrong. The numbers go to docs/CAMPAIGNS.md by hand.
+The n-th update is written at offset n and contains n, so a record that has moved or changed is noticed. The exit status
+is 1 if anything is wrong. The numbers in docs/CAMPAIGNS.md are entered by hand.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
+from campaigns.command_line import campaign_parser
 from harness.kafka_jars import why_no_java
+from harness.processes import process_usage
 from harness.processes.brokers import Broker, make_broker, wait_until
 from harness.wire_client import WireClient
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -44,14 +43,14 @@ from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 NAME = "compacted"
 TIME_MS = 1_700_000_000_000
 VALUE_BYTES = 90
-BULK_RECORDS = 500  # in a batch of the bulk phases, unless told
+BULK_RECORDS = 500  # in a batch of the bulk phases, by default
 PACED_RECORDS = 50
 PACE_S = 0.01
 STAMP = struct.Struct(">Q")
 
 
 class Updates:
-    """The whole history: update n sets a key, chosen by the seed, to a value that begins with n."""
+    """All updates: update n sets a key that the seed chooses to a value that begins with n."""
 
     def __init__(self, seed: int, count: int, keys: int, compression: int = 0) -> None:
         self.compression = compression
@@ -63,19 +62,23 @@ class Updates:
         return len(self.keys)
 
     def record(self, n: int) -> Record:
+        """Update n as the record at offset n, with ten updates in each millisecond."""
         return Record(offset=n, timestamp=TIME_MS + n // 10, key=b"key-%08d" % self.keys[n], value=self.value(n))
 
     def value(self, n: int) -> bytes:
+        """The value of update n: n in eight bytes, then `VALUE_BYTES` random bytes that n chooses."""
         start = n * 7919 % (len(self.pool) - VALUE_BYTES)
         return STAMP.pack(n) + self.pool[start : start + VALUE_BYTES]
 
     def batch(self, first: int, count: int) -> bytes:
+        """The bytes of a batch with ``count`` updates from ``first`` on, or with fewer if there are no more."""
         records = [self.record(n) for n in range(first, min(first + count, len(self)))]
         for record in records:
             record.offset = -1
         return build_batch(records, compression=self.compression)
 
     def last_of_keys(self) -> dict[int, int]:
+        """The number of the last update of each key."""
         return {key: n for n, key in enumerate(self.keys)}
 
 
@@ -96,6 +99,7 @@ class Campaign:
         self.folder = self.broker.data_dir / f"{NAME}-0"
 
     def start(self) -> None:
+        """Start the broker, create the topic, write the first update. `TimeoutError` if no write succeeds in time."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
         self.broker.start()
@@ -113,6 +117,7 @@ class Campaign:
         self.written = 1
 
     def set_ratio(self, ratio: float) -> None:
+        """Set the topic's `min.cleanable.dirty.ratio`: how much must be dirty before the cleaner starts."""
         from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
         entry = ConfigEntry("min.cleanable.dirty.ratio", str(ratio), incremental_operation=AlterConfigOpType.SET)
@@ -127,6 +132,7 @@ class Campaign:
         return int(self.client.call(request, 9).responses[0].partition_responses[0].error_code)
 
     def write(self, count: int) -> None:
+        """Write the next ``count`` updates, or as many as are left. `AssertionError` if the response has an error."""
         end = min(self.written + count, len(self.updates))
         while self.written < end:
             size = min(self.batch_records, end - self.written)
@@ -135,7 +141,7 @@ class Campaign:
             self.written += size
 
     def write_paced(self, seconds: float) -> list[float]:
-        """Small batches at a steady pace: the time that each took, ascending."""
+        """Write small batches at a steady pace; return how many seconds each took, ascending."""
         taken = []
         begin = time.perf_counter()
         for i in range(int(seconds / PACE_S)):
@@ -144,40 +150,28 @@ class Campaign:
                 break
             batch = self.updates.batch(self.written, size)
             time.sleep(max(begin + i * PACE_S - time.perf_counter(), 0.0))
-            asked = time.perf_counter()
+            begun = time.perf_counter()
             error = self._produce(batch)
-            taken.append(time.perf_counter() - asked)
+            taken.append(time.perf_counter() - begun)
             assert error == 0, error
             self.written += size
         return sorted(taken)
 
     def active_base(self) -> int:
+        """The base offset of the active segment, from the names of the files."""
         return max(int(path.stem) for path in self.folder.glob("*.log"))
 
     def is_clean(self) -> bool:
+        """Whether the cleaner's checkpoint is at the active segment: everything before it is clean."""
         checkpoint = self.broker.data_dir / "cleaner-offset-checkpoint"
         if not checkpoint.exists():
             return False
         return f"{NAME} 0 {self.active_base()}" in checkpoint.read_text().splitlines()
 
     def memory(self) -> dict[str, float]:
-        """Peak MiB of the broker's process, and of its helpers while there are some."""
-        return {"broker": peak_mib(self.broker.pid), "helpers": sum(map(peak_mib, children(self.broker.pid)))}
-
-
-def children(pid: int) -> list[int]:
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def peak_mib(pid: int) -> float:
-    try:
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    except OSError:
-        return 0.0
-    return int(found[1]) / 1024 if found else 0.0
+        """The peak memory of the broker's process and of its helper processes, in MiB."""
+        broker, *helpers = map(process_usage.peak_mib, process_usage.family(self.broker.pid))
+        return {"broker": broker, "helpers": sum(helpers)}
 
 
 # Reading
@@ -201,7 +195,7 @@ def fetch_all(client: WireClient, start: int = 0) -> Iterator[tuple[Any, bytes]]
 
 
 def read_again_and_again(bootstrap: str, seed: int, count: int, keys: int, stop: Event, results: Any) -> None:
-    """The reader's process: offsets rise, batches are whole, and one batch in twenty is what was written."""
+    """The reader's process: it checks that offsets rise, batches are whole, and one batch in twenty is unchanged."""
     updates = Updates(seed, count, keys)
     rounds = batches = checked = 0
     problems: list[str] = []
@@ -223,6 +217,7 @@ def read_again_and_again(bootstrap: str, seed: int, count: int, keys: int, stop:
 
 
 def wrong_records(updates: Updates, data: bytes) -> list[str]:
+    """Descriptions of the records in a batch that differ from the update at their offset."""
     return [
         f"offset {record.offset} holds {record!r:.80}"
         for record in iter_records(data, max_bytes=1 << 28)
@@ -231,7 +226,7 @@ def wrong_records(updates: Updates, data: bytes) -> list[str]:
 
 
 def check_content(campaign: Campaign) -> list[str]:
-    """Compare all that is left with the model."""
+    """Compare the records that are left with the model; return the differences."""
     updates, problems = campaign.updates, []
     expected = updates.last_of_keys()
     kept: dict[int, int] = {}
@@ -252,6 +247,7 @@ def check_content(campaign: Campaign) -> list[str]:
 
 
 def dump_complaints(folder: Path) -> list[str]:
+    """Run DumpLogSegments on all files of a log; return its complaints, at most three for each run."""
     from harness.java_runner import JavaRunner
 
     complaint = re.compile(r"isvalid: false|not a valid|bytes are not|corrupt|exception|mismatch", re.I)
@@ -279,15 +275,17 @@ def dump_complaints(folder: Path) -> list[str]:
 
 
 def percentile(ascending: list[float], fraction: float) -> float:
-    """In milliseconds."""
+    """A percentile in milliseconds; 0 without values."""
     return round(1000 * ascending[min(int(len(ascending) * fraction), len(ascending) - 1)], 3) if ascending else 0.0
 
 
 def write_clean_and_read(args: argparse.Namespace, home: Path, updates: Updates) -> dict[str, Any]:
+    """Parts 1 and 2: write, clean and read at the same time, then check the content; return the results."""
     campaign = Campaign("kwire", home, updates, args.segment_bytes, args.batch_records)
     campaign.start()
     idle_memory = campaign.memory()
-    stop, results = multiprocessing.Event(), multiprocessing.Queue()
+    stop = multiprocessing.Event()
+    results: multiprocessing.Queue[dict[str, Any]] = multiprocessing.Queue()
     reader = multiprocessing.Process(
         target=read_again_and_again,
         args=(campaign.broker.bootstrap, args.seed, args.count, args.keys, stop, results),
@@ -327,7 +325,7 @@ def write_clean_and_read(args: argparse.Namespace, home: Path, updates: Updates)
 
 
 def time_cleaner(kind: str, args: argparse.Namespace, home: Path, updates: Updates) -> dict[str, Any]:
-    """Write everything, then clean it in one go."""
+    """Write everything, then let the cleaner clean it in one run."""
     campaign = Campaign(kind, home, updates, args.throughput_segment_bytes, args.batch_records)
     try:
         campaign.start()
@@ -359,16 +357,25 @@ def time_cleaner(kind: str, args: argparse.Namespace, home: Path, updates: Updat
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--count", type=int, default=1_000_000, help="updates")
+    """The command line; 1 if the content is wrong."""
+    parser = campaign_parser("compaction", __doc__)
+    parser.add_argument("--count", type=int, default=1_000_000, help="how many updates are written")
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each of the two measurements of latency")
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="how long each of the two latency measurements takes"
+    )
     parser.add_argument("--segment-bytes", type=int, default=1 << 20)
     parser.add_argument("--throughput-segment-bytes", type=int, default=32 << 20)
     parser.add_argument("--batch-records", type=int, default=BULK_RECORDS, help="records in a batch of the bulk")
-    parser.add_argument("--compression", type=int, default=0, choices=range(5), help="of all batches: Kafka's number")
-    parser.add_argument("--no-java", action="store_true", help="without Apache Kafka: neither its cleaner nor its tool")
+    parser.add_argument(
+        "--compression",
+        type=int,
+        default=0,
+        choices=range(5),
+        help="compression type of all batches, by Kafka's number",
+    )
+    parser.add_argument("--no-java", action="store_true", help="do without Apache Kafka's cleaner and tool")
     parser.add_argument("--part", choices=("all", "content", "throughput"), default="all")
     args = parser.parse_args(arguments)
     if not args.no_java and (reason := why_no_java()):

@@ -1,22 +1,21 @@
-"""Copy topics in transactions while the copiers and the broker are killed: the output has to be the input.
+"""Copy topics in transactions while the copiers and the broker are killed: the output must equal the input.
 
-    .venv/bin/python campaigns/copying.py --records 100000 --seed 1
-    .venv/bin/python campaigns/copying.py --records 100000 --seed 2 --together --broker-kills 20
+    .venv/bin/python -m campaigns.copying --records 100000 --seed 1
+    .venv/bin/python -m campaigns.copying --records 100000 --seed 2 --together --broker-kills 20
 
-Each client (`CLIENTS`) has a topic of its own to copy, partition to the same partition, in transactions of
-``--per-transaction`` records, offsets included (consume, transform, produce). Its process is killed with SIGKILL at
-random moments and started again, the broker too, on the same data. A read_committed consumer then must have seen every
-record once, in the order of its partition. Clients take turns with a broker of their own each, or share one
-(``--together``).
+Each client (`CLIENTS`) copies a topic of its own, partition by partition, in transactions of ``--per-transaction``
+records that include the offsets (consume, transform, produce). Its process is killed with SIGKILL at random moments and
+started again; so is the broker, on the same data. In the end a read_committed consumer must have seen every record
+once, in the order of its partition. Each client has a broker of its own, one client after the other, or all share one
+broker (``--together``).
 
-Prints what is going on, and a line of JSON for each client; with ``--out FILE`` the lines go there, too, and what is
-in it already is not run again. Ends with status 1 if a copy is not its original, or does not come to an end. With
-``--broker kafka`` Apache Kafka is put to the same.
+Progress goes to standard error. A line of JSON is printed for each client; with ``--out FILE`` it is appended to the
+file as well, and clients that the file contains are skipped. The exit status is 1 if a copy differs or never completes.
+``--broker kafka`` runs the same campaign against Apache Kafka.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -29,22 +28,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
+from campaigns.command_line import campaign_parser
 from harness.java_runner import java_class_path
 from harness.kafka_jars import java_command
+from harness.optional import present
+from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker
 
 CLIENTS = ("confluent", "kafka-python", "aiokafka", "java", "java-consumer")
 PARTITIONS = 2
 QUIET_S = 3.0
-"""For so long nothing may follow what is complete."""
+"""How long to wait for records after the copy is complete: none may follow."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is copied, how, and how often who is killed."""
+    """What is copied, in which transactions, and how often clients and brokers are killed."""
 
     records: int = 100_000
     per_transaction: int = 750
@@ -53,13 +52,13 @@ class Plan:
     broker_kills: int = 6
     session_timeout_ms: int = 6000
     pause_ms: int = 50
-    """Of a copier, at most, before and after it sends a transaction's offsets: kills shall hit the middle, too."""
+    """A copier's longest pause before and after it sends a transaction's offsets, so that kills hit the middle, too."""
     stall_s: float = 180.0
-    """A copy that makes no progress for so long has failed."""
+    """A copy without progress for this long has failed."""
 
 
 class Copier:
-    """The process that copies; started anew whenever it is gone."""
+    """The process that copies. It is started again whenever it has ended."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._command = command
@@ -68,6 +67,7 @@ class Copier:
         self.starts = 0
 
     def keep_running(self) -> None:
+        """Start the process, unless it runs."""
         if self._process is None or self._process.poll() is not None:
             self.starts += 1
             with open(self.log, "ab") as log:
@@ -76,6 +76,7 @@ class Copier:
                 )
 
     def kill(self) -> None:
+        """Send SIGKILL to the process, if there is one, and wait for its end."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -83,32 +84,39 @@ class Copier:
 
 
 class Output:
-    """What a read_committed consumer has delivered so far, by partition."""
+    """The values that a read_committed consumer has delivered so far, by partition."""
 
     def __init__(self, bootstrap: str, topic: str, isolation_level: str = "read_committed") -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        self._consumer = Consumer({
-            "bootstrap.servers": bootstrap, "group.id": "output", "isolation.level": isolation_level,
-            "enable.auto.commit": False, "reconnect.backoff.max.ms": 500, "log_level": 0,
-        })  # fmt: skip
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "output",
+                "isolation.level": isolation_level,
+                "enable.auto.commit": False,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
         self._consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
         self.values: dict[int, list[bytes]] = {index: [] for index in range(PARTITIONS)}
 
     def look(self, timeout_s: float = 0.05) -> int:
-        """How many there are."""
+        """Read what there is; return how many values have been read in all."""
         for record in self._consumer.consume(5000, timeout_s):
             if record.error() is None:
-                self.values[record.partition()].append(record.value())
+                self.values[present(record.partition())].append(present(record.value()))
         return sum(map(len, self.values.values()))
 
     def close(self) -> None:
+        """Close the consumer."""
         self._consumer.close()
 
 
 @dataclass
 class Copy:
-    """One client's copy and how far it is."""
+    """One client's copy and its progress."""
 
     client: str
     copier: Copier
@@ -122,6 +130,7 @@ class Copy:
     took_s: float = 0.0
 
     def look(self) -> None:
+        """Read new output. If there is any, update the time of the last progress and the longest pause."""
         before, self.seen = self.seen, self.output.look()
         if self.seen > before:
             now = time.monotonic()
@@ -129,7 +138,7 @@ class Copy:
             self.moved = now
 
     def kill_as_planned(self, chance: random.Random) -> None:
-        """Some moment after each count of records that was drawn: in the middle of a transaction or at its end."""
+        """Kill at a random moment after each drawn count of records: in the middle of a transaction or at its end."""
         if self.kill_due and time.monotonic() >= self.kill_due:
             self.kill_due = 0.0
             self.kills += 1
@@ -139,7 +148,7 @@ class Copy:
             self.kill_due = time.monotonic() + chance.random() * 0.2
 
     def differences(self, records: int) -> list[str]:
-        """What is wrong with the output, in a line per partition."""
+        """The differences between output and input, one line per partition."""
         found = []
         for index, values in self.output.values.items():
             wanted = [b"%d" % number for number in range(records) if number % PARTITIONS == index]
@@ -150,7 +159,7 @@ class Copy:
 
 
 class Campaign:
-    """Clients that copy on one broker."""
+    """The clients that copy on one broker."""
 
     def __init__(self, home: Path, kind: str, clients: Sequence[str], plan: Plan) -> None:
         self.plan = plan
@@ -167,7 +176,7 @@ class Campaign:
         return sorted(self.chance.randrange(below * 4 // 5) for _ in range(count))
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """One result for each client."""
+        """Run the copies; return one result per client."""
         self.broker.start()
         copies: list[Copy] = []
         try:
@@ -265,7 +274,7 @@ def _command(client: str, broker: Broker, source: str, target: str, plan: Plan) 
 
 
 def _settings(plan: Plan) -> dict[str, str]:
-    """Members of the new protocol are told by the broker how soon they are given up."""
+    """The broker's settings: it decides the session timeout of members that use the consumer protocol (KIP-848)."""
     timeout, interval = str(plan.session_timeout_ms), str(plan.session_timeout_ms // 4)
     return {
         "group.consumer.min.session.timeout.ms": timeout,
@@ -292,18 +301,19 @@ def _is_done(result: dict[str, Any], kind: str, client: str, plan: Plan) -> bool
 
 
 def run_campaign(home: Path, kind: str, groups: Sequence[Sequence[str]], plan: Plan) -> Iterator[dict[str, Any]]:
-    """Each group of clients on a broker of its own, one group after the other."""
+    """Run each group of clients on a broker of its own, one group after the other."""
     for number, clients in enumerate(groups):
         yield from Campaign(home / str(number), kind, clients, plan).run()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The command line; 1 if a copy differs."""
+    parser = campaign_parser("copying", __doc__)
     parser.add_argument("--records", type=int, default=Plan.records)
     parser.add_argument("--per-transaction", type=int, default=Plan.per_transaction)
     parser.add_argument("--seed", type=int, default=Plan.seed)
-    parser.add_argument("--clients", default=",".join(CLIENTS), help="separated by commas")
-    parser.add_argument("--client-kills", type=int, default=Plan.client_kills, help="of each client")
+    parser.add_argument("--clients", default=",".join(CLIENTS), help="clients, separated by commas")
+    parser.add_argument("--client-kills", type=int, default=Plan.client_kills, help="how often each client is killed")
     parser.add_argument("--broker-kills", type=int, default=Plan.broker_kills)
     parser.add_argument("--stall-s", type=float, default=Plan.stall_s)
     parser.add_argument("--broker", choices=("kwire", "kafka"), default="kwire")
@@ -312,9 +322,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--home", type=Path, help="where brokers and logs are kept")
     options = parser.parse_args(arguments)
     plan = Plan(
-        options.records, options.per_transaction, options.seed, options.client_kills, options.broker_kills,
+        options.records,
+        options.per_transaction,
+        options.seed,
+        options.client_kills,
+        options.broker_kills,
         stall_s=options.stall_s,
-    )  # fmt: skip
+    )
     done = [json.loads(line) for line in options.out.read_text().splitlines()] if _exists(options.out) else []
     clients = [
         client

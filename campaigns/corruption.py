@@ -1,18 +1,19 @@
-"""Damage files of a stopped broker, one at a time, and see that nothing wrong is served.
+"""Damage files of a stopped broker, one at a time, and check that no wrong data is served afterwards.
 
-    .venv/bin/python campaigns/corruption.py --count 2000 --seed 1
+    .venv/bin/python -m campaigns.corruption --count 2000 --seed 1
 
 Each case is a data directory on a simulated disk: logs of several segments with idempotent producers, committed and
-aborted transactions, leader epochs and deleted records, written by the real `LogManager`, then stopped in order or
-killed. One file is damaged (a flipped bit, a cut, a zeroed or doubled block of 512 bytes, a page of noise): a segment,
-an index, a snapshot, a checkpoint, metadata. After the next start
+aborted transactions, leader epochs and deleted records. The real `LogManager` writes it, and is then stopped in order
+or killed. One file (a segment, an index, a snapshot, a checkpoint or metadata) is damaged: a flipped bit, a truncation,
+a zeroed or duplicated block of 512 bytes, or a page of noise. After the next start
 
-- what is read is, byte for byte, what was written, or the read fails with CORRUPT_MESSAGE (or the log was cut where
-  recovery may cut it); only batches that the damage has touched are affected, and the rest can be read;
-- aborted transactions and look-ups by time are as before, producers are recognised, topic ids and log starts kept;
-- whatever is not as before was told in a log line or by refusing to start, and is never silently so.
+- every read returns, byte for byte, what was written, or fails with CORRUPT_MESSAGE (or the log ends where recovery may
+  truncate it); only batches that the damage touches are affected, and all others can be read;
+- aborted transactions and look-ups by time are as before, producers are recognised, topic ids and log start offsets
+  are kept;
+- every other difference is reported in a log line or by refusing to start; none is silent.
 
-Ends with status 1 and the seeds at fault.
+The exit status is 1 if a seed fails; the failing seeds are printed.
 """
 
 from __future__ import annotations
@@ -25,14 +26,10 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from campaigns import seeds as campaign
+from campaigns import seeds
 from harness.simulation.disk import Inode
 from harness.simulation.power import PowerDisk
 from kwire.base.doors import Clock, Doors
@@ -53,16 +50,16 @@ START_MS = 1_700_000_000_000
 BLOCK = 512
 CONFIG = LogConfig(internal_segment_bytes=4000, index_interval_bytes=200, file_delete_delay_ms=0, retention_ms=-1)
 SETTINGS = ManagerSettings(cleaner=CleanerSettings(enable=False))
-CASE_CPU_S_MAX = 20.0  # a case takes 15 ms: more is a hang, and is told as one
+CASE_CPU_S_MAX = 20.0  # a case takes 15 ms; more counts as a hang
 KINDS = ("flip", "cut", "zero", "double", "noise")
 
 
 class Violation(Exception):
-    """Something wrong was served, or not told."""
+    """Wrong data was served, or a difference was not reported."""
 
 
 class Written:
-    """A batch of the truth: offsets, bytes, and where it lies."""
+    """A batch as it was written: its offsets, its bytes and its place in the file."""
 
     __slots__ = ("data", "first", "last", "path", "position", "producer_id", "timestamp")
 
@@ -74,7 +71,7 @@ class Written:
 
 
 class Truth:
-    """What one log holds."""
+    """What one log must contain."""
 
     def __init__(self) -> None:
         self.batches: list[Written] = []
@@ -84,7 +81,7 @@ class Truth:
 
 
 class Case:
-    """One seed: a directory, one damage, one start."""
+    """One seed: a data directory, one damaged file, one start."""
 
     config = CONFIG
     label = "corruption"
@@ -98,14 +95,14 @@ class Case:
         self.clean = random.random() < 0.7
         self.path = self.kind = ""
         self.touched = (0, 0)
-        self.told: list[str] = []
+        self.reports: list[str] = []
         self.counts: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Raises Violation."""
+        """Run the case. Raises `Violation`."""
         asyncio.run(self._prepare())
         self._damage()
-        asyncio.run(self._judge())
+        asyncio.run(self._check())
 
     def _manager(self) -> LogManager:
         clock = Clock(lambda: self.now_ms)
@@ -128,18 +125,18 @@ class Case:
             for directory in manager.directories:
                 manager.write_checkpoints(directory)
         for number, truth in self.truth.items():
-            log = manager.get("t", number)
-            assert log is not None
-            truth.start, truth.end = log.log_start_offset, log.log_end_offset
-            truth.recovery_point = log.recovery_point
-            truth.epochs = log.epochs.entries
-            truth.aborted = log.aborted_transactions(0, log.log_end_offset)
+            filled = manager.get("t", number)
+            assert filled is not None
+            truth.start, truth.end = filled.log_start_offset, filled.log_end_offset
+            truth.recovery_point = filled.recovery_point
+            truth.epochs = filled.epochs.entries
+            truth.aborted = filled.aborted_transactions(0, filled.log_end_offset)
         manager.env.cache.close_all()
         self.disk._locks.clear()
         self.disk._open.clear()
 
     async def _after_filling(self, manager: LogManager, log: PartitionLog, truth: Truth) -> None:
-        """What else happens to a log before the broker stops."""
+        """A hook: what else happens to a log before the broker stops."""
 
     def _fill(self, log: PartitionLog, truth: Truth) -> None:
         random = self.random
@@ -237,11 +234,11 @@ class Case:
             else:
                 data[block : block + len(piece)] = piece
 
-    # Judging
+    # Checking
 
-    async def _judge(self) -> None:
+    async def _check(self) -> None:
         manager = self._manager()
-        restore = _listen(self.told)
+        restore = _listen(self.reports)
         try:
             try:
                 manager.lock("a cluster", 1)
@@ -253,53 +250,53 @@ class Case:
                 log = manager.get("t", number)
                 if log is None:
                     raise Violation(f"partition {number} was not opened")
-                self._judge_log(log, truth)
-            if self.told:
-                self.counts["told"] += 1
+                self._check_log(log, truth)
+            if self.reports:
+                self.counts["reported"] += 1
         finally:
             restore()
 
-    def _judge_log(self, log: PartitionLog, truth: Truth) -> None:
+    def _check_log(self, log: PartitionLog, truth: Truth) -> None:
         log.advance_high_watermark(log.log_end_offset)
         mine = os.path.dirname(self.path) == log.directory
         hit_log = mine and self.path.endswith(".log")
-        self._judge_bounds(log, truth, hit_log)
+        self._check_bounds(log, truth, hit_log)
         unreadable = 0
         for batch in truth.batches:
             if log.log_start_offset <= batch.last < log.log_end_offset:
-                unreadable += not self._judge_batch(log, batch, hit_log)
+                unreadable += not self._check_batch(log, batch, hit_log)
         if unreadable:
             self.counts["batches refused"] += unreadable
-            if not self.told:
-                raise Violation(f"{unreadable} batches cannot be read, and nothing was told")
-        self._judge_all_reads(log, truth)
+            if not self.reports:
+                raise Violation(f"{unreadable} batches cannot be read, and nothing was reported")
+        self._check_all_reads(log, truth)
         if log.log_end_offset == truth.end:
-            self._judge_rest(log, truth, unreadable)
+            self._check_rest(log, truth, unreadable)
 
-    def _judge_bounds(self, log: PartitionLog, truth: Truth, hit_log: bool) -> None:
+    def _check_bounds(self, log: PartitionLog, truth: Truth, hit_log: bool) -> None:
         if not self.clean and self.path.endswith("partition.metadata") and log.topic_id != TOPIC_ID:
-            self.counts["strays"] += 1  # the broker tells that the cluster knows no such topic, and keeps the log
-        elif log.topic_id != TOPIC_ID and (log.topic_id != bytes(16) or not self.told):
+            self.counts["strays"] += 1  # the broker reports that the cluster has no such topic, and keeps the log
+        elif log.topic_id != TOPIC_ID and (log.topic_id != bytes(16) or not self.reports):
             raise Violation(f"topic id {log.topic_id!r}")
         if log.log_end_offset != truth.end:
-            # Whole batches that were never synced and are gone after a crash: nobody can know that they were there.
-            untold = not self.told and not (self.kind == "cut" and not self.clean)
-            if not hit_log or untold or log.log_end_offset > truth.end or self.clean:
-                raise Violation(f"{log} ended at {truth.end}; told: {self.told}")
+            # Whole batches that were never synced may be gone after a crash without a trace.
+            unreported = not self.reports and not (self.kind == "cut" and not self.clean)
+            if not hit_log or unreported or log.log_end_offset > truth.end or self.clean:
+                raise Violation(f"{log} ended at {truth.end}; reported: {self.reports}")
             if log.log_end_offset < truth.recovery_point:
                 raise Violation(f"{log} was cut below its recovery point {truth.recovery_point}")
             self.counts["cut"] += 1
         if log.log_start_offset != truth.start:
-            # After a crash the log start that was written last holds, if it reads: docs/DURABILITY.md.
-            if log.log_start_offset > truth.start or (self.clean and not self.told):
-                raise Violation(f"{log} started at {truth.start}; told: {self.told}")
+            # After a crash the last log start offset that was written counts, if it can be read (docs/DURABILITY.md).
+            if log.log_start_offset > truth.start or (self.clean and not self.reports):
+                raise Violation(f"{log} started at {truth.start}; reported: {self.reports}")
             self.counts["deleted records back"] += 1
         same = (log.log_start_offset, log.log_end_offset) == (truth.start, truth.end)
-        if log.epochs.entries != truth.epochs and same and not self.told:
+        if log.epochs.entries != truth.epochs and same and not self.reports:
             raise Violation(f"epochs {log.epochs.entries}, they were {truth.epochs}")
 
-    def _judge_batch(self, log: PartitionLog, batch: Written, hit_log: bool) -> bool:
-        """Whether a batch can be read, right as it was written."""
+    def _check_batch(self, log: PartitionLog, batch: Written, hit_log: bool) -> bool:
+        """Whether a batch can be read exactly as it was written."""
         offset = max(batch.first, log.log_start_offset)
         try:
             data = _read(log, offset, 1)
@@ -316,8 +313,8 @@ class Case:
             raise Violation(f"{log}: other bytes at {offset}")
         return True
 
-    def _judge_all_reads(self, log: PartitionLog, truth: Truth) -> None:
-        """Reading on from the start as a consumer does, past what is refused: nothing that was not written."""
+    def _check_all_reads(self, log: PartitionLog, truth: Truth) -> None:
+        """Read the whole log as a consumer does, past what is refused: only what was written may be returned."""
         right = {batch.first: batch.data for batch in truth.batches}
         offset = log.log_start_offset
         while offset < log.log_end_offset:
@@ -338,10 +335,10 @@ class Case:
                 raise Violation(f"{log}: nothing at {offset}")
 
     def _passes_over(self, truth: Truth, offset: int, base_offset: int) -> bool:
-        """Whether a reader of an offset is given a later batch though there was one before."""
+        """Whether a read at an offset returns a later batch although the right one was written."""
         return base_offset > offset
 
-    def _judge_rest(self, log: PartitionLog, truth: Truth, unreadable: int) -> None:
+    def _check_rest(self, log: PartitionLog, truth: Truth, unreadable: int) -> None:
         have = log.aborted_transactions(0, log.log_end_offset)
         if unreadable == 0 and _dropped(log, truth, have) != _dropped(log, truth, truth.aborted):
             raise Violation(f"{log}: aborted {have}, they were {truth.aborted}")
@@ -369,7 +366,7 @@ class Case:
 
 
 def _dropped(log: PartitionLog, truth: Truth, aborted: list[AbortedTransaction]) -> list[int]:
-    """The batches that a reader of committed records leaves out."""
+    """The batches that a read_committed consumer leaves out."""
     return [
         batch.first
         for batch in truth.batches
@@ -395,14 +392,14 @@ def _sort(path: str) -> str:
     return name[20:] if name[:20].isdigit() else name
 
 
-def _listen(told: list[str]) -> Callable[[], None]:
-    """Collect warnings and errors of the logs instead of writing them."""
+def _listen(reports: list[str]) -> Callable[[], None]:
+    """Collect the warnings and errors of the log instead of printing them."""
     logger = environment.logger
     kind = type(logger)
     kept = {name: getattr(kind, name) for name in ("warning", "error")}
 
     def collect(self: Any, event: str, **facts: object) -> None:
-        told.append(f"{event} {facts}")
+        reports.append(f"{event} {facts}")
 
     for name in kept:
         setattr(kind, name, collect)
@@ -415,7 +412,7 @@ def _listen(told: list[str]) -> Callable[[], None]:
 
 
 def run_seed(seed: int, kind: type[Case] = Case) -> tuple[Counter[str], str | None]:
-    """One case; what happened, and what went wrong."""
+    """Run one case; return what happened, and the failure or None."""
     case = kind(seed)
     signal.signal(signal.SIGVTALRM, _took_too_long)
     signal.setitimer(signal.ITIMER_VIRTUAL, CASE_CPU_S_MAX)
@@ -435,10 +432,10 @@ def _took_too_long(_signal: int, _frame: object) -> None:
     raise TimeoutError(f"a case took more than {CASE_CPU_S_MAX} s of CPU")
 
 
-def run_seeds(first: int, count: int, kind: type[Case] = Case) -> campaign.Found:
-    """Many cases."""
-    return campaign.run_all(range(first, first + count), partial(run_seed, kind=kind), "cases")
+def run_seeds(first: int, count: int, kind: type[Case] = Case) -> seeds.Found:
+    """Run the cases of these seeds."""
+    return seeds.run_all(range(first, first + count), partial(run_seed, kind=kind), "cases")
 
 
 if __name__ == "__main__":
-    sys.exit(campaign.main("corruption", __doc__, run_seeds, count=2000))
+    sys.exit(seeds.main("corruption", "corruption", __doc__, run_seeds, count=2000))

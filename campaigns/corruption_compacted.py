@@ -1,10 +1,10 @@
-"""The campaign of corruptions for compacted logs: what the cleaner has left is damaged, and what was written after it.
+"""The campaign of corruption for compacted logs: files that the cleaner has written, and later ones, are damaged.
 
-    .venv/bin/python campaigns/corruption_compacted.py --count 2000 --seed 1
+    .venv/bin/python -m campaigns.corruption_compacted --count 2000 --seed 1
 
-As `corruption_campaign`, but the real cleaner cleans the logs before the broker stops, and they go on; the truth
-is what they hold then. Offsets that the cleaner took away may be passed over, others may not. The last batch of a
-producer that was cleaned away, and look-ups by time among gaps, are not asked for here.
+As `campaigns.corruption`, but the real cleaner cleans the logs before the broker stops, and more is written afterwards;
+the logs as they are then are the expected content. A read may skip offsets that the cleaner has removed, but no others.
+The last batch of a producer whose records were cleaned away, and look-ups by time in gaps, are not checked here.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from campaigns import seeds as campaign
+from campaigns import seeds
 from campaigns.corruption import CONFIG, Case, Truth, Violation, Written, _dropped
 from campaigns.corruption import run_seeds as run_cases
 from kwire.base.doors import Clock, Doors
@@ -30,7 +26,7 @@ from kwire.log.partition.partition_log import PartitionLog
 
 
 class CompactedCase(Case):
-    """One seed."""
+    """One seed, with cleaned logs."""
 
     config = replace(CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
     label = "corruption of compacted logs"
@@ -79,17 +75,17 @@ class CompactedCase(Case):
     def _passes_over(self, truth: Truth, offset: int, base_offset: int) -> bool:
         return any(offset <= batch.last and batch.first < base_offset for batch in truth.batches)
 
-    def _judge_rest(self, log: PartitionLog, truth: Truth, unreadable: int) -> None:
+    def _check_rest(self, log: PartitionLog, truth: Truth, unreadable: int) -> None:
         have = log.aborted_transactions(0, log.log_end_offset)
         index_is_hit = self.path.endswith(".txnindex") and os.path.dirname(self.path) == log.directory
         if unreadable == 0 and not index_is_hit and _dropped(log, truth, have) != _dropped(log, truth, truth.aborted):
             raise Violation(f"{log}: aborted {have}, they were {truth.aborted}")
 
 
-def run_seeds(first: int, count: int) -> campaign.Found:
-    """Many cases."""
+def run_seeds(first: int, count: int) -> seeds.Found:
+    """Run the cases of these seeds."""
     return run_cases(first, count, CompactedCase)
 
 
 if __name__ == "__main__":
-    sys.exit(campaign.main("corruption of compacted logs", __doc__, run_seeds, count=2000))
+    sys.exit(seeds.main("corruption_compacted", "corruption of compacted logs", __doc__, run_seeds, count=2000))

@@ -1,20 +1,20 @@
-"""Fuzz the codec: mutated frames of real clients, against messages, record batches and internal records.
+"""Fuzz the codec with mutated frames of real clients: messages, record batches and internal records.
 
-    .venv/bin/python campaigns/fuzz_frames.py --count 10000000 --seed 1 --jobs 2
-    .venv/bin/python campaigns/fuzz_frames.py --replay request::00120004...
+    .venv/bin/python -m campaigns.fuzz_frames --count 10000000 --seed 1 --jobs 2
+    .venv/bin/python -m campaigns.fuzz_frames --replay request::00120004...
 
-Seeds are the golden frames of `tests/codec/golden` (five clients, see `capture_frames.py`), the record batches and the
-internal records (of `__consumer_offsets`) inside them, the groups' embedded protocol messages, and one message of each
-version of every class, with its defaults. A frame is mutated by bit flips, cuts, splices, duplications, edits of length
-fields and varints. Decoding it may raise CodecError and nothing else, within a bound of time; what decodes must encode
-again to bytes that decode to the same; the memory of a job may not grow. The same seed gives the same frames.
+Seeds are the golden frames of `tests/codec/golden` (five clients, see `tools.capture_frames`), the record batches and
+internal records (of `__consumer_offsets`) inside them, the embedded protocol messages of groups, and one message with
+default values for each version of every class. A frame is mutated by bit flips, truncation, splices, duplication and
+edits of length fields and varints. Decoding may raise CodecError and nothing else, within a time limit; what decodes
+must encode again to bytes that decode to an equal message; the memory of a job may not grow. The same seed gives the
+same frames.
 
-Ends with status 1 and the reproducers when anything is found.
+The exit status is 1 if there are findings; for each of them the command that reproduces it is printed.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import multiprocessing
@@ -31,10 +31,9 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
 import kwire.codec.messages
+from campaigns.command_line import campaign_parser
+from harness.paths import ROOT
 from kwire.codec.compression import compress
 from kwire.codec.errors import CodecError
 from kwire.codec.protocol import (
@@ -69,7 +68,7 @@ ROUND_TRIP_EVERY = 4
 
 
 class Seed(NamedTuple):
-    """Bytes, what they are (`request`, `response`, `batch`, `message`), and which (`api.version`, `module.version`)."""
+    """Bytes, their kind (`request`, `response`, `batch`, `message`), and which (`api.version`, `module.version`)."""
 
     kind: str
     which: str
@@ -88,7 +87,7 @@ def load_seeds() -> list[Seed]:
 
 
 def golden_frames() -> Iterator[Seed]:
-    """The captured frames, as `capture_frames.py` wrote them."""
+    """The captured frames, as `tools.capture_frames` wrote them."""
     frames = (GOLDEN / "frames.bin").read_bytes()
     for _, direction, api_key, version, offset, size in json.loads((GOLDEN / "index.json").read_text()):
         which = "" if direction == "request" else f"{api_key}.{version}"
@@ -178,7 +177,7 @@ def _default_messages() -> Iterator[Seed]:
 
 
 def decode_seed(seed: Seed) -> Any:
-    """Decode as a broker or client would. CodecError, or the message (for a batch its headers)."""
+    """Decode as a broker or a client does; return the message (of a batch, its headers). Raises CodecError."""
     return TARGETS[seed.kind](seed)
 
 
@@ -204,7 +203,7 @@ def _decode_message(seed: Seed) -> Any:
 
 
 def walk_batches(buffer: bytes | memoryview) -> list[BatchHeader]:
-    """Everything a broker may ever do with the bytes of batches."""
+    """Do all that a broker does with the bytes of batches."""
     headers = []
     for position, header in iter_headers(buffer, allow_partial=True):
         headers.append(header)
@@ -240,7 +239,7 @@ def records_of(message: Any) -> Iterator[Any]:
 
 
 def check(seed: Seed, round_trip: bool) -> bool:
-    """Decode, look into the records, and (now and then) encode again. False when it was refused with CodecError."""
+    """Decode, read the records, with ``round_trip`` encode again. False if the frame was refused with CodecError."""
     try:
         message = decode_seed(seed)
     except CodecError:
@@ -273,15 +272,28 @@ def _check_round_trip(seed: Seed, message: Any) -> None:
 _INT16 = [struct.pack(">h", n) for n in (-1, 0, 1, 2, -2, 100, 255, 256, 0x7FFF, -0x8000)]
 _INT32 = [struct.pack(">i", n) for n in (-1, 0, 1, 2, -2, 7, 1000, 65536, 999_999, 1_000_001, 2**31 - 1, -(2**31))]
 _INT64 = [struct.pack(">q", n) for n in (-1, 0, 1, 2**63 - 1, -(2**63), 2**32)]
-_VARINTS = [b"\x00", b"\x01", b"\x02", b"\x7f", b"\x80\x01", b"\xff\x7f", b"\x80\x80\x04", b"\xc0\x84\x3d",
-            b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80" * 10, b"\xff" * 9 + b"\x01",
-            b"\x80\x80\x80\x80\x80\x01", b"\x80\x00"]  # fmt: skip
+_VARINTS = [
+    b"\x00",
+    b"\x01",
+    b"\x02",
+    b"\x7f",
+    b"\x80\x01",
+    b"\xff\x7f",
+    b"\x80\x80\x04",
+    b"\xc0\x84\x3d",
+    b"\xff\xff\xff\xff\x07",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x80" * 10,
+    b"\xff" * 9 + b"\x01",
+    b"\x80\x80\x80\x80\x80\x01",
+    b"\x80\x00",
+]
 _WHEEL = ("request", "request", "request", "response", "response", "batch", "batch", "message")
 _FIXED = _INT16 + _INT32 + _INT64
 
 
 class Mutator:
-    """Makes mutated frames of seeds; all its choices come from one random generator."""
+    """Makes mutated frames from seeds; all choices come from one random generator."""
 
     def __init__(self, seeds: list[Seed], rng: random.Random) -> None:
         self._seeds = seeds
@@ -289,9 +301,19 @@ class Mutator:
         by_kind = {kind: [seed for seed in seeds if seed.kind == kind] for kind in TARGETS}
         self._wheel = [by_kind[kind] for kind in _WHEEL]
         self._mutations = [
-            self._flip_bits, self._flip_bits, self._overwrite, self._cut, self._remove, self._duplicate, self._insert,
-            self._edit_length, self._edit_length, self._edit_varint, self._edit_varint, self._splice,
-        ]  # fmt: skip
+            self._flip_bits,
+            self._flip_bits,
+            self._overwrite,
+            self._cut,
+            self._remove,
+            self._duplicate,
+            self._insert,
+            self._edit_length,
+            self._edit_length,
+            self._edit_varint,
+            self._edit_varint,
+            self._splice,
+        ]
 
     def frame(self) -> Seed:
         """The next mutated frame."""
@@ -375,7 +397,7 @@ class Mutator:
 
 @dataclass
 class Report:
-    """What a job, or all of them, saw. Times in seconds, memory in bytes."""
+    """The results of one job, or of all jobs. Times in seconds, memory in bytes."""
 
     frames: int = 0
     refused: int = 0
@@ -387,6 +409,7 @@ class Report:
     findings: list[str] = field(default_factory=list)
 
     def add(self, other: Report) -> None:
+        """Add another report: counts are summed, times and memory keep the larger value."""
         self.frames += other.frames
         self.refused += other.refused
         if other.slowest_s > self.slowest_s:
@@ -398,7 +421,7 @@ class Report:
 
 
 def resident_bytes() -> int:
-    """Memory of this process now; its peak where the system does not tell."""
+    """The resident memory of this process; its peak where the system does not report the current value."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
@@ -406,7 +429,7 @@ def resident_bytes() -> int:
 
 
 def run_job(seeds: list[Seed], seed: int, job: int, count: int, progress: Callable[[int], None]) -> Report:
-    """Feed `count` mutated frames to the codec."""
+    """Decode `count` mutated frames."""
     report = Report()
     rng = random.Random(f"{seed}/{job}")
     mutator = Mutator(seeds, rng)
@@ -453,12 +476,12 @@ def _time(frame: Seed, round_trip: bool) -> float:
 
 
 def spelled(frame: Seed) -> str:
-    """A frame for the command line."""
+    """A frame as ``--replay`` takes it."""
     return f"{frame.kind}:{frame.which}:{frame.data.hex()}"
 
 
 def replay(text: str) -> int:
-    """Feed one spelled frame, let its exception through, print how long it took."""
+    """Decode one frame in ``--replay`` form, raise what it raises, and print how long it took."""
     kind, which, data = text.split(":")
     frame = Seed(kind, which, bytes.fromhex(data))
     started = time.perf_counter()
@@ -472,7 +495,7 @@ def _job(seed: int, job: int, count: int, queue: Queue[Any]) -> None:
 
 
 def campaign(count: int, seed: int, jobs: int, say: Callable[[str], None]) -> Report:
-    """Run all frames in `jobs` processes; progress about every ten seconds."""
+    """Decode all frames in `jobs` processes; print progress about every ten seconds."""
     context = multiprocessing.get_context("spawn")
     queue: Queue[Any] = context.Queue()
     shares = [count // jobs + (job < count % jobs) for job in range(jobs)]
@@ -480,7 +503,7 @@ def campaign(count: int, seed: int, jobs: int, say: Callable[[str], None]) -> Re
     for process in processes:
         process.start()
     total, done, fed = Report(), 0, 0
-    started = told = time.monotonic()
+    started = printed_s = time.monotonic()
     while done < jobs:
         try:
             message = queue.get(timeout=30)
@@ -494,20 +517,21 @@ def campaign(count: int, seed: int, jobs: int, say: Callable[[str], None]) -> Re
             done += 1
         else:
             fed += message
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
-            say(f"{fed:,} frames, {fed / (told - started):,.0f}/s")
+        if time.monotonic() - printed_s > 10:
+            printed_s = time.monotonic()
+            say(f"{fed:,} frames, {fed / (printed_s - started):,.0f}/s")
     for process in processes:
         process.join(10)
     return total
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Feed mutated frames to the codec.")
-    parser.add_argument("--count", type=int, default=100_000, help="frames in all")
+    """The command line; 1 if there are findings."""
+    parser = campaign_parser("fuzz_frames", __doc__)
+    parser.add_argument("--count", type=int, default=100_000, help="how many frames in all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--replay", metavar="KIND:WHICH:HEX", help="feed one frame that a run has printed")
+    parser.add_argument("--replay", metavar="KIND:WHICH:HEX", help="decode one frame that a run has printed")
     options = parser.parse_args()
     if options.replay:
         return replay(options.replay)

@@ -1,23 +1,23 @@
-"""Kill a busy broker with SIGKILL, again and again, and hold what comes back to what it had acknowledged.
+"""Kill a busy broker with SIGKILL, again and again, and check that it keeps everything it has acknowledged.
 
-    .venv/bin/python campaigns/kills.py --count 1000 --seed 1
+    .venv/bin/python -m campaigns.kills --count 1000 --seed 1
 
 Idempotent producers write batches of random size and compression into several partitions with tiny segments
-(`internal.segment.bytes`), and into a compacted topic. At a random moment the process is killed: while it serves, while
-it starts and recovers, or in the middle of its orderly stop. It is started again, and then
+(`internal.segment.bytes`) and into a compacted topic. The process is killed at a random moment: while it serves
+clients, while it starts and recovers, or in the middle of an orderly stop. After the next start
 
-- every acknowledged batch is there, at the offset that was told, with the bytes that were sent;
-- offsets are dense (rising, in the compacted topic), sequences of each producer without gap and without repetition;
-- the producers send again what was in doubt, and what was there already does not get there twice;
-- of each key of the compacted topic the newest acknowledged value, or a later one, is there.
+- every acknowledged batch is at the offset that was acknowledged, with the bytes that were sent;
+- offsets are dense (in the compacted topic: rising), and each producer's sequences have no gap and no repetition;
+- the producers send again what was not acknowledged, and batches that were already there are not written twice;
+- for each key, the compacted topic has the newest acknowledged value or a later one.
 
-Every now and then the broker is stopped in order and all files are verified offline (`DirectoryVerifier`, deep).
-Prints a line now and then and one of JSON at the end; ends with status 1 at the first violation and keeps the data.
+From time to time the broker is stopped in order, and all files are verified offline (`DirectoryVerifier`, deep).
+Progress is printed from time to time, and a line of JSON at the end. The first violation ends the run with exit
+status 1; the data is kept then.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -32,10 +32,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
+from campaigns.command_line import campaign_parser
+from harness.paths import ROOT
 from harness.raw_client import ConnectionClosed, RawClient
+from kwire.base.addresses import Address
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -45,6 +45,7 @@ from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 from kwire.log.verification.offline import DirectoryVerifier
+from kwire.server.ready_line import ReadyLine
 
 IN_FLIGHT = 5
 PARTITIONS = 3
@@ -64,20 +65,20 @@ MAYBE_STOPPING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_P
 
 
 class Violation(Exception):
-    """The broker broke a promise."""
+    """The broker has lost, changed or repeated something that it had acknowledged."""
 
 
 class Sent(NamedTuple):
     """A batch of a lane: its first sequence number, how many records, and its bytes."""
 
     sequence: int
-    count: int
+    records: int
     data: bytes
 
 
 @dataclass
 class Lane:
-    """One producer's batches in one partition: what was sent, acknowledged, and seen in the log."""
+    """One producer's batches in one partition: those sent, acknowledged, and seen in the log."""
 
     producer_id: int
     topic: str
@@ -89,17 +90,19 @@ class Lane:
     acked_until: int = 0  # every record below this sequence is acknowledged
     seen: dict[int, int] = field(default_factory=dict)  # first sequence -> offset in the log
     seen_until: int = 0
-    broken: bool = False  # an answer of this life of the broker was an error: nothing more is sent in it
+    broken: bool = False  # a response had an error: nothing more is sent until the next start
 
     def value(self, sequence: int) -> bytes:
-        """What the record of a sequence number holds: it can be told again from the number alone."""
+        """The value of the record with a sequence number, which decides all its bytes."""
         text = b"%d/%d/%d " % (self.producer_id, self.partition, sequence)
         return text * (1 + (sequence * 2654435761 >> 7) % 12)
 
     def key(self, sequence: int) -> bytes:
+        """The key of the record with a sequence number: one of `KEYS` keys of the producer."""
         return b"%d-%d" % (self.producer_id, sequence * 7919 % KEYS)
 
     def new_batch(self, rng: random.Random) -> Sent:
+        """Build the next batch, of random size and compression, and move `next_sequence` past it."""
         count, first = rng.choice((1, 1, 2, 5, 20, 60)), self.next_sequence
         now_ms = time.time_ns() // 1_000_000
         records = [Record(timestamp=now_ms, key=self.key(s), value=self.value(s)) for s in range(first, first + count)]
@@ -122,39 +125,42 @@ class Process:
             self._command = ["setpriv", "--pdeathsig", "KILL", *self._command]
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
-        self.address = ("", 0)
+        self.address = Address("", 0)
 
     async def spawn(self) -> None:
+        """Start the process, without waiting until the broker is ready."""
         with open(self._log, "ab") as log:  # noqa: ASYNC230
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, cwd=ROOT
             )
 
     async def ready(self, timeout_s: float = READY_S) -> bool:
-        """Whether it serves before the time is over. Violation if it ended by itself."""
+        """Whether the broker is ready within the time limit. `Violation` if it has ended instead."""
         assert self._process is not None and self._process.stdout is not None
         try:
             line = await asyncio.wait_for(self._process.stdout.readline(), timeout_s)
         except TimeoutError:
             return False
-        if not line.startswith(b"kwire ready bootstrap="):
-            raise Violation(f"the broker did not start: {line!r}, {self._log}")
-        host, _, port = line.split()[2].decode().removeprefix("bootstrap=").rpartition(":")
-        self.address = (host, int(port))
+        try:
+            self.address = ReadyLine.parse(line).addresses[0]
+        except ValueError as error:
+            raise Violation(f"the broker did not start: {error}, {self._log}") from None
         return True
 
     def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process, unless it has ended."""
         assert self._process is not None
         if self._process.returncode is None:
             self._process.send_signal(number)
 
     async def ended(self) -> int:
+        """Wait for the end of the process, without a time limit; return its exit status."""
         assert self._process is not None
         return await self._process.wait()
 
 
 class Campaign:
-    """All lives of one broker, and the model of what it has promised."""
+    """All lives of one broker, and the model of what it has acknowledged."""
 
     def __init__(self, home: Path, seed: int, *, producers: int = 3, generation: int = 40, verify_every: int = 10):
         self.home = home
@@ -172,7 +178,7 @@ class Campaign:
         self._process = Process(self.data, home / "broker.log", SETTINGS)
 
     async def run(self, kills: int) -> None:
-        """Raises Violation."""
+        """Kill the broker ``kills`` times. Raises `Violation`."""
         while self.counts["kills"] < kills:
             await self._live()
             done = self.counts["kills"]
@@ -182,6 +188,7 @@ class Campaign:
                 print(f"{done} kills: {json.dumps(self.summary())}", flush=True)
 
     def summary(self) -> dict[str, object]:
+        """The counts so far, and the median and longest time from start to ready in seconds."""
         starts = sorted(self.starts_s) or [0.0]
         middle, worst = round(starts[len(starts) // 2], 3), round(starts[-1], 3)
         return {**dict(sorted(self.counts.items())), "start_median_s": middle, "start_max_s": worst}
@@ -189,7 +196,7 @@ class Campaign:
     # One life
 
     async def _live(self) -> None:
-        """Start (and check what is there), work, die."""
+        """One life: start, check what is there, produce, and kill the broker."""
         rng = self.rng
         how = "serving" if not self.lanes else rng.choices(("serving", "starting", "stopping"), (70, 15, 15))[0]
         started = time.monotonic()
@@ -223,7 +230,7 @@ class Campaign:
         return await RawClient.connect(self.doors, *self._process.address)
 
     async def _begin_generation(self) -> None:
-        """New topics, so that what has to be read each time stays small; the old ones are deleted."""
+        """Create new topics and delete the old ones, so that little has to be read each time."""
         old = sorted({lane.topic for lane in self.lanes})
         self._generation += 1
         plain, compacted = f"plain-{self._generation}", f"compacted-{self._generation}"
@@ -262,7 +269,7 @@ class Campaign:
             return
 
     async def _drive(self, client: RawClient, lane: Lane, rng: random.Random) -> None:
-        """First what is in doubt, then new batches; answers come in order."""
+        """Send first what was not acknowledged, then new batches; responses come in order."""
         lane.broken = False
         waiting: list[tuple[Sent, asyncio.Future[Any]]] = []
         resend = list(lane.pending)
@@ -298,15 +305,15 @@ class Campaign:
             if answer.base_offset != there:
                 raise Violation(f"{lane}: {batch.sequence} is at {there}, answered {answer.base_offset}")
         lane.acked[batch.sequence] = answer.base_offset
-        lane.acked_until = batch.sequence + batch.count
+        lane.acked_until = batch.sequence + batch.records
         lane.pending.remove(batch)
         self.counts["batches_acked"] += 1
-        self.counts["records_acked"] += batch.count
+        self.counts["records_acked"] += batch.records
 
     # Checking
 
     async def _check_all(self) -> None:
-        """Everything that was acknowledged is there, nothing is there twice."""
+        """Check that everything acknowledged is there, and nothing twice."""
         if not self.lanes:
             return
         full = self.counts["kills"] % self._verify_every == 0
@@ -335,9 +342,9 @@ class Campaign:
                 raise Violation(f"{where}: offset {expected} was due")
             if header.base_sequence != lane.seen_until:
                 raise Violation(f"{where}: sequence {header.base_sequence} where {lane.seen_until} was due")
-            told = lane.acked.get(header.base_sequence, expected)
-            if told != expected:
-                raise Violation(f"{where}: sequence {header.base_sequence} was acknowledged at {told}")
+            acked = lane.acked.get(header.base_sequence, expected)
+            if acked != expected:
+                raise Violation(f"{where}: sequence {header.base_sequence} was acknowledged at {acked}")
             values = [record.value for record in iter_records(batch, max_bytes=1 << 24)]
             if values != [lane.value(s) for s in range(header.base_sequence, header.base_sequence + header.count)]:
                 raise Violation(f"{where}: other bytes than were sent")
@@ -378,7 +385,7 @@ class Campaign:
                     raise Violation(f"{topic}-{partition}: {lane.key(sequence)!r} of sequence {sequence} is lost")
 
     async def _verify_offline(self) -> None:
-        """Start, stop in order, and look at every file."""
+        """Start the broker, stop it in order, and verify every file."""
         await self._process.spawn()
         if not await self._process.ready():
             raise Violation("the broker was not ready in time")
@@ -404,8 +411,8 @@ async def _fetch_all(client: RawClient, topic: str, partition: int, offset: int)
     """Every batch (header, bytes) from an offset to the high watermark."""
     first = True
     while True:
-        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-        request = FetchRequest(max_bytes=1 << 24, topics=[FetchTopic(topic=topic, partitions=[asked])])
+        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(max_bytes=1 << 24, topics=[FetchTopic(topic=topic, partitions=[wanted])])
         answer = (await client.call(request, 12)).responses[0].partitions[0]
         if answer.error_code:
             raise Violation(f"Fetch {topic}-{partition} from {offset}: {ErrorCode(answer.error_code).name}")
@@ -427,7 +434,7 @@ def _batches(records: Any) -> Iterator[tuple[Any, memoryview]]:
 
 
 def run_campaign(home: Path, seed: int, kills: int, **how: Any) -> dict[str, object]:
-    """A whole campaign in a folder of its own; what was done, counted. Violation."""
+    """Run a whole campaign in a directory of its own; return the counts. Raises `Violation`."""
     campaign = Campaign(home, seed, **how)
     try:
         asyncio.run(campaign.run(kills))
@@ -437,7 +444,8 @@ def run_campaign(home: Path, seed: int, kills: int, **how: Any) -> dict[str, obj
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The command line; 1 at the first violation."""
+    parser = campaign_parser("kills", __doc__)
     parser.add_argument("--count", type=int, default=1000, help="how many kills")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dir", type=Path, help="where to work (a temporary folder otherwise)")

@@ -1,20 +1,20 @@
-"""Take the power from a simulated machine at random moments, and look at what its logs are then.
+"""Take the power from a simulated machine at random moments, and check what its logs contain afterwards.
 
-    .venv/bin/python campaigns/power_loss.py --count 10000 --seed 1 --jobs 2
+    .venv/bin/python -m campaigns.power_loss --count 10000 --seed 1 --jobs 2
 
-Each seed is a world of its own: a disk that forgets or tears what was not synced (`harness.simulation.power`),
-the real `LogManager` and its logs on virtual time, without sockets. In every life batches are appended by idempotent
-producers and by others, segments roll, syncs go on in the background, epochs begin, records are deleted; then the power
-fails before a change of the disk that the seed decides (also while recovery or an orderly stop is under way). Then:
+Each seed is a simulation of its own: a disk that loses or tears what was not synced (`harness.simulation.power`), and
+the real `LogManager` with its logs on virtual time, without sockets. In each life batches are appended by idempotent
+producers and by others, segments roll, syncs run in the background, epochs begin and records are deleted. Then the
+power fails before a change of the disk that the seed chooses (also during recovery or an orderly stop). Afterwards:
 
 - recovery does not raise, and every log is opened;
-- what is there is the beginning of what was written, dense and byte for byte: an unsynced tail may be gone, no hole;
-- what was said to be on stable storage is there: acknowledged after its sync (`flush.messages=1`), below the recovery
-  point, or everything after an orderly stop;
-- a producer that sends its last batch again is recognised, and its next one is accepted: no duplicate, no gap;
-- leader epochs, look-ups by offset and by time agree with the batches, and the offline verifier finds nothing.
+- each log is a prefix of what was written, dense and byte for byte: an unsynced tail may be gone, but there is no hole;
+- what was reported as durable is there: acknowledged after its sync (`flush.messages=1`), below the recovery point, or
+  everything after an orderly stop;
+- a producer that sends its last batch again is recognised, and its next batch is accepted: no duplicate, no gap;
+- leader epochs and look-ups by offset and by time agree with the batches, and the offline verifier finds nothing.
 
-Ends with status 1 and the seeds at fault.
+The exit status is 1 if a seed fails; the failing seeds are printed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,10 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from campaigns import seeds as campaign
+from campaigns import seeds
 from harness.simulation.loop import VirtualLoop, run
 from harness.simulation.power import PowerDisk, PowerLost
 from harness.simulation.trace import Trace
@@ -64,12 +60,12 @@ SETTINGS = ManagerSettings(
 
 
 class Violation(Exception):
-    """A promise was broken."""
+    """What was durable is lost, or what is there is wrong."""
 
 
 @dataclass
 class Written:
-    """One batch of the model: where it lies, its bytes as the log must have them, whose it is."""
+    """One batch of the model: its place, its bytes as the log must have them, and its producer."""
 
     first: int
     last: int
@@ -83,29 +79,34 @@ class Written:
 
 @dataclass
 class Model:
-    """What one partition was told, and what it has promised."""
+    """What was written to one partition, and what it has reported as durable."""
 
     batches: list[Written] = field(default_factory=list)
-    durable_end: int = 0  # everything below was said to be on stable storage
+    durable_end: int = 0  # everything below was reported as durable
     start: int = 0  # records below were deleted
-    deleted: int = 0  # up to where that was ever asked for: what came back after a loss may go again
+    deleted: int = 0  # the highest offset of any DeleteRecords: what came back after a loss may go again
     epoch: int = 0
 
     @property
     def end(self) -> int:
+        """The log end offset: the offset after the last batch, but never less than `start`."""
         return max(self.batches[-1].last + 1 if self.batches else 0, self.start)
 
     def cut(self, end: int) -> None:
+        """Remove the batches that reach an offset, and all later ones."""
         self.batches = [batch for batch in self.batches if batch.last < end]
 
     def last_of(self, producer_id: int) -> Written | None:
+        """A producer's last batch, or None."""
         return next((batch for batch in reversed(self.batches) if batch.producer_id == producer_id), None)
 
 
 class MortalExecutor(SimulatedExecutor):
-    """Calls that end with the power never answer: what waits for them is cancelled."""
+    """Calls that a power loss interrupts never return: cancel what waits for them."""
 
     def run(self, function: Any, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
+        """See `Executor.run`. The future is cancelled if the power fails during the call."""
+
         def call() -> object:
             try:
                 return function(*args, **kwargs)
@@ -129,7 +130,7 @@ class MortalExecutor(SimulatedExecutor):
 
 
 def _tell_unless_power_was_lost(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Nobody is left to ask what became of a task that ended with the power."""
+    """Ignore the exceptions of tasks that ended with the power."""
     if not isinstance(context.get("exception"), PowerLost):
         loop.default_exception_handler(context)
 
@@ -165,9 +166,11 @@ class World:
         )
 
     def time_ms(self) -> int:
+        """The wall clock of the simulation, in milliseconds."""
         return START_MS + round((self.loop.time() - self._start_s) * 1000)
 
     def run(self) -> None:
+        """Run the seed from beginning to end. Raises `Violation`, and any unexpected error."""
         run(self.loop, self._lives())
 
     async def _lives(self) -> None:
@@ -190,7 +193,7 @@ class World:
     # One life
 
     async def _live(self) -> None:
-        """Load and check, write, lose the power."""
+        """One life: load and check the logs, write, lose the power."""
         if self.random.random() < 0.8:
             self.disk.fail_after(self.random.choice((self.random.randint(0, 60), self.random.randint(0, 400))))
         manager = self._manager()
@@ -215,7 +218,7 @@ class World:
         await self._let_tasks_end()
 
     async def _let_tasks_end(self) -> None:
-        """What was under way on this machine ends with it."""
+        """End everything that was under way on the machine."""
         for task in asyncio.all_tasks():
             if task is not asyncio.current_task():
                 task.cancel()
@@ -256,7 +259,7 @@ class World:
         log.delete_old_segments()  # as the next retention pass does
 
     async def _append(self, log: PartitionLog, model: Model) -> None:
-        """A batch of a client or a coordinator; sometimes one waits for its sync, as an answer would."""
+        """Append a batch of a client or a coordinator; some wait for their sync, as a response would."""
         random = self.random
         producer_id = random.choice((-1, 7, 8))
         count = random.choice((1, 1, 2, 4))
@@ -356,7 +359,7 @@ class World:
                 raise Violation(f"{log}: epoch of {batch.last} is {log.epochs.entries}, written with {batch.epoch}")
 
     def _check_producers(self, log: PartitionLog, model: Model) -> None:
-        """Its last batch again is a duplicate. (Batches below the start may be forgotten: KIP-360.)"""
+        """Check that the producer's last batch counts as a duplicate. (Not below the log start offset: KIP-360.)"""
         for producer_id in (7, 8):
             last = model.last_of(producer_id)
             if last is None:
@@ -413,7 +416,7 @@ def _read_all(log: PartitionLog) -> list[tuple[BatchHeader, bytes]]:
 
 
 def run_seed(seed: int, kind: type[World] = World) -> tuple[Counter[str], str | None]:
-    """One world; what happened in it, counted, and what went wrong."""
+    """Run one seed; return the counts of what happened, and the failure or None."""
     world = kind(seed)
     try:
         world.run()
@@ -424,10 +427,10 @@ def run_seed(seed: int, kind: type[World] = World) -> tuple[Counter[str], str | 
     return world.counts, None
 
 
-def run_seeds(first: int, count: int, kind: type[World] = World) -> campaign.Found:
-    """Many worlds, one after the other."""
-    return campaign.run_all(range(first, first + count), partial(run_seed, kind=kind), "seeds")
+def run_seeds(first: int, count: int, kind: type[World] = World) -> seeds.Found:
+    """Run the seeds one after the other."""
+    return seeds.run_all(range(first, first + count), partial(run_seed, kind=kind), "seeds")
 
 
 if __name__ == "__main__":
-    sys.exit(campaign.main("power loss", __doc__, run_seeds, count=10_000))
+    sys.exit(seeds.main("power_loss", "power loss", __doc__, run_seeds, count=10_000))

@@ -1,16 +1,16 @@
 """The campaign of power losses for compacted logs: the power fails while they are cleaned, swapped and written.
 
-    .venv/bin/python campaigns/power_loss_compacted.py --count 10000 --seed 1 --jobs 2
+    .venv/bin/python -m campaigns.power_loss_compacted --count 10000 --seed 1 --jobs 2
 
-As `power_loss_campaign`, with the real cleaner at work between appends (its records are filtered in this process), with
-transactions that stay open over cleanings, are committed or aborted. After each loss:
+As `campaigns.power_loss`, with the real cleaner at work between appends (its records are filtered in this process), and
+with transactions that stay open during cleanings and are then committed or aborted. After each loss:
 
-- what was said to be on stable storage is there, up to where the log ends: of every key the last record that counts
-  (not of an aborted transaction), and every record of a transaction that is open;
+- what was reported as durable is there, up to the log end offset: the last valid record of every key (not of an aborted
+  transaction), and every record of an open transaction;
 - nothing is there that was not written, and offsets rise; half of all keys are used once, so that a hole shows;
 - producers are recognised, leader epochs agree with the batches, and the offline verifier finds nothing.
 
-Ends with status 1 and the seeds at fault.
+The exit status is 1 if a seed fails; the failing seeds are printed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,9 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
 from campaigns import power_loss as power_loss_campaign
-from campaigns import seeds as campaign
+from campaigns import seeds
 from campaigns.power_loss import SETTINGS, Model, Violation, World, Written, _read_all
 from kwire.codec.records import (
     ABORT,
@@ -139,7 +135,7 @@ class CompactedWorld(World):
         self.counts["records_cleaned_away"] += sum(batch.count for batch in model.batches) - len(there)
 
     def _check_lookups(self, log: PartitionLog, model: Model) -> None:
-        """What a look-up finds hangs on what was cleaned; reading everything has passed through the indexes."""
+        """Nothing: what a look-up finds depends on what was cleaned, and reading everything has used the indexes."""
 
 
 def _around(written: dict[int, Written], first: int, last: int) -> list[Written]:
@@ -148,7 +144,7 @@ def _around(written: dict[int, Written], first: int, last: int) -> list[Written]
 
 
 def _counting(model: Model) -> set[int]:
-    """The offsets of the records that no cleaning may take away."""
+    """The offsets of the records that no cleaning may remove."""
     newest: dict[bytes | None, int] = {}
     pending: list[tuple[bytes | None, int]] = []
     for batch in model.batches:
@@ -170,14 +166,14 @@ def _counting(model: Model) -> set[int]:
 
 
 def run_seed(seed: int) -> tuple[Counter[str], str | None]:
-    """One world; what happened in it, counted, and what went wrong."""
+    """Run one seed; return the counts of what happened, and the failure or None."""
     return power_loss_campaign.run_seed(seed, CompactedWorld)
 
 
-def run_seeds(first: int, count: int) -> campaign.Found:
-    """Many worlds, one after the other."""
+def run_seeds(first: int, count: int) -> seeds.Found:
+    """Run the seeds one after the other."""
     return power_loss_campaign.run_seeds(first, count, CompactedWorld)
 
 
 if __name__ == "__main__":
-    sys.exit(campaign.main("power loss of compacted logs", __doc__, run_seeds, count=10_000))
+    sys.exit(seeds.main("power_loss_compacted", "power loss of compacted logs", __doc__, run_seeds, count=10_000))

@@ -1,24 +1,26 @@
-"""What the campaigns of seeds have in common: one seed after the other, shares of them on several processes, a summary
-as a line of JSON. What a seed does, and what went wrong in it, is theirs to say.
+"""What campaigns of seeds share: running one seed after the other, on several processes, and a summary in JSON.
+
+Each campaign defines what a seed does, and what counts as a failure.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from campaigns.command_line import campaign_parser
+
 Found = tuple[Counter[str], list[str]]
-"""What happened, counted, and the failures."""
+"""Counts of what happened, and the failures."""
 
 
 def run_all(
     seeds: Iterable[int], run_seed: Callable[[int], tuple[Counter[str], str | None]], unit: str, failures_max: int = 10
 ) -> Found:
-    """Seed after seed, counted as ``unit``, until there are so many failures."""
+    """Run seeds until ``failures_max`` have failed. Each seed counts as one ``unit``."""
     counts: Counter[str] = Counter()
     failures: list[str] = []
     for seed in seeds:
@@ -32,12 +34,13 @@ def run_all(
     return counts, failures
 
 
-def main(name: str, doc: str | None, run: Callable[[int, int], Found], *, count: int) -> int:
-    """The command line around ``run`` (first seed and count, by default ``count``); its exit status."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(module: str, name: str, doc: str | None, run: Callable[[int, int], Found], *, count: int) -> int:
+    """The command line of the campaign `campaigns.MODULE` around ``run`` (first seed and count, by default ``count``);
+    its exit status. ``name`` stands in the summary."""
+    parser = campaign_parser(module, doc)
     parser.add_argument("--count", type=int, default=count, help="how many seeds")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the seeds")
     arguments = parser.parse_args()
     started = time.monotonic()
     share = -(-arguments.count // arguments.jobs)
@@ -57,7 +60,7 @@ def main(name: str, doc: str | None, run: Callable[[int, int], Found], *, count:
 
 
 def silence() -> None:
-    """No log: what is complained about there is daily work here."""
+    """Turn the log off: a campaign causes on purpose what the log warns of."""
     from kwire.base.logging import configure
 
     configure(level="FATAL")

@@ -1,16 +1,15 @@
-"""Three simulated brokers, clients and faults: many seeds, each a world of its own that replays bit for bit.
+"""Run three simulated brokers, clients and faults with many seeds; each seed replays exactly.
 
-    .venv/bin/python campaigns/simulated_cluster.py --count 5000 --seed 1 --jobs 2
-    .venv/bin/python campaigns/simulated_cluster.py --replay 4711
+    .venv/bin/python -m campaigns.simulated_cluster --count 5000 --seed 1 --jobs 2
+    .venv/bin/python -m campaigns.simulated_cluster --replay 4711
 
-Each seed decides delays, kills, power losses, pauses, cut networks, expired sessions and orderly stops, and what
-clients do meanwhile (`harness.simulation.workload`). When all is mended, everything is read, and the history is
-judged (`checker`). Ends with status 1 and the seeds at fault.
+Each seed decides delays, kills, power losses, pauses, network partitions, expired sessions and orderly stops, and what
+clients do meanwhile (`harness.simulation.workload`). When all faults are over, everything is read, and the history is
+checked (`harness.simulation.checker`). The exit status is 1 if a seed fails; the failing seeds are printed.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import json
@@ -21,11 +20,8 @@ import traceback
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
+from campaigns.command_line import campaign_parser
 from campaigns.seeds import silence
 from harness.simulation.checker import anomalies
 from harness.simulation.cluster import SimulatedCluster
@@ -49,7 +45,7 @@ class Outcome:
 
 
 async def scenario(simulation: Simulation, outcome: Outcome) -> None:
-    """One world from its beginning to its end."""
+    """Run one seed from its beginning to its end."""
     random = simulation.random("scenario")
     flushed = random.random() < 0.25
     properties = {"log.flush.interval.messages": "1"} if flushed else {}
@@ -82,13 +78,18 @@ async def scenario(simulation: Simulation, outcome: Outcome) -> None:
     outcome.wrong += cluster.trouble
     ends = Counter(f"transactions {txn.outcome}" for txn in history.transactions if txn.sent)
     polled = sum(map(len, (*history.polled.values(), *history.committed_polled.values())))
-    outcome.counts = {**faults.counts, "acked": len(history.acked), "unknown": len(history.unknown),
-                      "polled": polled, **ends}  # fmt: skip
+    outcome.counts = {
+        **faults.counts,
+        "acked": len(history.acked),
+        "unknown": len(history.unknown),
+        "polled": polled,
+        **ends,
+    }
     await cluster.stop()
 
 
 async def read_all(cluster: SimulatedCluster, history: History, readers: list[Consumer]) -> None:
-    """Read everything, as all are to find it in the end."""
+    """Read every partition to its end with both isolation levels, for the checker."""
     for committed, logs in ((False, history.final), (True, history.committed)):
         last = Consumer(Client(cluster, f"last {committed}", PARTITIONS), history, "last", committed=committed)
         await last.read_to_end()
@@ -113,12 +114,12 @@ def run(seed: int, keep: int = 0) -> Outcome:
 
 
 def main() -> int:
-    """The campaign."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The command line; 1 if a seed fails."""
+    parser = campaign_parser("simulated_cluster", __doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--replay", type=int, help="one seed, with its log")
+    parser.add_argument("--replay", type=int, help="run one seed, with its log")
     arguments = parser.parse_args()
     if arguments.replay is not None:
         outcome = run(arguments.replay)
@@ -141,7 +142,7 @@ def main() -> int:
 
 
 def be_quiet() -> None:
-    """No log, and nothing about what simulated processes had not finished when they were killed."""
+    """Turn the log off, and warnings of work that killed processes have left unfinished."""
     silence()
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     tell = sys.unraisablehook

@@ -1,23 +1,22 @@
-"""A Kafka Streams application with exactly_once_v2, and the broker, killed while it counts: its results are exact.
+"""Kill a Kafka Streams application with exactly_once_v2, and its broker, while it counts: the results must be exact.
 
-    .venv/bin/python campaigns/streams.py --words 100000 --seed 1 --instances 2
-    .venv/bin/python campaigns/streams.py --words 100000 --seed 1 --brokers 3
+    .venv/bin/python -m campaigns.streams --words 100000 --seed 1 --instances 2
+    .venv/bin/python -m campaigns.streams --words 100000 --seed 1 --brokers 3
 
-`campaigns/java/WordsApplication.java` counts words and each user's sessions while words come in. Its processes
-and the broker are killed with SIGKILL at random moments and started again on what they had. In the end
+`campaigns/java/WordsApplication.java` counts words and each user's sessions while words come in. Its processes and the
+broker are killed with SIGKILL at random moments and started again on their data. In the end
 
-- a read_committed consumer has seen every word counted 1, 2, 3, ... to its end, each step once;
-- the last counts of sessions are those of a plain loop;
-- the tables, queried over the application's own HTTP, say the same. While it runs they never say too much.
+- a read_committed consumer has seen every word counted 1, 2, 3, ... to its last count, each step once;
+- the last counts of the sessions are those of a plain loop;
+- the tables, queried over the application's HTTP interface, have the same values. During the run no count is too high.
 
-With ``--brokers 3`` it is a cluster: always the broker that leads most is killed, and comes back after a while. Prints
-what is going on and a line of JSON; ends with status 1 if anything differs. With ``--broker kafka`` Apache Kafka is put
-to the same.
+With ``--brokers 3`` there is a cluster: each kill hits the broker that leads most partitions, which comes back after a
+while. Progress goes to standard error, then a line of JSON is printed. The exit status is 1 if anything differs.
+``--broker kafka`` runs the same campaign against Apache Kafka.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import struct
@@ -33,10 +32,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
+from campaigns.command_line import campaign_parser
 from harness.kafka_jars import compile_java, java_command, streams_classpath
+from harness.optional import present
+from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker, wait_until
 from harness.processes.kwire_cluster import KwireCluster
 
@@ -46,14 +45,14 @@ USERS = 20
 VOCABULARY = 200
 GAP_MS = 200
 DEAD_S = 5.0
-"""How long a cluster is without the broker that was killed."""
+"""How long a cluster is without a killed broker."""
 BETWEEN_MS = 10
-"""From one word to the next: a user's words are 200 ms apart on average, which makes sessions of all sizes."""
+"""Time between words: a user's words are 200 ms apart on average, which gives sessions of all sizes."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is counted, by how many processes, and how often who is killed."""
+    """How many words are counted, by how many processes, and how often each kind of process is killed."""
 
     words: int = 100_000
     seed: int = 1
@@ -64,10 +63,12 @@ class Plan:
     stall_s: float = 240.0
     brokers: int = 1
     properties: tuple[str, ...] = ()
-    """Of Streams, as name=value."""
+    """Properties of Streams, as name=value."""
 
 
 class Word(NamedTuple):
+    """One word of a user, as it is sent: its timestamp in milliseconds and its partition."""
+
     user: str
     word: str
     timestamp_ms: int
@@ -75,7 +76,7 @@ class Word(NamedTuple):
 
 
 class Expected:
-    """What a plain loop makes of the words."""
+    """The results that a plain loop computes from the words."""
 
     def __init__(self, words: Sequence[Word]) -> None:
         self.counts = Counter(word.word for word in words)
@@ -97,7 +98,7 @@ class Expected:
 
 
 def draw_words(seed: int, count: int, base_ms: int) -> list[Word]:
-    """The same words for a seed; only their time begins at ``base_ms``."""
+    """The words of a seed, with timestamps from ``base_ms`` on."""
     chance = random.Random(seed)
     found = []
     for number in range(count):
@@ -108,7 +109,7 @@ def draw_words(seed: int, count: int, base_ms: int) -> list[Word]:
 
 
 class Application:
-    """A process of the application; started anew whenever it is gone."""
+    """A process of the application. It is started again whenever it has ended."""
 
     def __init__(self, broker: Broker | KwireCluster, home: Path, plan: Plan) -> None:
         classes = compile_java([SOURCE], streams_classpath)
@@ -126,6 +127,7 @@ class Application:
         home.mkdir(parents=True)
 
     def keep_running(self) -> None:
+        """Start the process, unless it runs."""
         if self._process is None or self._process.poll() is not None:
             self.starts += 1
             (self._state / "port").unlink(missing_ok=True)
@@ -133,13 +135,14 @@ class Application:
                 self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self) -> None:
+        """Send SIGKILL to the process, if there is one, and wait for its end."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
 
     def query(self, path: str) -> dict[str, int] | None:
-        """A table's content by key; None when it cannot be answered now."""
+        """A table's content by key; None if it cannot be queried now."""
         try:
             port = (self._state / "port").read_text()
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=20) as answer:
@@ -151,15 +154,21 @@ class Application:
 
 
 class Results:
-    """What a read_committed consumer has seen of the results."""
+    """The results as a read_committed consumer has seen them."""
 
     def __init__(self, bootstrap: str) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        self._consumer = Consumer({
-            "bootstrap.servers": bootstrap, "group.id": "results", "isolation.level": "read_committed",
-            "enable.auto.commit": False, "reconnect.backoff.max.ms": 500, "log_level": 0,
-        })  # fmt: skip
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "results",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
         topics = ("counts", "sessions")
         self._consumer.assign([TopicPartition(topic, index, 0) for topic in topics for index in range(PARTITIONS)])
         self.counts: Counter[str] = Counter()
@@ -167,11 +176,11 @@ class Results:
         self.problems: list[str] = []
 
     def look(self) -> int:
-        """How many words are counted."""
+        """Read new results; return how many words are counted in all."""
         for record in self._consumer.consume(5000, 0.1):
             if record.error() is None:
-                key, value = record.key().decode(), record.value()
-                self._take(record.topic(), key, None if value is None else struct.unpack(">q", value)[0])
+                key, value = present(record.key()).decode(), record.value()
+                self._take(present(record.topic()), key, None if value is None else struct.unpack(">q", value)[0])
         return self.counts.total()
 
     def _take(self, topic: str, key: str, count: int | None) -> None:
@@ -186,6 +195,7 @@ class Results:
             self.problems.append(f"{key} counted {count} where {self.counts[key]} comes next")
 
     def close(self) -> None:
+        """Close the consumer."""
         self._consumer.close()
 
 
@@ -213,6 +223,7 @@ class Campaign:
         self.sent = 0
 
     def run(self) -> dict[str, Any]:
+        """Run the campaign; return the result, with at most 20 ``problems``."""
         started = time.monotonic()
         self.broker.start()
         applications: list[Application] = []
@@ -232,13 +243,19 @@ class Campaign:
                 application.kill()
             self.broker.kill()
         return {
-            "broker": self.broker.kind, "seed": self.plan.seed, "words": self.plan.words,
-            "brokers": self.plan.brokers, "instances": self.plan.instances,
-            "application_kills": self.kills["application"], "broker_kills": self.kills["broker"],
-            "starts": starts, "queries_answered": self.queries,
-            "sessions": len(self.expected.sessions), "took_s": round(time.monotonic() - started, 1),
+            "broker": self.broker.kind,
+            "seed": self.plan.seed,
+            "words": self.plan.words,
+            "brokers": self.plan.brokers,
+            "instances": self.plan.instances,
+            "application_kills": self.kills["application"],
+            "broker_kills": self.kills["broker"],
+            "starts": starts,
+            "queries_answered": self.queries,
+            "sessions": len(self.expected.sessions),
+            "took_s": round(time.monotonic() - started, 1),
             "problems": self.problems[:20],
-        }  # fmt: skip
+        }
 
     def _create_topics(self) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
@@ -251,15 +268,20 @@ class Campaign:
             future.result(30)
 
     def _count(self, applications: list[Application], results: Results) -> None:
-        """Words come in as they are counted, so that there is always work when somebody is killed."""
+        """Send words as others are counted, so that a kill always interrupts some work."""
         from confluent_kafka import Producer
 
-        producer = Producer({
-            "bootstrap.servers": self.broker.bootstrap, "enable.idempotence": True, "linger.ms": 5,
-            "reconnect.backoff.max.ms": 500, "log_level": 0,
-        })  # fmt: skip
+        producer = Producer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
         ahead = max(self.plan.words // 10, 500)
-        seen, moved, told = 0, time.monotonic(), time.monotonic()
+        seen, moved, printed_s = 0, time.monotonic(), time.monotonic()
         while seen < self.plan.words:
             for application in applications:
                 application.keep_running()
@@ -272,8 +294,8 @@ class Campaign:
                 self.problems.append(f"no word counted for {self.plan.stall_s} s, {seen} before")
                 break
             self._kill_as_planned(applications, seen)
-            if now - told > 5:
-                told = now
+            if now - printed_s > 5:
+                printed_s = now
                 self._look_at_tables(applications)
                 print(f"{self.sent} sent, {seen} counted, killed {dict(self.kills)}", file=sys.stderr, flush=True)
         producer.flush(30)
@@ -300,7 +322,7 @@ class Campaign:
             self.broker.start()
 
     def _look_at_tables(self, applications: list[Application]) -> None:
-        """No table may tell more than there will ever be."""
+        """Check that no count in a table is higher than its final value."""
         for application in applications:
             counts = application.query("counts")
             if counts is not None:
@@ -329,7 +351,7 @@ class Campaign:
             self.problems.append(f"queried: {error}")
 
     def _tables(self, applications: list[Application], path: str) -> dict[str, int]:
-        """What all instances have, each its part."""
+        """The tables of all instances together; each instance has a part of them."""
         found: Counter[str] = Counter()
         for application in applications:
             application.keep_running()
@@ -346,21 +368,27 @@ class Campaign:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The command line; 1 if a result differs."""
+    parser = campaign_parser("streams", __doc__)
     parser.add_argument("--words", type=int, default=Plan.words)
     parser.add_argument("--seed", type=int, default=Plan.seed)
     parser.add_argument("--instances", type=int, default=Plan.instances)
     parser.add_argument("--application-kills", type=int, default=Plan.application_kills)
     parser.add_argument("--broker-kills", type=int, default=Plan.broker_kills)
     parser.add_argument("--brokers", type=int, default=Plan.brokers)
-    parser.add_argument("--property", action="append", default=[], help="of Streams: NAME=VALUE")
+    parser.add_argument("--property", action="append", default=[], help="a property of Streams: NAME=VALUE")
     parser.add_argument("--broker", choices=("kwire", "kafka"), default="kwire")
     parser.add_argument("--home", type=Path, help="where data and logs are kept")
     options = parser.parse_args(arguments)
     plan = Plan(
-        options.words, options.seed, options.instances, options.application_kills, options.broker_kills,
-        brokers=options.brokers, properties=tuple(options.property),
-    )  # fmt: skip
+        options.words,
+        options.seed,
+        options.instances,
+        options.application_kills,
+        options.broker_kills,
+        brokers=options.brokers,
+        properties=tuple(options.property),
+    )
     home = options.home or Path(tempfile.mkdtemp(prefix="streams-campaign-"))
     result = Campaign(home, options.broker, plan).run()
     print(json.dumps(result), flush=True)

@@ -1,1 +1,1 @@
-"""Real brokers, real clients, real faults: the parts of `campaigns/chaos/campaign.py`."""
+"""Chaos: real brokers and real clients while brokers are killed, paused and cut off (``python -m campaigns.chaos``)."""

@@ -1,23 +1,22 @@
-"""Real brokers and clients while brokers are killed, paused, cut off and expelled; then the history is judged.
+"""Run real brokers and clients while brokers are killed, paused, cut off and expelled; then check the history.
 
-    .venv/bin/python campaigns/chaos/campaign.py --store embedded --seconds 300 --seed 1 --runs 5
-    .venv/bin/python campaigns/chaos/campaign.py --store zookeeper --seconds 300 --seed 1 --runs 5
+    .venv/bin/python -m campaigns.chaos --store embedded --seconds 300 --seed 1 --runs 5
+    .venv/bin/python -m campaigns.chaos --store zookeeper --seconds 300 --seed 1 --runs 5
 
-Three brokers are processes, each in a network namespace of its own, with the store that they share (on ZooKeeper that
-server is one more host). Clients (confluent-kafka and aiokafka, a process each, unharmed in the root namespace) send
-unique values with idempotent producers and acks=all, write and read in transactions, copy everything exactly once, and
-read with both isolation levels. A seed decides which faults come when (`campaigns/chaos/faults.py`); real time decides
-the rest, so a seed does not replay. At the end all is mended and read, and the brokers are stopped and their logs
+Three broker processes share a metadata store. Each broker has a network namespace of its own, and so has a ZooKeeper
+server. Clients (confluent-kafka and aiokafka, a process each, in the root namespace, without faults) send unique values
+with idempotent producers and acks=all, write and read in transactions, copy everything exactly once, and read with both
+isolation levels. A seed decides which faults come when (`campaigns/chaos/faults.py`); real time decides the rest, so a
+seed does not replay. At the end all faults are removed, everything is read, the brokers are stopped and their logs are
 compared.
 
-Namespaces need root, `ip` and `iptables`; `--no-namespaces` goes without them (loopback) and without cut networks. What
-happens is told on standard error; each run prints one line of JSON and leaves its history. The data beside it is kept
-with `--keep` or if something is wrong, and the exit status is 1 then.
+Namespaces need root, `ip` and `iptables`; `--no-namespaces` runs on loopback, without network partitions. Progress goes
+to standard error; each run prints one line of JSON and keeps its history. The data is kept with `--keep`, or if
+something is wrong; the exit status is 1 then.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import signal
@@ -30,16 +29,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
 from campaigns.chaos import network
-from campaigns.chaos.checks import different_replicas, judge
+from campaigns.chaos.checks import check_history, different_replicas
 from campaigns.chaos.cluster import STORE_HOST, Cluster
 from campaigns.chaos.faults import GAP_S, LASTS_S, Nemesis, kinds_for, plan
 from campaigns.chaos.history import Writer, counts, merge
 from campaigns.chaos.reading import ReadingFailed, read_all
 from campaigns.chaos.workers import COPIES, GROUP, TOPIC, Job
+from campaigns.command_line import campaign_parser
+from harness.paths import ROOT
 
 PARTITIONS = 6
 FINISH_S = 180.0
@@ -49,7 +47,7 @@ TRANSACTIONS_PER_S = 8.0
 
 @dataclass(frozen=True)
 class Options:
-    """One run. ``rate``: records a second of the producers that are not in transactions, all together."""
+    """The options of one run. ``rate``: records per second of all producers outside transactions together."""
 
     store: str = "embedded"
     seconds: float = 300.0
@@ -61,7 +59,7 @@ class Options:
 
 
 class Worker:
-    """A client process, started again when it ends too soon."""
+    """A client process, which is started again if it ends too soon."""
 
     def __init__(self, home: Path, job: dict[str, Any]) -> None:
         self.name = str(job["name"])
@@ -73,6 +71,7 @@ class Worker:
         self._draining = False
 
     def start(self) -> None:
+        """Start the process as the next instance. With `setpriv` it is killed when this process ends."""
         self.starts += 1
         command = [sys.executable, "-m", "campaigns.chaos.workers", Job(instance=self.starts, **self._job).text()]
         if shutil.which("setpriv"):
@@ -84,7 +83,7 @@ class Worker:
             self.drain()
 
     def keep_running(self) -> bool:
-        """Start it again if it has failed; whether it has done all that was to be done."""
+        """Start it again if it has failed; return whether it has done all its work."""
         assert self._process is not None
         status = self._process.poll()
         if status:
@@ -92,12 +91,13 @@ class Worker:
         return status == 0
 
     def drain(self) -> None:
-        """Tell it that nothing more comes. One that is started later learns it at once."""
+        """Close its standard input: nothing more will be written. A later instance finds it closed at once."""
         self._draining = True
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.close()
 
     def close(self) -> None:
+        """Kill the process, if it was started, and close its log."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -106,7 +106,7 @@ class Worker:
 
 @dataclass
 class Run:
-    """One run from its beginning to its end."""
+    """One run from its start to its result."""
 
     options: Options
     home: Path
@@ -165,8 +165,15 @@ class Run:
             ("c2", "consume committed", pace),
         ]
         for name, role, rate in roles:
-            job = {"name": name, "role": role, "bootstrap": cluster.bootstrap, "partitions": PARTITIONS,
-                   "until": until, "rate": rate, "seed": options.seed}  # fmt: skip
+            job = {
+                "name": name,
+                "role": role,
+                "bootstrap": cluster.bootstrap,
+                "partitions": PARTITIONS,
+                "until": until,
+                "rate": rate,
+                "seed": options.seed,
+            }
             self._workers[name] = Worker(self.home, job)
             self._workers[name].start()
 
@@ -184,7 +191,7 @@ class Run:
     # The end
 
     def _finish(self, cluster: Cluster) -> None:
-        """Everything is read, by those who read all the time and once more from the beginning; then it is judged."""
+        """Let the consumers read to the end, read everything once more from the beginning, and check the history."""
         self._await(["p1", "p2", "p3", "t1", "t2"])
         try:
             final = read_all(cluster.bootstrap, TOPIC, PARTITIONS, "read_uncommitted")
@@ -201,11 +208,11 @@ class Run:
         self.wrong += cluster.tracebacks()
         paths = [self.home / "history-nemesis.jsonl", *(worker.history for worker in self._workers.values())]
         events = merge(paths, self.home / "history.jsonl")
-        self.wrong += judge(events, final, committed, copies)
+        self.wrong += check_history(events, final, committed, copies)
         self._summarize(events, final, committed, cluster)
 
     def _await(self, names: list[str]) -> None:
-        """Wait until these clients have done what they had to do."""
+        """Wait until these clients have done all their work."""
         end = time.monotonic() + FINISH_S
         left = [self._workers[name] for name in names]
         while left and time.monotonic() < end:
@@ -216,7 +223,7 @@ class Run:
         self.wrong += [f"client {worker.name} did not end within {FINISH_S:.0f} s" for worker in left]
 
     def _await_copies(self, cluster: Cluster, count: int) -> dict[int, dict[int, int]]:
-        """The copies, when there are so many of them, or no more come."""
+        """The copies, once all are there or no more come."""
         end, found = time.monotonic() + FINISH_S, -1
         while True:
             copies = read_all(cluster.bootstrap, COPIES, PARTITIONS, "read_committed")
@@ -249,7 +256,7 @@ class Run:
 
 
 def _create_topics(cluster: Cluster) -> None:
-    """The controller may hear of the last broker a moment after that says that it is ready."""
+    """Create the topics; retry while the controller has not yet seen the last broker that is ready."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -270,7 +277,7 @@ def _create_topics(cluster: Cluster) -> None:
 
 
 def _commit_beginning(cluster: Cluster) -> None:
-    """The copiers' group has a position everywhere, so that a lost one is told."""
+    """Commit an offset for every partition of the copiers' group, so that a lost one is noticed."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": GROUP, "log_level": 0})
@@ -288,7 +295,7 @@ def _commit_beginning(cluster: Cluster) -> None:
 
 
 def run_once(options: Options, home: Path) -> dict[str, Any]:
-    """One run in an empty directory; its result. ``anomalies`` is empty if all is as it must be."""
+    """Run once in an empty directory; return the result. ``anomalies`` is empty if all is well."""
     home.mkdir(parents=True, exist_ok=True)
     run, started = Run(options, home), time.monotonic()
     run.run()
@@ -306,18 +313,19 @@ def run_once(options: Options, home: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The command line; 1 if a run has anomalies."""
+    parser = campaign_parser("chaos", __doc__)
     parser.add_argument("--store", choices=("embedded", "zookeeper"), default="embedded")
     parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument("--seed", type=int, default=1, help="of the first run; the next has the next")
+    parser.add_argument("--seed", type=int, default=1, help="of the first run; each further run has the next")
     parser.add_argument("--rate", type=float, default=135.0, help="records a second outside transactions")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--no-namespaces", action="store_true", help="loopback: nobody is cut off")
+    parser.add_argument("--no-namespaces", action="store_true", help="run on loopback, without network partitions")
     parser.add_argument("--home", type=Path, help="where data and histories go")
     parser.add_argument("--keep", action="store_true", help="keep the data of runs without anomalies")
     arguments = parser.parse_args()
     if not arguments.no_namespaces and (why := network.why_unavailable()) is not None:
-        print(f"{why}; --no-namespaces goes without cut networks", file=sys.stderr)
+        print(f"{why}; --no-namespaces runs without network partitions", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave no namespaces behind
     home = arguments.home or Path(tempfile.mkdtemp(prefix="chaos-"))

@@ -1,9 +1,9 @@
-"""What must hold of a run: the anomalies of `harness.simulation.checker`, and what only real processes can show.
+"""The checks of a run: the anomalies of `harness.simulation.checker`, and what only real processes can show.
 
-- *out of order*: what one idempotent producer was told is kept stands in a partition in the order of its sending;
-- *copy*: what was copied in transactions equals what there was to copy, record by record;
-- *replicas differ*: the logs of the three brokers are the same, byte for byte (not of compacted topics, which each
-  broker cleans at its own time).
+- *out of order*: acknowledged records of one idempotent producer are not in the order in which they were sent;
+- *copy*: what was copied in transactions differs from its source;
+- *replicas differ*: the logs of the three brokers are not equal, byte for byte (compacted topics are left out, because
+  each broker cleans them at its own time).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Logs = Mapping[int, Mapping[int, int]]
 """Value by offset, by partition."""
 
 
-def judge(events: list[Event], final: Logs, committed: Logs, copies: Logs) -> list[str]:
-    """Everything that must not be."""
+def check_history(events: list[Event], final: Logs, committed: Logs, copies: Logs) -> list[str]:
+    """All anomalies, one sentence each; none if the run is correct."""
     history = history_of(events)
     history.final.update({partition: dict(log) for partition, log in final.items()})
     history.committed.update({partition: dict(log) for partition, log in committed.items()})
@@ -29,7 +29,7 @@ def judge(events: list[Event], final: Logs, committed: Logs, copies: Logs) -> li
 
 
 def out_of_order(events: list[Event], history: History) -> Iterator[str]:
-    """Two acknowledged records of one producer that stand in a partition the other way round."""
+    """Pairs of acknowledged records of one producer that are in the wrong order in a partition."""
     offsets = {value: offset for log in history.final.values() for offset, value in log.items()}
     last: dict[tuple[str, int], tuple[int, int]] = {}
     for event in events:
@@ -44,7 +44,7 @@ def out_of_order(events: list[Event], history: History) -> Iterator[str]:
 
 
 def uneven_copies(committed: Logs, copies: Logs) -> Iterator[str]:
-    """Where the copy is not the original; the first difference of each partition."""
+    """The first difference between copy and original in each partition."""
     for partition, log in committed.items():
         original = [value for _, value in sorted(log.items())]
         copied = [value for _, value in sorted(copies.get(partition, {}).items())]

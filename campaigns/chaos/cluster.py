@@ -1,7 +1,7 @@
 """Three brokers as processes, each on its host, and the metadata store between them.
 
-Here: starting, keeping them running, what a fault does to one, and whether all is well. What lives elsewhere: when
-(`faults`), the hosts (`network`).
+Here: starting them, keeping them running, the effect of each fault, and waiting until all is well. What lives
+elsewhere: when faults come (`faults`), the hosts (`network`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from campaigns.chaos.network import Loopback, Namespaces
 from harness.processes.brokers import KwireBroker, free_port, wait_until
+from harness.processes.kwire_cluster import REPLICATED
 from harness.processes.zookeeper import ZooKeeper
 from kwire.base.doors import Doors
 from kwire.cluster.store.embedded import FILE_NAME
@@ -28,14 +29,10 @@ STORE_HOST = "zookeeper"
 READY_S = 60.0
 STOP_S = 60.0
 ZOOKEEPER_SECRET = 0xB3415C00
-"""With it and the session's id ZooKeeper's servers make a session's password (`ZooKeeperServer.generatePasswd`)."""
+"""ZooKeeper's servers derive a session's password from it and the session's id (`ZooKeeperServer.generatePasswd`)."""
 
 SETTINGS = {
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
+    **REPLICATED,
     "auto.create.topics.enable": "false",
     "replica.lag.time.max.ms": "4000",
     "log.roll.ms": "60000",
@@ -44,7 +41,7 @@ SETTINGS = {
 
 
 class Member(KwireBroker):
-    """One broker, on its host. ``wanted``: it is to run; if it ends by itself, it is started again."""
+    """One broker on its host. ``wanted``: it should run; if it ends by itself, it is started again."""
 
     def __init__(self, home: Path, node_id: int, network: Loopback | Namespaces, settings: Mapping[str, str]) -> None:
         super().__init__(home, {"node.id": str(node_id), **SETTINGS, **settings})
@@ -63,17 +60,20 @@ class Member(KwireBroker):
         """Start it, unless it runs."""
         self.wanted = True
         if not self.is_running():
-            self.launch()
+            self.begin()
 
     def kill_hard(self) -> None:
+        """SIGKILL; it is not started again by `Cluster.keep_running`."""
         self.wanted = self.paused = False
         self.kill()
 
     def pause(self) -> None:
+        """SIGSTOP."""
         self.paused = True
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
+        """SIGCONT, if it was paused."""
         if self.paused and self.is_running():
             os.kill(self.pid, signal.SIGCONT)
         self.paused = False
@@ -83,8 +83,12 @@ class Member(KwireBroker):
         self.wanted = False
         os.kill(self.pid, signal.SIGTERM)
 
+    def has_ended(self) -> bool:
+        """Whether the process is over, or was never started."""
+        return not self.is_running()
+
     def ended_by_itself(self) -> int | None:
-        """Its exit status, if it was not to end."""
+        """Its exit status, if it has ended without a fault."""
         return self._process.poll() if self.wanted and self._process is not None else None
 
 
@@ -98,7 +102,7 @@ class Cluster:
         self.zookeeper: ZooKeeper | None = None
         self.store_runs = True
         self.ends: list[str] = []
-        """Brokers that ended by themselves: who, exit status, last line."""
+        """Brokers that ended by themselves: id, exit status, last line of the log."""
         if store == "zookeeper":
             host = network.address(STORE_HOST)
             self.zookeeper = ZooKeeper(home / "zookeeper", host=host, prefix=network.prefix(STORE_HOST))
@@ -128,57 +132,57 @@ class Cluster:
             self.zookeeper.stop()
 
     def keep_running(self) -> list[str]:
-        """Start again whoever has ended by itself; who that was."""
+        """Start brokers that have ended by themselves; return a sentence about each."""
         found = []
         for broker in self.brokers.values():
             status = broker.ended_by_itself()
             if status is not None:
                 last = (broker.log_text().splitlines() or ["nothing said"])[-1]
                 found.append(f"broker {broker.node_id} ended by itself, status {status}: {last[:300]}")
-                broker.launch()
+                broker.begin()
         self.ends += found
         return found
 
     def mend(self) -> None:
-        """Take all faults back."""
+        """End all faults."""
         self.network.heal_all()
         if self.zookeeper is not None:
             self.resume_store()
         for broker in self.brokers.values():
             broker.resume()
             if broker.is_running() and not broker.wanted:  # still stopping
-                wait_until(lambda stopping=broker: not stopping.is_running(), STOP_S, "an orderly stop")
+                wait_until(broker.has_ended, STOP_S, "an orderly stop")
             broker.run()
 
     def await_well(self, topics: list[str]) -> str:
-        """Wait until all brokers are there and all ISRs are whole. What is not well, in words ("": nothing)."""
+        """Wait until all brokers are there and all ISRs are whole; return what is not ("": nothing)."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        end, missing = time.monotonic() + READY_S, "nobody answers"
+        end, missing = time.monotonic() + READY_S, "no broker responds"
         while time.monotonic() < end:
             self.keep_running()
             with contextlib.suppress(KafkaException):
-                told = admin.list_topics(timeout=10)
+                metadata = admin.list_topics(timeout=10)
                 missing = ", ".join(
                     f"{name}-{index}: leader {each.leader}, in sync {sorted(each.isrs)}"
-                    for name, topic in told.topics.items()
+                    for name, topic in metadata.topics.items()
                     for index, each in topic.partitions.items()
                     if len(each.isrs) < 3 or each.leader < 0
                 )
-                missing = missing or ", ".join(f"no {name}" for name in topics if name not in told.topics)
-                if not missing and len(told.brokers) == len(self.brokers):
+                missing = missing or ", ".join(f"no {name}" for name in topics if name not in metadata.topics)
+                if not missing and len(metadata.brokers) == len(self.brokers):
                     return ""
-                missing = missing or f"only {len(told.brokers)} brokers"
+                missing = missing or f"only {len(metadata.brokers)} brokers"
             time.sleep(0.3)
         for broker in self.brokers.values():
             with contextlib.suppress(AssertionError, ProcessLookupError):
-                os.kill(broker.pid, signal.SIGUSR1)  # each tells in its log what it is doing
+                os.kill(broker.pid, signal.SIGUSR1)  # each logs its tasks
         return f"the ISRs are not whole {READY_S:.0f} s after the last fault: {missing}"
 
     def stop(self) -> list[str]:
-        """Stop all brokers in order; what went wrong."""
+        """Stop all brokers in order; return the failures."""
         statuses = {broker.node_id: broker.stop() for broker in self.brokers.values()}
         return [
             f"broker {node_id} ended its orderly stop with {status}" for node_id, status in statuses.items() if status
@@ -197,35 +201,38 @@ class Cluster:
     # The store
 
     def pause_store(self) -> None:
+        """Stop ZooKeeper with SIGSTOP; its connections stay open."""
         assert self.zookeeper is not None
         self.store_runs = False
         os.kill(self.zookeeper.pid, signal.SIGSTOP)
 
     def resume_store(self) -> None:
+        """Let ZooKeeper continue after `pause_store`."""
         assert self.zookeeper is not None
         self.store_runs = True
         os.kill(self.zookeeper.pid, signal.SIGCONT)
 
     def kill_store(self) -> None:
-        """SIGKILL; it keeps what it has answered."""
+        """SIGKILL the store; what it has acknowledged stays."""
         assert self.zookeeper is not None
         self.store_runs = False
         self.zookeeper.stop()
 
     def start_store(self) -> None:
+        """Start ZooKeeper again on its data; return when it serves. `TimeoutError` after 60 s."""
         assert self.zookeeper is not None
         self.zookeeper.start()
         self.store_runs = True
 
     def end_session(self, node_id: int) -> bool:
-        """Have the store end a broker's session, though the broker is well. Whether there was one."""
+        """Have the store end the session of a healthy broker; return whether there was one."""
         if self.zookeeper is None:
             return _end_embedded_session(self.home / "metadata", f"broker {node_id}")
         return _end_zookeeper_session(self.zookeeper.address, f"broker {node_id}")
 
 
 def _end_zookeeper_session(address: str, owner: str) -> bool:
-    """Close it through a second client that has its id and its password."""
+    """Close a session through a second client that has its id and its password."""
     from kazoo.client import KazooClient
     from kazoo.exceptions import NoNodeError
 
@@ -252,7 +259,7 @@ def _stop(client: Any) -> None:
 
 
 def session_password(session: int) -> bytes:
-    """What ZooKeeper's servers take for a session's password: 16 bytes of `java.util.Random`, seeded with its id."""
+    """A session's password in ZooKeeper: 16 bytes of `java.util.Random`, seeded with the session's id."""
     multiplier, mask = 0x5DEECE66D, (1 << 48) - 1
     state = (((session ^ ZOOKEEPER_SECRET) & ((1 << 64) - 1)) ^ multiplier) & mask
     password = b""
@@ -263,7 +270,7 @@ def session_password(session: int) -> bytes:
 
 
 def _end_embedded_session(directory: Path, owner: str) -> bool:
-    """End it in the database, as another broker would, and knock at all doors so that everybody looks."""
+    """End a session in the database, as another broker would, and notify all brokers of the change."""
     path = directory / FILE_NAME
     database = SharedDatabase(str(path), Doors().files)
     database.open()

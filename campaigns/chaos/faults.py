@@ -1,8 +1,8 @@
-"""What fails when: a plan made from a seed, and whoever carries it out.
+"""Which faults come when: a plan made from a seed, and the nemesis that carries it out.
 
-A bag of all kinds is emptied in random order, then filled again, so that each kind has its turn; a new fault begins
-every `GAP_S`, each lasts between a blink and longer than the sessions' timeout, so some overlap. Power is never lost
-here: what a killed broker has written, the kernel has.
+All kinds of fault come once in random order, then all once more, and so on. A new fault begins every `GAP_S`; each
+lasts from a moment to longer than the session timeout, so some overlap. Power is never lost here: the kernel keeps what
+a killed broker has written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LASTS_S = ((0.2, 1.5), (1.5, 5.0), (5.0, 12.0))
 BROKERS = (1, 2, 3)
 
 PROCESS_KINDS = ("kill", "pause", "stop")
-"""One broker's process; the only kinds that need neither namespaces nor ZooKeeper, with the next one."""
+"""Faults of one broker's process. With those below they need neither namespaces nor ZooKeeper."""
 SESSION_KIND = "session"
 NETWORK_KINDS = ("isolate", "isolate from clients too", "ring", "isolate and kill")
 STORE_KINDS = ("zookeeper away",)
@@ -42,7 +42,7 @@ class Fault:
 
 
 def kinds_for(store: str, *, namespaces: bool) -> list[str]:
-    """What can fail there."""
+    """The kinds of fault that are possible on this network and store."""
     kinds = [*PROCESS_KINDS, "kill", SESSION_KIND]
     if namespaces:
         kinds += NETWORK_KINDS
@@ -56,7 +56,7 @@ def kinds_for(store: str, *, namespaces: bool) -> list[str]:
 def plan(
     seed: int, seconds: float, kinds: list[str], gap_s: tuple[float, float] = GAP_S, longest_s: float = LASTS_S[-1][1]
 ) -> list[Fault]:
-    """All faults of a run. They are over when it is."""
+    """All faults of a run. They end with it at the latest."""
     chance = random.Random(f"faults {seed}")
     faults: list[Fault] = []
     bag = _bag(chance, kinds)
@@ -75,7 +75,7 @@ def _bag(chance: random.Random, kinds: list[str]) -> Iterator[str]:
 
 @dataclass
 class Nemesis:
-    """Carries a plan out on a cluster. ``tell(kind, what)`` hears of each step."""
+    """Carries out a plan on a cluster. ``tell(kind, what)`` is called at each step."""
 
     cluster: Cluster
     tell: Callable[[str, str], None]
@@ -127,7 +127,7 @@ class Nemesis:
             self.tell(fault.kind, f"b{fault.broker}: over")
             back()
 
-    # Each returns what it has done and how to take it back, or None where it cannot be done now.
+    # Each returns what it has done and how to undo it, or None if it is impossible now.
 
     def _kill(self, fault: Fault) -> Any:
         broker = self.cluster.brokers[fault.broker]
@@ -174,7 +174,7 @@ class Nemesis:
         return self._cut([(f"b{fault.broker}", other) for other in others])
 
     def _isolate_and_kill(self, fault: Fault) -> Any:
-        """What a leader has taken by itself, it takes with it."""
+        """Isolate a leader, then kill it: what only it has written is lost."""
         broker = self.cluster.brokers[fault.broker]
         if not broker.wanted or broker.paused:
             return None
@@ -189,7 +189,7 @@ class Nemesis:
         return what, back
 
     def _ring(self, fault: Fault) -> Any:
-        """Every broker sees a majority, and no two the same: opposite corners do not reach each other."""
+        """Every broker reaches a majority, and each a different one: opposite corners do not reach each other."""
         members = [f"b{number}" for number in BROKERS]
         if self.cluster.zookeeper is not None:
             members.append(STORE_HOST)
@@ -234,7 +234,7 @@ class Nemesis:
 
 
 def _instead(fault: Fault) -> Iterator[tuple[str, int]]:
-    """The fault, the same on another broker, another: some fault is always due."""
+    """Alternatives to a fault that is impossible now: the same on another broker, then other kinds."""
     others = [each for each in BROKERS if each != fault.broker]
     for kind in dict.fromkeys((fault.kind, "kill", "pause")):
         for broker in (fault.broker, *others):
@@ -242,4 +242,4 @@ def _instead(fault: Fault) -> Iterator[tuple[str, int]]:
 
 
 def _nothing() -> None:
-    """An ended session is begun anew by the broker."""
+    """Nothing: the broker opens a new session itself."""

@@ -1,8 +1,8 @@
-"""The history of a run: one line of JSON for each event, and what the checker makes of it.
+"""The history of a run: one line of JSON per event, and its form for the checker.
 
-Every client process writes to a file of its own, before it does something ("invoke") and when it knows what came of it:
-"ok", "fail" (it did not happen and never will), "info" (nobody can know). What has no end is "info", too: its process
-ended. Merged by time they are the history of the run, with the faults between them (process "nemesis").
+Every client process writes to a file of its own, before an operation ("invoke") and after it: "ok", "fail" (it did not
+happen and never will) or "info" (the result is unknown). An operation without an end counts as "info": its process
+ended. Merged by time the files are the history of the run, with the faults between them (process "nemesis").
 
 | f | fields |
 | --- | --- |
@@ -11,7 +11,7 @@ ended. Merged by time they are the history of the run, with the faults between t
 | copy | txn, read: [values] |
 | poll | isolation, name, records: [[partition, offset, value], ...] |
 
-What lives elsewhere: doing it (`workers`), judging it (`judge`).
+What lives elsewhere: the operations (`workers`), the checks (`checks`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ Event = dict[str, Any]
 
 
 class Writer:
-    """One process's file. Each line is with the operating system before the call returns: a kill loses none."""
+    """One process's file. Each line is written before the call returns, so a kill loses none."""
 
     def __init__(self, path: Path, process: str) -> None:
         self._process = process
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def __call__(self, type_: str, f: str, **fields: Any) -> None:
+        """Write an event with the time in seconds. The module describes ``type_``, ``f`` and the fields."""
         event = {"time": round(time.time(), 4), "process": self._process, "type": type_, "f": f, **fields}
         os.write(self._file, json.dumps(event, separators=(",", ":")).encode() + b"\n")
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a file; a last line that was cut short by a kill is left out."""
+    """The events of a file, without a last line that a kill has left incomplete."""
     if path.exists():
         for line in path.read_text().splitlines():
             try:
@@ -52,7 +53,7 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 def merge(paths: list[Path], target: Path) -> list[Event]:
-    """All events in the order of their time, also as one file."""
+    """All events in the order of their time; they are written to one file as well."""
     events = sorted((event for path in paths for event in read_events(path)), key=lambda event: event["time"])
     with target.open("w") as out:
         for event in events:
@@ -61,7 +62,7 @@ def merge(paths: list[Path], target: Path) -> list[Event]:
 
 
 def history_of(events: list[Event]) -> History:
-    """In the checker's form, without the final logs."""
+    """The history in the checker's form, without the final logs."""
     history = History()
     transactions: dict[str, Transaction] = {}
     for event in events:
@@ -90,7 +91,7 @@ def _add_send(history: History, event: Event) -> None:
 
 
 def _add_transaction(history: History, open_: dict[str, Transaction], event: Event) -> None:
-    """Unknown from its beginning, until its end says otherwise."""
+    """A transaction is unknown from its beginning until its end is known."""
     if event["type"] == "invoke":
         transaction = Transaction(sent=dict(event["sent"]), outcome="unknown")
         open_[event["txn"]] = transaction
@@ -105,7 +106,7 @@ def _add_transaction(history: History, open_: dict[str, Transaction], event: Eve
 
 
 def counts(events: list[Event]) -> dict[str, dict[str, int]]:
-    """How many operations of each kind came to which end: ok, failed, unknown."""
+    """How many operations of each kind succeeded, failed or are unknown."""
     names = {"ok": "ok", "fail": "failed", "info": "unknown"}
     found: dict[str, Counter[str]] = {}
     for event in events:

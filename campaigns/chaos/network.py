@@ -1,8 +1,8 @@
-"""Hosts that can be cut off from each other: network namespaces on one machine, joined by a bridge in one more.
+"""Hosts that can be partitioned: network namespaces on one machine, joined by a bridge in a further namespace.
 
-The bridge is not in the root namespace, whose packet filter may refuse what is forwarded. Whoever is cut off hears
-nothing more, without being told (packets are dropped on both sides). `Loopback` stands in where there are no
-namespaces, and cuts nothing. What lives elsewhere: who is cut off when (`faults`).
+The bridge is not in the root namespace, whose packet filter may refuse forwarded packets. Packets between partitioned
+hosts are dropped silently. `Loopback` replaces namespaces where there are none, and partitions nothing. What lives
+elsewhere: which hosts are partitioned when (`faults`).
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 CLIENTS = "clients"
-"""The root namespace, in which the clients are."""
+"""The root namespace, where the clients run."""
 
 TOOLS = ("ip", "iptables")
 
 
 class NetworkUnavailable(Exception):
-    """Why there can be no namespaces here, in one line."""
+    """Namespaces are not possible here; the message gives the reason in one line."""
 
 
 class Loopback:
-    """Everybody is 127.0.0.1."""
+    """All hosts are 127.0.0.1; nothing is ever partitioned."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self.hosts = list(hosts)
 
     def address(self, _host: str) -> str:
+        """The IPv4 address that all hosts share."""
         return "127.0.0.1"
 
     def prefix(self, _host: str) -> list[str]:
+        """An empty prefix: every command runs on this machine."""
         return []
 
     def cut(self, one: str, other: str) -> None:
+        """Not possible on loopback. Raises `NetworkUnavailable`."""
         raise NetworkUnavailable("nobody can be cut off on loopback")
 
     def heal(self, one: str, other: str) -> None:
@@ -74,31 +77,31 @@ class Namespaces:
         return f"{self._net}.{number}"
 
     def prefix(self, host: str) -> list[str]:
-        """What to put before a command that is to run there."""
+        """The prefix of a command that runs on a host."""
         return ["ip", "netns", "exec", self._name(host)]
 
     def cut(self, one: str, other: str) -> None:
-        """From now on neither hears the other."""
+        """Drop all packets between two hosts."""
         pair = frozenset((one, other))
         if not self._cuts[pair]:
             self._filter("-A", one, other)
         self._cuts[pair] += 1
 
     def heal(self, one: str, other: str) -> None:
-        """Take one cut back; as often as it was made."""
+        """Undo one `cut`; two hosts that were cut twice must be healed twice."""
         pair = frozenset((one, other))
         if self._cuts[pair] == 1:
             self._filter("-D", one, other)
         self._cuts[pair] = max(0, self._cuts[pair] - 1)
 
     def heal_all(self) -> None:
-        """Everybody hears everybody."""
+        """Let all hosts reach each other again."""
         for pair in [pair for pair, cuts in self._cuts.items() if cuts]:
             self._cuts[pair] = 1
             self.heal(*sorted(pair))
 
     def close(self) -> None:
-        """Remove everything; content with what is there."""
+        """Remove whatever exists of the network."""
         subprocess.run(["ip", "link", "del", self._here], capture_output=True, check=False)
         for name in (self._switch, *map(self._name, self.hosts)):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
@@ -141,7 +144,7 @@ class Namespaces:
 
 
 def why_unavailable() -> str | None:
-    """Why there can be no namespaces: not root, or tools are missing. None: there can."""
+    """Why namespaces are not possible (not root, or missing tools); None if they are."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]

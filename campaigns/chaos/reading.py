@@ -1,8 +1,10 @@
-"""Reading topics as they are in the end."""
+"""Read whole topics at the end of a run."""
 
 from __future__ import annotations
 
 import time
+
+from harness.optional import present
 
 STALL_S = 60.0
 
@@ -12,7 +14,7 @@ class ReadingFailed(Exception):
 
 
 def read_all(bootstrap: str, topic: str, partitions: int, isolation: str) -> dict[int, dict[int, int]]:
-    """Value by offset, by partition, of everything that a consumer of this isolation level gets. `ReadingFailed`."""
+    """All that a consumer of this isolation level reads: value by offset, by partition. Raises `ReadingFailed`."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
@@ -35,10 +37,10 @@ def read_all(bootstrap: str, topic: str, partitions: int, isolation: str) -> dic
             for message in consumer.consume(1000, 0.5):
                 error = message.error()
                 if error is None:
-                    logs[message.partition()][message.offset()] = int(message.value())
+                    logs[present(message.partition())][present(message.offset())] = int(present(message.value()))
                     moved = time.monotonic()
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ends.add(message.partition())
+                    ends.add(present(message.partition()))
                 elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                     raise ReadingFailed(f"{topic}: {error.str()}")
             if time.monotonic() > moved + STALL_S:

@@ -1,10 +1,9 @@
-"""The clients of a run, each a process of its own: real client libraries that do something and write what came of it.
+"""The clients of a run, a process each: real client libraries that carry out operations and record the results.
 
 ``python -m campaigns.chaos.workers JOB`` with `Job` as JSON. A worker goes on until `until`, finishes what it has
-begun,
-and ends; consumers then wait for the end of standard input, read everything to the end, and end. A worker that gets
-nowhere ends itself (a watchdog), as applications must (`harness/copier.py` says which clients can
-hang); whoever started it starts the next instance, which goes on where the history of the last one ends.
+begun, and ends; consumers then wait for the end of standard input, read everything to the end, and end. A worker
+without progress ends itself (a watchdog), because clients can hang (`harness/copier.py` has details). The campaign
+starts the next instance, which continues where the history of the last one ends.
 """
 
 from __future__ import annotations
@@ -24,18 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.chaos.history import Writer, read_events
+from harness.optional import present
 
 TOPIC = "t"
 COPIES = "copies"
 GROUP = "copiers"
 DEBUG = "KWIRE_CHAOS_DEBUG"
-"""An environment variable: what the copiers' consumers are to tell in their logs ("cgrp,topic")."""
+"""An environment variable: the debug contexts of the copiers' consumers ("cgrp,topic")."""
 WATCHDOG_S = 75
 TRANSACTION_MS = 15_000
 CALL_S = 15
 PER_COPY = 200
 IDLE_S = 30
-"""A copier that gets nothing for so long looks for the brokers anew."""
+"""A copier that receives nothing for this long connects anew."""
 LONG_DELIVERY_MS = 120_000
 SHORT_DELIVERY_MS = 4_000
 ABORTS = 0.25
@@ -44,7 +44,7 @@ READS = 0.4
 
 @dataclass(frozen=True)
 class Job:
-    """What one worker is to do. ``role``: a key of `ROLES`; ``until``: wall clock, seconds."""
+    """The work of one worker. ``role``: a key of `ROLES`; ``until``: wall clock, seconds."""
 
     name: str
     role: str
@@ -57,11 +57,12 @@ class Job:
     history: str
 
     def text(self) -> str:
+        """The job as JSON, for the worker's command line."""
         return json.dumps(asdict(self))
 
 
 class Worker:
-    """What all have in common."""
+    """What all workers share: history, randomness, values, watchdog."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -72,14 +73,15 @@ class Worker:
 
     @property
     def over(self) -> bool:
+        """Whether the time of the run is over."""
         return time.time() >= self.job.until
 
     def alive(self) -> None:
-        """Something has moved: the watchdog begins anew."""
+        """Restart the watchdog: there is progress."""
         faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
 
     def trouble(self, error: object) -> None:
-        """What must not happen."""
+        """Record something that must not happen."""
         self.write("info", "trouble", error=str(error))
 
 
@@ -97,13 +99,13 @@ def _common(job: Job) -> dict[str, Any]:
 
 
 def produce(job: Job) -> None:
-    """librdkafka, idempotent, acks=all: single records at a steady rate, answered or not."""
+    """librdkafka, idempotent, acks=all: single records at a steady rate, without waiting for responses."""
     from confluent_kafka import Producer
 
     worker = Worker(job)
     waiting: dict[int, int] = {}
 
-    def told(error: Any, message: Any) -> None:
+    def delivered(error: Any, message: Any) -> None:
         worker.alive()
         value = int(message.value())
         partition = waiting.pop(value)
@@ -127,8 +129,8 @@ def produce(job: Job) -> None:
             worker.write("invoke", "send", value=value, partition=partition)
             waiting[value] = partition
             try:
-                producer.produce(TOPIC, b"%d" % value, partition=partition, on_delivery=told)
-            except BufferError as error:  # it was not taken
+                producer.produce(TOPIC, b"%d" % value, partition=partition, on_delivery=delivered)
+            except BufferError as error:  # the queue is full
                 waiting.pop(value)
                 worker.write("fail", "send", value=value, partition=partition, error=str(error))
         producer.poll(0.01)
@@ -139,9 +141,9 @@ def produce(job: Job) -> None:
 def produce_singly(job: Job) -> None:
     """librdkafka, idempotent, acks=all, one record at a time, given up after a short while.
 
-    One at a time, because librdkafka sends records that are under way when another one of their batch has expired once
-    more under a new producer epoch, whatever became of the first sending (the logs show both): no broker can tell that
-    they are the same.
+    One at a time, because of the records in flight when another record of their batch expires: librdkafka sends them
+    once more under a new producer epoch, even if they were written before (the logs show both). No broker can recognise
+    them as duplicates.
     """
     from confluent_kafka import Producer
 
@@ -154,7 +156,7 @@ def produce_singly(job: Job) -> None:
         value, partition = next(worker.values), worker.random.randrange(job.partitions)
         began = time.time()
         worker.write("invoke", "send", value=value, partition=partition)
-        producer.produce(TOPIC, b"%d" % value, partition=partition, on_delivery=lambda *told: results.append(told))
+        producer.produce(TOPIC, b"%d" % value, partition=partition, on_delivery=lambda *result: results.append(result))
         while not results:
             producer.poll(0.5)
         error, message = results.pop()
@@ -174,11 +176,14 @@ async def _produce_aiokafka(job: Job) -> None:
     from aiokafka import AIOKafkaProducer
 
     worker = Worker(job)
-    # Its request_timeout_ms is also how long a record may wait: one that expires leaves a gap that no broker takes.
+    # Its request_timeout_ms bounds a record's time, too: one that expires leaves a gap in the sequence.
     producer = AIOKafkaProducer(
-        bootstrap_servers=job.bootstrap, enable_idempotence=True, acks="all", request_timeout_ms=60_000,
+        bootstrap_servers=job.bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        request_timeout_ms=60_000,
         metadata_max_age_ms=5_000,
-    )  # fmt: skip
+    )
     await producer.start()
     pending: set[asyncio.Task[None]] = set()
     began, sent = time.time(), 0
@@ -210,8 +215,20 @@ async def _produce_aiokafka(job: Job) -> None:
 # Reading
 
 
+def end_of_input() -> threading.Event:
+    """An event that is set at the end of standard input, which the campaign closes when consumers are to drain."""
+    drain = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.read()
+        drain.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return drain
+
+
 class Reader:
-    """A consumer with partitions of its own choice, that goes on where the history of its name ends."""
+    """A consumer with assigned partitions; it continues where the history under its name ends."""
 
     def __init__(self, worker: Worker, name: str, isolation: str) -> None:
         from confluent_kafka import Consumer
@@ -239,7 +256,7 @@ class Reader:
         self.assign()
 
     def assign(self) -> None:
-        """Read on from where it is."""
+        """Assign all partitions at the current positions."""
         from confluent_kafka import TopicPartition
 
         self._ends = set()
@@ -253,10 +270,11 @@ class Reader:
         for message in self._consumer.consume(count, timeout_s):
             error = message.error()
             if error is None:
-                records.append((message.partition(), message.offset(), int(message.value())))
-                self._next[message.partition()] = message.offset() + 1
+                partition, offset = present(message.partition()), present(message.offset())
+                records.append((partition, offset, int(present(message.value()))))
+                self._next[partition] = offset + 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._ends.add(message.partition())
+                self._ends.add(present(message.partition()))
             elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                 self._worker.trouble(f"{self._name}, next {self._next}: {error.str()}")
                 self.assign()
@@ -267,31 +285,33 @@ class Reader:
         return [value for _, _, value in records]
 
     def read_to_end(self) -> None:
-        """Until every partition has told its end."""
+        """Read until the end of every partition is reached."""
         self.assign()
         while len(self._ends) < self._worker.job.partitions:
             if self.poll(0.5):
                 self._worker.alive()
 
     def close(self) -> None:
+        """Close the consumer."""
         self._consumer.close()
 
 
 def consume(job: Job) -> None:
+    """Read with read_uncommitted until the campaign closes standard input, then to the end."""
     _consume(job, "read_uncommitted")
 
 
 def consume_committed(job: Job) -> None:
+    """As `consume`, with read_committed."""
     _consume(job, "read_committed")
 
 
 def _consume(job: Job, isolation: str) -> None:
     worker = Worker(job)
     reader = Reader(worker, job.name, isolation)
-    drain = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), drain.set()), daemon=True).start()
+    drain = end_of_input()
     while not drain.is_set():
-        worker.alive()  # no records is no trouble
+        worker.alive()  # a poll without records is fine
         reader.poll(0.2)
     reader.read_to_end()
     reader.close()
@@ -301,7 +321,7 @@ def _consume(job: Job, isolation: str) -> None:
 
 
 class Transactions:
-    """A librdkafka producer in transactions, made anew where it cannot go on."""
+    """A transactional librdkafka producer, which is replaced when it cannot go on."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -310,7 +330,7 @@ class Transactions:
 
     @property
     def producer(self) -> Any:
-        """Ready to begin. Initialising ends what an earlier one has left open."""
+        """The producer, ready to begin a transaction. InitProducerId ends what an earlier one has left open."""
         from confluent_kafka import KafkaException, Producer
 
         while self._made is None:
@@ -331,15 +351,15 @@ class Transactions:
         return self._made
 
     def end(self, wanted: str) -> str:
-        """Commit or abort: "ok", "fail" (aborted, though it was to be committed), or "info". Whoever has once asked to
-        commit knows nothing unless told that it is done."""
+        """Commit or abort: "ok", "fail" (aborted instead of committed), or "info" (unknown: a commit was requested, but
+        its result is not known)."""
         from confluent_kafka import KafkaException
 
-        producer, asked = self.producer, False
+        producer, commit_sent = self.producer, False
         while True:
             try:
                 if wanted == "commit":
-                    asked = True
+                    commit_sent = True
                     producer.commit_transaction(CALL_S)
                 else:
                     producer.abort_transaction(CALL_S)
@@ -350,7 +370,7 @@ class Transactions:
                 if what.retriable():
                     continue
                 self.give_up()
-                return "info" if asked else "fail"
+                return "info" if commit_sent else "fail"
 
     def give_up(self) -> None:
         """The next use makes a new producer, which ends the transaction if it is still open."""
@@ -358,7 +378,7 @@ class Transactions:
 
 
 def transact(job: Job) -> None:
-    """Transactions that write to several partitions, and read what others have committed."""
+    """Run transactions that write to several partitions and read what others have committed."""
     worker = Worker(job)
     reader = Reader(worker, f"{job.name} in transactions", "read_committed")
     transactions = Transactions(worker)
@@ -402,19 +422,18 @@ def _transaction(worker: Worker, reader: Reader, transactions: Transactions, nam
 
 def copy(job: Job) -> None:
     """Consume, transform (not at all), produce: every committed value of the topic once into `COPIES`, with the group's
-    offsets in the transactions. Several share a group; whoever fails begins anew from what is committed.
+    offsets in the transactions. Several copiers share a group; one that fails starts again from the committed offsets.
 
-    Never `auto.offset.reset=earliest` here (positions are committed before the run): where an open transaction holds a
-    partition's position (UNSTABLE_OFFSET_COMMIT) and the group rebalances once more meanwhile, librdkafka (2.12 to
-    2.16) takes the partition for one without a position (`rd_kafka_assignment_apply_offsets`), and would copy all of it
-    once more. With "error" that is told, and the consumer is made anew.
+    Never `auto.offset.reset=earliest` here (offsets are committed before the run). If an open transaction holds a
+    partition's offset (UNSTABLE_OFFSET_COMMIT) and the group rebalances once more meanwhile, librdkafka (2.12 to 2.16)
+    treats the partition as one without a committed offset (`rd_kafka_assignment_apply_offsets`), and would copy all of
+    it once more. With "error" it reports this, and the consumer is replaced.
     """
     from confluent_kafka import Consumer
 
     worker = Worker(job)
     transactions = Transactions(worker)
-    drain = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), drain.set()), daemon=True).start()
+    drain = end_of_input()
     common = {**_common(job), "metadata.recovery.strategy": "none"}  # see harness/copier.py
     transactions.more = common
     numbers = (f"{job.name}.{job.instance}.{number}" for number in itertools.count())
@@ -435,12 +454,12 @@ def copy(job: Job) -> None:
         got_s = time.monotonic()
         while not drain.is_set() and time.monotonic() < got_s + IDLE_S:
             worker.alive()
-            told = consumer.consume(PER_COPY, 0.3)
-            lost = [each.error().str() for each in told if _is_reset(each.error())]
+            messages = consumer.consume(PER_COPY, 0.3)
+            lost = [error.str() for each in messages if (error := each.error()) is not None and _is_reset(error)]
             if lost:
                 worker.write("info", "reset", error=lost[0])
                 break
-            records = [each for each in told if each.error() is None]
+            records = [each for each in messages if each.error() is None]
             if records:
                 got_s = time.monotonic()
                 if not _copy(worker, transactions, consumer, records, next(numbers)):

@@ -1,36 +1,26 @@
-"""Break a rule of replication on purpose and see that the simulated cluster notices.
+"""Mutants of replication: elections, the ISR, truncation and fencing.
 
-    .venv/bin/python campaigns/mutants/cluster.py                     # all
-    .venv/bin/python campaigns/mutants/cluster.py elected-outside-isr  # one
-
-As `campaigns/mutants/logs.py`, which does the same for the log: a patch of the running code for the length of some
-seeds of
-`campaigns/simulated_cluster.py`. Ends with status 1 if a mutant survives.
+Seeds of `campaigns.simulated_cluster` must notice them. How mutants are run: `campaigns.mutants`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
 from campaigns import simulated_cluster as cluster_campaign
-from campaigns.mutants.mutant import Mutant, main
+from campaigns.mutants.mutant import Mutant
 from kwire.cluster.controller import elections
 from kwire.cluster.controller.membership import Membership
-from kwire.cluster.replication.fetcher import Fetcher, _Followed
+from kwire.cluster.replication.fetcher import Fetcher, _FetchState
 from kwire.cluster.replication.isr_writer import IsrWriter
 from kwire.cluster.replication.partition import Partition
 from kwire.cluster.replication.replica_manager import ReplicaManager
 from kwire.cluster.store.keys import PartitionState
-from kwire.handlers.data.fetch.handler import _Fetch
+from kwire.handlers.data.fetch.partitions import Fetch
 from kwire.log.state.producer_state import ProducerStateManager
 
 SEEDS = 500
@@ -46,7 +36,7 @@ def _seeds(first: int, count: int) -> tuple[Counter[str], list[str]]:
 
 @contextmanager
 def _stays_in_sync() -> Iterator[None]:
-    """An unclean restart is told as a clean one."""
+    """An unclean restart is registered as a clean one."""
     join = Membership.join
 
     async def clean_join(self: Membership, *args: Any, **options: Any) -> str:
@@ -64,36 +54,39 @@ def _acks_at_once() -> Iterator[None]:
 
 @contextmanager
 def _truncates_by_high_watermark() -> Iterator[None]:
-    """As before KIP-101: whoever begins to follow cuts to the high watermark and asks for what comes after it."""
-    asked, add = _Followed.asked, Fetcher.add
+    """As before KIP-101: a new follower truncates to its high watermark and fetches from there."""
+    fetch_partition, add = _FetchState.fetch_partition, Fetcher.add
 
-    def asked_without_epoch(self: _Followed, max_bytes: int) -> Any:
-        fetch = asked(self, max_bytes)
+    def without_epoch(self: _FetchState, max_bytes: int) -> Any:
+        fetch = fetch_partition(self, max_bytes)
         fetch.last_fetched_epoch = -1
         return fetch
 
-    def cut_and_add(self: Fetcher, partition: Partition) -> None:
+    def truncate_and_add(self: Fetcher, partition: Partition) -> None:
         if partition.log.log_end_offset > partition.log.high_watermark:
             partition.truncate_to(partition.log.high_watermark)
         add(self, partition)
 
-    with patch.object(_Followed, "asked", asked_without_epoch), patch.object(Fetcher, "add", cut_and_add):
+    with (
+        patch.object(_FetchState, "fetch_partition", without_epoch),
+        patch.object(Fetcher, "add", truncate_and_add),
+    ):
         yield
 
 
 @contextmanager
 def _fetches_without_epochs() -> Iterator[None]:
-    """The leader looks neither at the epoch that a follower believes in nor at that of its last record."""
+    """The leader checks neither a follower's leader epoch nor the epoch of its last record."""
     require = Partition.require_leader
     with (
         patch.object(Partition, "require_leader", lambda self, _epoch=-1: require(self)),
-        patch.object(_Fetch, "_parts", lambda *_: None),
+        patch.object(Fetch, "_divergence", lambda *_: None),
     ):
         yield
 
 
 class _Unchecked:
-    """A store that writes whatever it is given."""
+    """A store that ignores all checks of a commit."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -111,7 +104,7 @@ def _shrinks_without_checks() -> Iterator[None]:
 
     async def write_unchecked(self: IsrWriter, batch: Any) -> None:
         if not isinstance(self._store, _Unchecked):
-            self._store = _Unchecked(self._store)  # type: ignore[assignment]
+            self._store = _Unchecked(self._store)
         await write(self, batch)
 
     with patch.object(IsrWriter, "_write", write_unchecked):
@@ -120,9 +113,9 @@ def _shrinks_without_checks() -> Iterator[None]:
 
 @contextmanager
 def _elects_anybody() -> Iterator[None]:
-    def elect(state: PartitionState, _isr: Collection[int], living: Collection[int], *_: Any) -> int:
-        candidates = [each for each in state.replicas if each in living and each != state.leader]
-        return candidates[-1] if candidates else elections.NOBODY
+    def elect(state: PartitionState, _isr: Collection[int], live: Collection[int], *_: Any) -> int:
+        candidates = [each for each in state.replicas if each in live and each != state.leader]
+        return candidates[-1] if candidates else elections.NO_LEADER
 
     with patch.object(elections, "_elect", elect):
         yield
@@ -154,7 +147,7 @@ def _serves_everything() -> Iterator[None]:
 
 @contextmanager
 def _goes_on_fenced() -> Iterator[None]:
-    """Who has lost its registration leads what it led."""
+    """A broker without registration still leads its partitions."""
     with patch.object(ReplicaManager, "fence", lambda self: None):
         yield
 
@@ -170,7 +163,3 @@ MUTANTS: dict[str, Mutant] = {
     "served-above-high-watermark": Mutant("what is read is committed", _serves_everything, _seeds, SEEDS),
     "fenced-leader-goes-on": Mutant("without registration nothing is led", _goes_on_fenced, _seeds, SEEDS),
 }
-
-
-if __name__ == "__main__":
-    sys.exit(main(__doc__, MUTANTS, first=1))

@@ -1,34 +1,25 @@
-"""Break a promise on purpose and see that a campaign notices: the proof that the campaigns can fail.
+"""Mutants of logs: recovery, syncs, the cleaner and the verification of segments.
 
-    .venv/bin/python campaigns/mutants/logs.py            # all
-    .venv/bin/python campaigns/mutants/logs.py no-crc     # one
-
-Each mutant is a patch of the running code, put in for the length of a small campaign that must then find something.
-Ends with status 1 if a mutant survives.
+Power losses, corruptions and delayed syncs must notice them (`campaigns.power_loss`, `campaigns.corruption`,
+`campaigns.ack_order`). How mutants are run: `campaigns.mutants`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from campaigns import ack_order, power_loss_compacted
 from campaigns import corruption as corruption_campaign
 from campaigns import power_loss as power_loss_campaign
-from campaigns.mutants.mutant import Mutant, main, together
-from campaigns.mutants.transactions import TRANSACTION_MUTANTS
+from campaigns.mutants.mutant import Mutant, together
 from kwire.cluster.replication.partition import Partition
 from kwire.log.compaction.segment_swap import SegmentSwap
 from kwire.log.manager.offset_checkpoints import OffsetCheckpoints
 from kwire.log.partition.flusher import Flusher
 from kwire.log.partition.partition_log import PartitionLog
-from kwire.log.recovery.header_validator import HeaderJudge
+from kwire.log.recovery.header_validator import HeaderValidator
 from kwire.log.recovery.recovery import LogRecovery
 from kwire.log.segment import batch_scan, damage
 from kwire.log.segment.segment import Segment
@@ -67,7 +58,7 @@ def _early_recovery_point() -> Any:
 
 
 def _ack_before_sync() -> Any:
-    """The log syncs, and nobody waits for it."""
+    """The log syncs, but the response does not wait for it."""
     append = PartitionLog.append_as_leader
 
     def without_waiting(self: PartitionLog, *args: Any, **how: Any) -> Any:
@@ -79,7 +70,7 @@ def _ack_before_sync() -> Any:
 
 
 def _seen_before_sync() -> Any:
-    return patch.object(Partition, "_hold_back", lambda *_: None)
+    return patch.object(Partition, "_wait_for_flush", lambda *_: None)
 
 
 def _holes_allowed() -> Any:
@@ -113,7 +104,7 @@ def _swap_beyond_recovery_point() -> Any:
     async def keep_nothing(*_: object) -> None:
         """The recovery point stays where it was."""
 
-    return patch.object(OffsetCheckpoints, "keep_recovery_point", keep_nothing)
+    return patch.object(OffsetCheckpoints, "write_recovery_point", keep_nothing)
 
 
 def _drop_unsynced_reasons() -> Any:
@@ -124,7 +115,7 @@ def _drop_unsynced_reasons() -> Any:
 
 
 def _epochs_unchecked() -> Any:
-    return patch.object(HeaderJudge, "judge", lambda self, batch, due, gaps: batch.header)
+    return patch.object(HeaderValidator, "validate", lambda self, batch, due, gaps: batch.header)
 
 
 LOG_MUTANTS: dict[str, Mutant] = {
@@ -132,9 +123,9 @@ LOG_MUTANTS: dict[str, Mutant] = {
     "no-snapshot": Mutant("producer snapshots", _no_snapshot, power_loss_campaign.run_seeds, 200),
     "no-sync-of-names": Mutant("names on stable storage", _no_sync_of_names, power_loss_campaign.run_seeds, 200),
     "early-recovery-point": Mutant(
-        "the sync before the answer", _early_recovery_point, power_loss_campaign.run_seeds, 50
+        "the sync before the response", _early_recovery_point, power_loss_campaign.run_seeds, 50
     ),
-    "ack-before-sync": Mutant("the sync before the answer, on the wire", _ack_before_sync, ack_order.run_seeds, 1),
+    "ack-before-sync": Mutant("the sync before the response, on the wire", _ack_before_sync, ack_order.run_seeds, 1),
     "seen-before-sync": Mutant("the sync before a consumer sees it", _seen_before_sync, ack_order.run_seeds, 1),
     "swap-before-sync": Mutant("the sync before a swap", _swap_before_sync, power_loss_compacted.run_seeds, 100),
     "clean-past-stable": Mutant("open transactions", _clean_past_stable, power_loss_compacted.run_seeds, 300),
@@ -155,8 +146,3 @@ LOG_MUTANTS: dict[str, Mutant] = {
         "verification before serving", _trust_what_is_found, corruption_campaign.run_seeds, 100
     ),
 }
-MUTANTS = {**LOG_MUTANTS, **TRANSACTION_MUTANTS}
-
-
-if __name__ == "__main__":
-    sys.exit(main(__doc__, MUTANTS))

@@ -1,27 +1,24 @@
-"""What a mutant is: a promise broken on purpose, and the campaign that has to notice. And the command line that runs
-mutants. The mutants themselves are in `mutants` (logs), `transaction_mutants`, `schedule_mutants` (groups, producers)
-and `cluster_mutants`."""
+"""What a mutant is: a promise broken on purpose by a patch, and the campaign that must notice.
+
+The mutants are in `logs`, `transactions`, `schedules` and `cluster`; the command line is in `__main__`.
+"""
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from campaigns import seeds as campaign
-
 Campaign = Callable[[int, int], tuple[Any, list[str]]]
-"""First seed and count -> what happened, and the failures."""
+"""A function of the first seed and the number of seeds; returns what happened, and the failures."""
 
 AT_A_TIME = 10
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A name, what it breaks, how, and the campaign that must notice within so many seeds."""
+    """What is broken, the patch that breaks it, and the campaign that must notice within ``seeds`` seeds."""
 
     breaks: str
     apply: Callable[[], Any]
@@ -29,7 +26,7 @@ class Mutant:
     seeds: int
 
     def finding(self, first: int = 0) -> str | None:
-        """The first finding of the campaign, from a seed on, with the mutant at work; None if it survives."""
+        """The campaign's first finding from seed ``first`` on, with the patch applied; None if the mutant survives."""
         with self.apply():
             for begin in range(first, first + self.seeds, AT_A_TIME):
                 failures = self.campaign(begin, AT_A_TIME)[1]
@@ -45,27 +42,3 @@ def together(*patches: AbstractContextManager[Any]) -> Iterator[None]:
         for each in patches:
             stack.enter_context(each)
         yield
-
-
-def main(
-    doc: str | None, mutants: Mapping[str, Mutant], *, first: int = 0, silence: Callable[[], None] = campaign.silence
-) -> int:
-    """The command line: tell what becomes of the mutants that are named, or of all; 1 if one survives."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(mutants), metavar="NAME", help=", ".join(mutants))
-    parser.add_argument("--seed", type=int, default=first, help="the first one")
-    arguments = parser.parse_args()
-    silence()
-    survivors = 0
-    for name in arguments.names:
-        started = time.monotonic()
-        finding = mutants[name].finding(arguments.seed)
-        survivors += finding is None
-        how = "SURVIVES" if finding is None else f"caught: {_in_a_line(finding)}"
-        print(f"{name} (breaks {mutants[name].breaks}), {time.monotonic() - started:.1f} s: {how}", flush=True)
-    return 1 if survivors else 0
-
-
-def _in_a_line(finding: str) -> str:
-    """What it says first; of a traceback, last."""
-    return finding.splitlines()[-1 if "Trace" in finding else 0][:160]

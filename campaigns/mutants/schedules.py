@@ -1,36 +1,27 @@
-"""Break a rule of groups or transactions on purpose and see that the schedules notice.
+"""Mutants of groups and transactions in their coordinators.
 
-    .venv/bin/python campaigns/mutants/schedules.py                       # all
-    .venv/bin/python campaigns/mutants/schedules.py given-before-revoked  # one
-
-As `campaigns/mutants/logs.py`, which does the same for the log: a patch of the running code for the length of some
-schedules
-(`campaigns/schedules/campaign.py`). Ends with status 1 if a mutant survives.
+The schedules of `campaigns.schedules` must notice them. `campaigns.mutants` describes how mutants run.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from campaigns.mutants.mutant import Mutant, main, together
+from campaigns.mutants.mutant import Mutant, together
 from campaigns.schedules import campaign as schedule_campaign
 from campaigns.schedules import groups
 from campaigns.seeds import Found, run_all
 from kwire.base.errors import ErrorCode
+from kwire.codec.records import COMMIT
 from kwire.coordinator.groups.classic.group import ClassicGroup
 from kwire.coordinator.groups.classic.rebalance import Rebalancer
 from kwire.coordinator.groups.consumer import migration as consumer_migration
 from kwire.coordinator.groups.consumer import protocol as consumer_protocol
 from kwire.coordinator.groups.consumer import reconcile as consumer_reconcile
 from kwire.coordinator.groups.consumer.group import ConsumerGroup
-from kwire.coordinator.groups.consumer.member_update import Advance
+from kwire.coordinator.groups.consumer.member_update import MemberUpdate
 from kwire.coordinator.groups.consumer.migration import Migration
 from kwire.coordinator.groups.consumer.protocol import ConsumerProtocol
 from kwire.coordinator.groups.offsets.store import OffsetStore
@@ -57,28 +48,28 @@ def _transactions(first: int, count: int) -> Found:
 
 
 def _short_retention(first: int, count: int) -> Found:
-    """Only those groups whose positions do not live long."""
+    """Only schedules of groups with a short offset retention."""
     seeds = [seed for seed in range(0, 1000, 2) if groups.Schedule(seed).short_retention]
     return run_all(seeds[first : first + count], schedule_campaign.run_seed, "schedules", failures_max=1)
 
 
 def _later_groups(first: int, count: int) -> Found:
-    """Where something rare comes soon."""
+    """Seeds among which a rare event occurs early."""
     return _groups(first + 185, count)
 
 
 def _upgrades(first: int, count: int) -> Found:
-    """Of a group in which somebody does not know yet what to give up."""
+    """Seeds with an upgrade of a group in which a member has not received its assignment yet."""
     return _groups(first + 1_502_434, count)
 
 
 def _later_transactions(first: int, count: int) -> Found:
-    """Where something rare comes soon."""
+    """Seeds among which a rare event occurs early."""
     return _transactions(first + 330, count)
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """What the mutant does instead."""
+    """Replaces a function by one that does nothing."""
 
 
 def _method(owner: Any, name: str, instead: Any) -> Callable[[], Any]:
@@ -89,7 +80,7 @@ def _together(*mutants: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: together(*(each() for each in mutants))
 
 
-# --- groups ---------------------------------------------------------------------------------------------------------
+# -- groups ------------------------------------------------------------------------------------------------------------
 
 
 def _loses_a_member() -> Any:
@@ -103,7 +94,7 @@ def _loses_a_member() -> Any:
     return patch.object(Migration, "upgrade", careless)
 
 
-def _without_epochs(self: Advance, old: Any, new: Any, bump: bool) -> None:
+def _without_epochs(self: MemberUpdate, old: Any, new: Any, bump: bool) -> None:
     self.group.checked_epoch = self.epoch
 
 
@@ -149,11 +140,11 @@ def _expires_what_is_subscribed(self: Any, topic: str) -> bool:
     return False
 
 
-# --- transactions -----------------------------------------------------------------------------------------------------
+# -- transactions ------------------------------------------------------------------------------------------------------
 
 
-def _visible_at_once(self: OffsetStore, producer_id: int, *position: Any) -> None:
-    self.put(*position)
+def _visible_at_once(self: OffsetStore, producer_id: int, *commit: Any) -> None:
+    self.put(*commit)
 
 
 def _does_not_go_on() -> Any:
@@ -178,7 +169,7 @@ def _same_epoch() -> Any:
 
 
 def _always_commits() -> Any:
-    return patch.object(transaction_markers, "ABORT", transaction_markers.COMMIT)
+    return patch.object(transaction_markers, "ABORT", COMMIT)
 
 
 def _does_not_fence() -> Any:
@@ -206,26 +197,26 @@ MUTANTS: dict[str, Mutant] = {
         "fencing of old member epochs", _method(consumer_protocol, "_check_epoch", _nothing), _groups, SEEDS
     ),
     "group-epoch-not-bumped": Mutant(
-        "a new epoch for every change", _method(Advance, "_check_topics", _without_epochs), _groups, SEEDS
+        "a new epoch for every change", _method(MemberUpdate, "_check_topics", _without_epochs), _groups, SEEDS
     ),
     "given-before-revoked": Mutant(
         "one owner at a time", _method(consumer_reconcile, "_is_free", lambda *_: True), _groups, SEEDS
     ),
     "revocation-not-awaited": Mutant(
-        "waiting for what is given up", _method(consumer_reconcile, "_still_owns", lambda *_: False), _groups, SEEDS
+        "waiting for the revocation", _method(consumer_reconcile, "_still_owns", lambda *_: False), _groups, SEEDS
     ),
     "old-instance-stays": Mutant("one member per instance id", _old_instance_stays, _groups, SEEDS),
     "rebalance-timeout-ignored": Mutant(
         "the rebalance timeout", _method(ConsumerProtocol, "_watch_revocation", _nothing), _groups, SEEDS
     ),
-    "session-never-expires": Mutant("sessions", _method(ConsumerProtocol, "heard_of", _nothing), _groups, SEEDS),
+    "session-never-expires": Mutant("sessions", _method(ConsumerProtocol, "restart_session", _nothing), _groups, SEEDS),
     "classic-session-never-expires": Mutant(
         "classic sessions", _method(Rebalancer, "_session_expired", _nothing), _groups, SEEDS
     ),
     "sync-never-overdue": Mutant(
         "the wait for SyncGroup", _method(Rebalancer, "_sync_overdue", _nothing), _later_groups, SEEDS
     ),
-    "refused-timer-forgotten": Mutant("timers that come again", _forgets_refused_timers, _groups, SEEDS),
+    "refused-timer-forgotten": Mutant("timers that fire again", _forgets_refused_timers, _groups, SEEDS),
     "commit-without-epoch": Mutant(
         "epochs of OffsetCommit",
         _together(
@@ -242,13 +233,13 @@ MUTANTS: dict[str, Mutant] = {
         _upgrades,
         SEEDS,
     ),
-    "migration-loses-a-member": Mutant("everybody migrates", _loses_a_member, _groups, SEEDS),
+    "migration-loses-a-member": Mutant("all members migrate", _loses_a_member, _groups, SEEDS),
     "downgrade-without-rebalance": Mutant(
         "a rebalance after a downgrade", _method(GroupShard, "loaded", lambda self, now: Result()), _groups, SEEDS
     ),
     "old-metadata-after-a-reload": Mutant("the newest metadata", _keeps_old_metadata, _groups, SEEDS),
-    "position-of-a-living-group-expires": Mutant(
-        "positions of living groups",
+    "offset-of-a-group-with-members-expires": Mutant(
+        "retention in groups with members",
         _together(
             _method(ConsumerGroup, "is_subscribed_to", _expires_what_is_subscribed),
             _method(ClassicGroup, "is_subscribed_to", _expires_what_is_subscribed),
@@ -256,8 +247,8 @@ MUTANTS: dict[str, Mutant] = {
         _short_retention,
         20,
     ),
-    "answer-before-commit": Mutant(
-        "answers that wait for the commit", _method(Runtime, "barrier", lambda self: None), _groups, SEEDS
+    "response-before-commit": Mutant(
+        "responses that wait for the commit", _method(Runtime, "barrier", lambda self: None), _groups, SEEDS
     ),
     "end-without-epoch": Mutant(
         "fencing of producers",
@@ -267,12 +258,12 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "epoch-not-bumped-by-an-end": Mutant("an epoch per transaction", _same_epoch, _transactions, SEEDS),
     "new-producer-does-not-fence": Mutant("InitProducerId fences", _does_not_fence, _transactions, SEEDS),
-    "prepared-not-resumed": Mutant("half-finished ends go on", _does_not_go_on, _transactions, SEEDS),
+    "prepared-not-resumed": Mutant("prepared transactions are completed", _does_not_go_on, _transactions, SEEDS),
     "lost-marker-not-repeated": Mutant(
         "markers are committed", _method(_Ending, "commits_are_over", _no_partition_left), _later_transactions, SEEDS
     ),
-    "positions-visible-before-commit": Mutant(
-        "pending positions", _method(OffsetStore, "put_pending", _visible_at_once), _transactions, SEEDS
+    "offsets-visible-before-commit": Mutant(
+        "pending offsets", _method(OffsetStore, "put_pending", _visible_at_once), _transactions, SEEDS
     ),
     "transaction-never-times-out": Mutant(
         "transaction.timeout.ms",
@@ -291,10 +282,6 @@ MUTANTS: dict[str, Mutant] = {
         SEEDS,
     ),
     "batch-not-verified": Mutant(
-        "verification of batches", _method(produce, "permits", lambda *_: {}), _transactions, SEEDS
+        "verification of batches", _method(produce, "verification_guards", lambda *_: {}), _transactions, SEEDS
     ),
 }
-
-
-if __name__ == "__main__":
-    sys.exit(main(__doc__, MUTANTS, silence=schedule_campaign.silence))

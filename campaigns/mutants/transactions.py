@@ -1,8 +1,8 @@
-"""Mutants of transactions, from the coordinator's machine to what read_committed shows.
+"""Mutants of transactions, from the coordinator's shard to read_committed consumers.
 
-What has to notice them: schedules of producers on the broker's own coordinators, handlers and logs
-(`campaigns/schedules`), or, for what takes rare luck there, tests that bring it about: the machine's operations one by
-one, what comes late on a broker, the rules of a log. How mutants are run: `campaigns/mutants/logs.py`.
+Schedules of producers on the broker's own coordinators, handlers and logs (`campaigns.schedules`) must notice them. For
+events that are rare there, the tests of the shard, of delayed requests or of the log must. `campaigns.mutants`
+describes how mutants run.
 """
 
 from __future__ import annotations
@@ -25,50 +25,54 @@ from kwire.coordinator.runtime.machine import Result
 from kwire.coordinator.runtime.runtime import Runtime
 from kwire.coordinator.transactions import shard as transaction_shard
 from kwire.coordinator.transactions.coordinator import TransactionCoordinator, _Ending
-from kwire.coordinator.transactions.markers import Marker, MarkerWriter
+from kwire.coordinator.transactions.markers import MarkerWriter
+from kwire.coordinator.transactions.records import transition
+from kwire.coordinator.transactions.remote_markers import Marker
 from kwire.coordinator.transactions.shard import Producer, TransactionShard
-from kwire.handlers.data.fetch import handler as fetch
+from kwire.handlers.data.fetch import partitions as fetch
 from kwire.handlers.transactions import txn_offset_commit
 from kwire.log.partition.partition_log import PartitionLog
 from kwire.log.segment.segment import Segment
 from kwire.log.state.producer_state import ProducerStateManager
 
 LONGEST_S: Final = 5.0
-"""A test on a broker that takes longer has failed."""
+"""A test on a broker that takes longer than this has failed."""
 
-# --- campaigns --------------------------------------------------------------------------------------------------------
+# -- campaigns ---------------------------------------------------------------------------------------------------------
 
 
 def schedules(first: int, count: int) -> tuple[Any, list[str]]:
-    """Producers on real coordinators and logs; one after the other until something is found."""
+    """Schedules of producers, one after the other, until a violation is found."""
     from campaigns.schedules import campaign as schedule_campaign
 
-    return schedule_campaign.run_seeds(2 * first + 1, count, 2, failures_max=1)  # odd ones are those of transactions
+    return schedule_campaign.run_seeds(
+        2 * first + 1, count, 2, failures_max=1
+    )  # odd seeds are schedules of transactions
 
 
 def operations(first: int, count: int) -> tuple[Any, list[str]]:
-    """The machine's tests, operation by operation: there is only one seed."""
+    """The tests of the shard. There is only one seed."""
     from tests.coordinator.transactions import test_transaction_shard
 
     return None, _of_tests(test_transaction_shard)
 
 
 def overtaken(first: int, count: int) -> tuple[Any, list[str]]:
-    """What comes late, on a broker."""
+    """The tests of delayed requests on a broker."""
     from tests.handlers.transactions import test_overtaken_transactions
 
     return None, _of_tests(test_overtaken_transactions)
 
 
 def log_rules(first: int, count: int) -> tuple[Any, list[str]]:
-    """Producers in one log."""
+    """The tests of producer state in a log."""
     from tests.log.state import test_producer_state
 
     return None, _of_tests(test_producer_state)
 
 
 def _of_tests(module: Any) -> list[str]:
-    """The first of a module's tests that fails."""
+    """The first failure of a module's tests, or none."""
     for name, test in list(vars(module).items()):
         for case in _cases(test) if name.startswith("test_") else ():
             failure = _failure(lambda test=test, case=case: _run_test(test, case))  # type: ignore[misc]
@@ -78,14 +82,14 @@ def _of_tests(module: Any) -> list[str]:
 
 
 def _cases(test: Any) -> Iterator[dict[str, Any]]:
-    """The parameters that pytest would call a test with."""
+    """The parameter sets with which pytest would call a test."""
     marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
     for values in itertools.product(*(mark.args[1] for mark in marks)):
         yield dict(zip((mark.args[0] for mark in marks), values, strict=True))
 
 
 def _run_test(test: Any, case: dict[str, Any]) -> None:
-    """As pytest does, with the fixtures that these modules use."""
+    """Run a test as pytest does, with the fixtures that these modules use."""
     wanted = inspect.signature(test).parameters
     with tempfile.TemporaryDirectory() as folder:
         if "client" in wanted:
@@ -111,7 +115,7 @@ def _failure(run: Callable[[], Any]) -> str | None:
     return None
 
 
-# --- the coordinator's machine ----------------------------------------------------------------------------------------
+# -- the shard ---------------------------------------------------------------------------------------------------------
 
 
 def _any_epoch_may_end() -> Any:
@@ -131,8 +135,8 @@ def _any_epoch_may_add() -> Any:
 
 
 def _transition(**changes: Any) -> Any:
-    """Records that say something else: each change is a function of the transaction and of what was meant."""
-    transition = transaction_shard.transition
+    """Change the records of state transitions: each change is a function of the transaction, the state and the correct
+    value."""
 
     def other(transaction: Any, state: Any, level: int, **meant: Any) -> Any:
         for name, function in changes.items():
@@ -168,11 +172,11 @@ def _aborts_become_commits() -> Any:
 
 
 def _begun_anew() -> Any:
-    """InitProducerId goes on at once, whatever is under way."""
+    """InitProducerId succeeds at once, without aborting the ongoing transaction."""
 
     def fence(self: TransactionShard, transaction: Any, out: Result[Any], now: Any) -> None:
         begun = self._begin(transaction, Producer(transaction.producer_id, transaction.producer_epoch + 1), -1, 1, now)
-        out.answer, out.records, out.applied = begun.answer, begun.records, begun.applied
+        out.response, out.records, out.applied = begun.response, begun.records, begun.applied
 
     return patch.object(TransactionShard, "_fence", fence)
 
@@ -192,14 +196,14 @@ def _retried_ends_are_refused() -> Any:
     return patch.object(TransactionShard, "_end_with_bump", strict)
 
 
-# --- the coordinator and its log --------------------------------------------------------------------------------------
+# -- the coordinator and its log ---------------------------------------------------------------------------------------
 
 
 def _markers_before_the_decision_is_committed() -> Any:
     return patch.object(Runtime, "barrier", lambda _: None)
 
 
-def _half_finished_is_forgotten() -> Any:
+def _prepared_is_forgotten() -> Any:
     def loaded(self: TransactionShard, now: Any) -> Result[None]:
         self.unfinished.clear()
         return Result()
@@ -240,10 +244,10 @@ def _one_marker_is_missing() -> Any:
     return together(patch.object(MarkerWriter, "write", fewer), patch.object(_Ending, "_settle", settled))
 
 
-# --- positions in transactions ----------------------------------------------------------------------------------------
+# -- offsets in transactions -------------------------------------------------------------------------------------------
 
 
-def _aborted_positions_count() -> Any:
+def _aborted_offsets_count() -> Any:
     end = OffsetStore.end_transaction
 
     def ended(self: OffsetStore, producer_id: int, *, committed: bool) -> None:
@@ -252,11 +256,11 @@ def _aborted_positions_count() -> Any:
     return patch.object(OffsetStore, "end_transaction", ended)
 
 
-def _positions_are_not_looked_at_again() -> Any:
+def _offsets_are_not_checked_again() -> Any:
     return patch.object(txn_offset_commit, "is_part_of", lambda *_: True)
 
 
-# --- the log and its readers ------------------------------------------------------------------------------------------
+# -- the log and its readers -------------------------------------------------------------------------------------------
 
 
 def _stable_is_all() -> Any:
@@ -274,7 +278,7 @@ def _no_aborted_index() -> Any:
     return patch.object(Segment, "note_aborted", lambda *_: None)
 
 
-def _only_the_first_aborted_is_told() -> Any:
+def _only_the_first_aborted_is_listed() -> Any:
     aborted = fetch._aborted
     return patch.object(fetch, "_aborted", lambda *asked: aborted(*asked)[:1])
 
@@ -286,8 +290,8 @@ def _nothing_is_verified() -> Any:
     )
 
 
-def _late_answers_count() -> Any:
-    """What the coordinator said of a transaction that is over by now opens the next one."""
+def _late_responses_count() -> Any:
+    """The coordinator's response for a completed transaction opens the next one."""
     return patch.object(ProducerStateManager, "_check_verified", lambda *_: None)
 
 
@@ -302,30 +306,34 @@ TRANSACTION_MUTANTS: dict[str, Mutant] = {
     "any-epoch-may-end": Mutant("the epoch of EndTxn", _any_epoch_may_end, schedules, 60),
     "any-epoch-may-add": Mutant("the epoch of AddPartitionsToTxn", _any_epoch_may_add, operations, 1),
     "ends-do-not-bump": Mutant("an epoch for every transaction", _ends_do_not_bump, schedules, 60),
-    "complete-keeps-partitions": Mutant("an end that leaves nothing", _complete_keeps_partitions, operations, 1),
+    "complete-keeps-partitions": Mutant(
+        "a Complete record without partitions", _complete_keeps_partitions, operations, 1
+    ),
     "partitions-replace": Mutant("all partitions of a transaction", _partitions_replace, schedules, 60),
     "aborts-become-commits": Mutant("aborted is not committed", _aborts_become_commits, schedules, 60),
-    "begun-anew": Mutant("aborting what a former producer left", _begun_anew, schedules, 60),
+    "begun-anew": Mutant("aborting the former producer's transaction", _begun_anew, schedules, 60),
     "never-timed-out": Mutant("transaction.timeout.ms", _never_timed_out, schedules, 60),
-    "retried-ends-refused": Mutant("EndTxn that is asked again", _retried_ends_are_refused, operations, 1),
+    "retried-ends-refused": Mutant("retries of EndTxn", _retried_ends_are_refused, operations, 1),
     "markers-too-early": Mutant(
         "markers after the decision is committed", _markers_before_the_decision_is_committed, schedules, 300
     ),
-    "half-finished-forgotten": Mutant("going on after a crash", _half_finished_is_forgotten, schedules, 60),
-    "markers-not-repeated": Mutant("markers that were lost", _markers_are_not_repeated, overtaken, 1),
+    "prepared-forgotten": Mutant("completing transactions after a crash", _prepared_is_forgotten, schedules, 60),
+    "markers-not-repeated": Mutant("retries of lost markers", _markers_are_not_repeated, overtaken, 1),
     "completed-too-early": Mutant("Complete after all markers", _completed_before_its_markers, schedules, 60),
     "one-marker-missing": Mutant("a marker for every partition", _one_marker_is_missing, schedules, 60),
-    "aborted-positions-count": Mutant("positions of aborted transactions", _aborted_positions_count, schedules, 60),
-    "positions-not-looked-at-again": Mutant(
-        "positions of a transaction that has ended", _positions_are_not_looked_at_again, overtaken, 1
+    "aborted-offsets-count": Mutant("offsets of aborted transactions", _aborted_offsets_count, schedules, 60),
+    "offsets-not-checked-again": Mutant(
+        "offsets of a transaction that has ended", _offsets_are_not_checked_again, overtaken, 1
     ),
     "stable-is-all": Mutant("the last stable offset", _stable_is_all, schedules, 60),
     "stable-too-early": Mutant(
         "markers that are not committed yet", _stable_before_the_marker_is_committed, log_rules, 1
     ),
     "no-aborted-index": Mutant("the index of aborted transactions", _no_aborted_index, schedules, 60),
-    "one-aborted-told": Mutant("all aborted transactions of a read", _only_the_first_aborted_is_told, schedules, 60),
+    "one-aborted-listed": Mutant(
+        "all aborted transactions of a read", _only_the_first_aborted_is_listed, schedules, 60
+    ),
     "nothing-verified": Mutant("verification before a write", _nothing_is_verified, schedules, 100),
-    "late-answers-count": Mutant("verification that was overtaken", _late_answers_count, overtaken, 1),
+    "late-responses-count": Mutant("a verification that is outdated", _late_responses_count, overtaken, 1),
     "zombies-may-write": Mutant("the epoch of Produce", _zombies_may_write, log_rules, 1),
 }

@@ -1,19 +1,17 @@
-"""Groups and transactions on a virtual clock: seeded schedules of members and producers, and what must hold in them.
+"""Random schedules of group members and transactional producers on a virtual clock, and their invariants.
 
-    .venv/bin/python campaigns/schedules/campaign.py --count 100000 --seed 1 --jobs 2
-    .venv/bin/python campaigns/schedules/campaign.py --seed 4711 --count 1        # that one again, exactly
+    .venv/bin/python -m campaigns.schedules --count 100000 --seed 1 --jobs 2
+    .venv/bin/python -m campaigns.schedules --seed 4711 --count 1        # repeat one schedule exactly
 
-The coordinators, their handlers and the partitions' logs are the broker's own, on a simulated disk and virtual time
-(`campaigns/schedules/world.py`, which also says what goes wrong). Odd seeds are schedules of transactional producers
-(`campaigns/schedules/transactions.py`), even ones of members of groups (`campaigns/schedules/groups.py`); both say what
-must hold.
+The coordinators, handlers and logs are the broker's own, on a simulated disk and virtual time. `world` describes the
+failures. Odd seeds are schedules of transactional producers (`transactions`), even seeds of group members (`groups`);
+both modules describe their invariants.
 
-Ends with status 1 and the seeds at fault.
+If an invariant is violated, the exit status is 1 and the seeds are printed.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import multiprocessing
@@ -21,12 +19,9 @@ import sys
 import time
 import traceback
 from collections import Counter
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from campaigns import seeds as campaign
+from campaigns import seeds
+from campaigns.command_line import campaign_parser
 from campaigns.schedules import groups, transactions
 from campaigns.schedules.world import Violation
 
@@ -34,7 +29,7 @@ CHUNK = 250
 
 
 def run_seed(seed: int, *, verbose: bool = False) -> tuple[Counter[str], str | None]:
-    """One schedule; what happened in it, counted, and what went wrong."""
+    """Run one schedule. Returns the counts of events, and the violation if there is one."""
     schedule = transactions.Schedule(seed) if seed % 2 else groups.Schedule(seed)
     schedule.world.verbose = verbose
     counts = schedule.world.counts
@@ -47,22 +42,23 @@ def run_seed(seed: int, *, verbose: bool = False) -> tuple[Counter[str], str | N
     return counts, None
 
 
-def run_seeds(first: int, count: int, step: int = 1, *, failures_max: int = 10) -> campaign.Found:
-    """Many schedules, one after the other."""
-    return campaign.run_all(range(first, first + count * step, step), run_seed, "schedules", failures_max)
+def run_seeds(first: int, count: int, step: int = 1, *, failures_max: int = 10) -> seeds.Found:
+    """Run many schedules, one after the other."""
+    return seeds.run_all(range(first, first + count * step, step), run_seed, "schedules", failures_max)
 
 
-def _part(part: tuple[int, int, int]) -> campaign.Found:
+def _part(part: tuple[int, int, int]) -> seeds.Found:
     return run_seeds(*part)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The command line; 1 if a seed fails."""
+    parser = campaign_parser("schedules", __doc__)
     parser.add_argument("--count", type=int, default=1000, help="how many seeds")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", choices=("groups", "transactions"), help="of the seeds from the first one on")
-    parser.add_argument("--verbose", action="store_true", help="show what happens in the one seed")
+    parser.add_argument("--only", choices=("groups", "transactions"), help="run only these schedules")
+    parser.add_argument("--verbose", action="store_true", help="print the events of one seed")
     arguments = parser.parse_args()
     if arguments.verbose:
         print(run_seed(arguments.seed, verbose=True)[1])
@@ -93,9 +89,9 @@ def main() -> int:
 
 
 def silence() -> None:
-    """No log, and little collecting."""
-    campaign.silence()
-    gc.set_threshold(50_000)  # a schedule leaves little behind that is not freed without it
+    """Switch the log off, and collect garbage less often."""
+    seeds.silence()
+    gc.set_threshold(50_000)  # a schedule leaves few reference cycles
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Schedules of one group: members of both protocols join, work, stall, lose answers, crash, come back as the other.
+"""Schedules of one group. Members of both protocols join, work, stall, lose responses, crash, and return, some with the
+other protocol.
 
-What must hold: no partition has two owners, whoever asks (the coordinator's tables, or the members that it counts on);
-an acknowledged position is neither lost nor replaced but by a commit; whoever is fenced commits nothing; epochs do not
-go back; the log tells the same story as the machine. In the end, when all behave, the group is stable with every
-partition owned by one member, which can commit; and when all fall silent it is empty, with no timer left.
+Invariants: no partition has two owners, neither in the coordinator nor among its current members; an acknowledged
+committed offset changes only by another commit; a fenced member commits nothing; epochs never decrease; loading the log
+restores the state of the shard. In the end, when all members follow the protocol, the group is stable, and every
+partition has one owner, which can commit. When all members have stopped, the group is empty and has no timers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from campaigns.schedules.members import COOPERATIVE, ClassicMember, ConsumerMemb
 from campaigns.schedules.transactions import RETRIABLE
 from campaigns.schedules.world import OFFSETS_TOPIC, Lost, World, must
 from kwire.base.errors import ErrorCode
+from kwire.base.topic_partition import TopicPartition
 from kwire.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -31,30 +33,30 @@ from kwire.handlers.groups import offset_commit, offset_fetch
 NONE: Final = ErrorCode.NONE
 NEVER: Final = 1 << 60
 LIMIT_S: Final = 240
-Key = tuple[str, int]
 
 
-class Positions:
-    """What may be committed for a partition: the last acknowledged one, and all that may have come after it."""
+class CommittedOffsets:
+    """The possible committed offsets of each partition: the last acknowledged one, and all that may have followed
+    it."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.possible: dict[Key, dict[int, int]] = {}  # value -> when its fate was known
-        self.acknowledged: dict[Key, int] = {}
+        self.possible: dict[TopicPartition, dict[int, int]] = {}  # value -> when its outcome became known
+        self.acknowledged: dict[TopicPartition, int] = {}
         self.forgotten: dict[str, int] = {}
 
-    def begin(self, key: Key) -> int:
-        """A value that nobody had."""
+    def begin(self, key: TopicPartition) -> int:
+        """An offset that was not used before."""
         self.count += 1
         self.possible.setdefault(key, {})[self.count] = NEVER
         return self.count
 
-    def end(self, key: Key, value: int, error: ErrorCode | None, *, may_come_again: bool) -> None:
-        """A commit was answered (None: nobody knows)."""
+    def end(self, key: TopicPartition, value: int, error: ErrorCode | None, *, may_come_again: bool) -> None:
+        """A commit has ended with an error or NONE. None: its outcome is unknown."""
         values = self.possible[key]
         self.count += 1
         if value <= self.forgotten.get(key[0], -1):
-            error = None  # its topic was deleted before the answer came
+            error = None  # the topic was deleted before the response arrived
         if error is NONE:
             if not may_come_again:
                 values[value] = self.count
@@ -65,22 +67,28 @@ class Positions:
             values.pop(value, None)
 
     def forget(self, topic: str) -> None:
-        """Its topic was deleted: positions may be gone, or come late."""
+        """The topic was deleted: its committed offsets may be deleted, and commits may still arrive."""
         self.forgotten[topic] = self.count
         for key in [key for key in self.acknowledged if key[0] == topic]:
             del self.acknowledged[key]
 
-    def check(self, found: dict[Key, int]) -> None:
+    def check(self, found: dict[TopicPartition, int]) -> None:
+        """Compare the coordinator's committed offsets with the possible ones. Raises `Violation`."""
         for key in self.possible:
             value = found.get(key, -1)
             if value == -1:
-                must(key not in self.acknowledged, f"the position of {key} is lost: {self.acknowledged.get(key)}")
+                must(
+                    key not in self.acknowledged, f"the committed offset of {key} is lost: {self.acknowledged.get(key)}"
+                )
             else:
-                must(value in self.possible[key], f"the position of {key} is {value}, of {self.possible[key]}")
+                must(
+                    value in self.possible[key],
+                    f"the committed offset of {key} is {value}, not one of {self.possible[key]}",
+                )
 
 
 class Client:
-    """A process with one member, which may come back with the other protocol."""
+    """A process with one member. After a restart it may use the other protocol."""
 
     def __init__(self, schedule: Schedule, number: int, instance: str | None) -> None:
         self.schedule = schedule
@@ -93,6 +101,7 @@ class Client:
         self.over = False
 
     def new_member(self, classic: bool) -> Member:
+        """A new member of either protocol, which has not joined yet."""
         kind = ClassicMember if classic else ConsumerMember
         member = kind(self.world, self.number, self.instance, self.schedule.faces)
         chance = self.world.random
@@ -103,6 +112,7 @@ class Client:
         return member
 
     async def live(self) -> None:
+        """Act at random intervals until `over` is set, and check the invariants each time. Raises `Violation`."""
         chance = self.world.random
         while not self.over:
             await asyncio.sleep(2.0 if self.world.calm else chance.choice((0.05, 0.5, 2.0, 4.0)))
@@ -113,20 +123,19 @@ class Client:
             self.schedule.check()
 
     async def act(self, luck: float) -> None:
+        """Do what ``luck`` (0 to 1) decides: leave, crash, stall, commit or continue. Raises `Lost` and `Violation`."""
         if luck < 0.04:
             await self.member.leave()
             await asyncio.sleep(self.world.random.choice((0.0, 5.0)))
-        elif luck < 0.09:  # it crashes, and comes back, perhaps as another
+        elif luck < 0.09:  # a crash, perhaps with another protocol after the restart
             self.restart(self.world.random.random() < self.schedule.classic)
             await asyncio.sleep(self.world.random.choice((0.0, 1.0, 12.0)))
         elif luck < 0.12:
-            await asyncio.sleep(
-                self.world.random.choice((6.0, 18.0, 30.0))
-            )  # it stalls, and goes on as if nothing were
+            await asyncio.sleep(self.world.random.choice((6.0, 18.0, 30.0)))  # it stalls, and then continues
             if self.world.random.random() < 0.7 and self.member.is_in:
                 await self.commit()
         elif luck < 0.15:
-            await self.haunt()
+            await self.act_as_former_member()
         elif luck < 0.3 and self.member.is_in:
             await self.commit()
         else:
@@ -134,13 +143,13 @@ class Client:
             self.past.append((self.member, self.member.member_id, self.member.epoch))
             del self.past[:-6]
 
-    async def haunt(self) -> None:
-        """Something of a former self comes late: whoever it was, it has no say any more."""
+    async def act_as_former_member(self) -> None:
+        """Send a heartbeat and a commit with an earlier member id and epoch. Both must fail."""
         if not self.past:
             return
         member, member_id, epoch = self.world.random.choice(self.past)
         if self.world.shard(OFFSETS_TOPIC) is None:
-            return  # one that loads its log calms everybody
+            return  # while it loads the log, every heartbeat succeeds
         group = self.schedule.group()
         known = None if group is None else group.members.get(member_id)
         now = group.generation if isinstance(group, ClassicGroup) else getattr(known, "epoch", None)
@@ -148,7 +157,7 @@ class Client:
             return
         self.world.counts["ghosts"] += 1
         error = await member.beat_as(member_id, epoch)
-        must(error is not NONE, f"{member_id} is heard of in its old epoch {epoch}")
+        must(error is not NONE, f"a heartbeat of {member_id} with the old epoch {epoch} succeeded")
         others = [one.member for one in self.schedule.clients if one is not self]
         keys = [
             (name, index) for other in others for topic, index in sorted(other.owned) if (name := other.name_of(topic))
@@ -156,32 +165,33 @@ class Client:
         key = keys[0] if keys else None
         if key is None or self.schedule.holder(key, but=self) is None:
             return
-        make = _commit_as(member_id, epoch, member.instance, key, self.schedule.positions.begin(key))
-        answer = await self.world.deliver(offset_commit.API, make(), 9)
-        error = ErrorCode(answer.topics[0].partitions[0].error_code)
-        must(error is not NONE, f"{member_id} has committed {key} in its old epoch {epoch}")
+        make = _commit_as(member_id, epoch, member.instance, key, self.schedule.committed_offsets.begin(key))
+        response = await self.world.deliver(offset_commit.API, make(), 9)
+        error = ErrorCode(response.topics[0].partitions[0].error_code)
+        must(error is not NONE, f"a commit of {key} by {member_id} with the old epoch {epoch} succeeded")
 
     def restart(self, classic: bool) -> None:
+        """Crash, and come back as a new member of either protocol."""
         self.schedule.world.counts["restarts"] += 1
         self.member.forget()
         self.member = self.new_member(classic)
 
     async def commit(self) -> ErrorCode | None:
-        """A position on something that it owns."""
-        member, positions = self.member, self.schedule.positions
+        """Commit an offset of an owned partition."""
+        member, committed_offsets = self.member, self.schedule.committed_offsets
         owned = [(name, index) for topic, index in sorted(member.owned) if (name := member.name_of(topic))]
         if not owned:
             return NONE
         key = self.world.random.choice(owned)
-        value = positions.begin(key)
+        value = committed_offsets.begin(key)
         rival = self.schedule.holder(key, but=self)
         make = _commit(member, key, value)
         twice, error = not self.world.calm and self.world.random.random() < 0.05, None
         try:
-            answer = await self.world.call(offset_commit.API, make, 9, twice=twice)
-            error = ErrorCode(answer.topics[0].partitions[0].error_code)
+            response = await self.world.call(offset_commit.API, make, 9, twice=twice)
+            error = ErrorCode(response.topics[0].partitions[0].error_code)
         finally:
-            positions.end(key, value, error, may_come_again=twice)
+            committed_offsets.end(key, value, error, may_come_again=twice)
         if error is NONE:
             self.world.counts["positions committed"] += 1
             fenced = rival is not None and rival == self.schedule.holder(key, but=self)
@@ -189,17 +199,20 @@ class Client:
         return error
 
 
-def _commit(member: Member, key: Key, value: int) -> Any:
+def _commit(member: Member, key: TopicPartition, value: int) -> Any:
     return _commit_as(member.member_id, member.epoch, member.instance, key, value)
 
 
-def _commit_as(member_id: str, epoch: int, instance: str | None, key: Key, value: int) -> Any:
+def _commit_as(member_id: str, epoch: int, instance: str | None, key: TopicPartition, value: int) -> Any:
     def make() -> OffsetCommitRequest:
         partition = OffsetCommitRequestPartition(partition_index=key[1], committed_offset=value)
         return OffsetCommitRequest(
-            group_id="g", generation_id_or_member_epoch=epoch, member_id=member_id, group_instance_id=instance,
+            group_id="g",
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            group_instance_id=instance,
             topics=[OffsetCommitRequestTopic(name=key[0], partitions=[partition])],
-        )  # fmt: skip
+        )
 
     return make
 
@@ -228,13 +241,14 @@ class Schedule:
         self.classic = chance.choice((0.0, 0.3, 0.5, 0.7, 1.0))
         eager = [["range"], ["range", "roundrobin"], ["roundrobin", "range"]]
         self.faces = chance.choice((eager, [[COOPERATIVE]]))
-        self.positions = Positions()
+        self.committed_offsets = CommittedOffsets()
         self.epochs = (0, 0)
-        self.story: tuple[int, list[str]] = (0, [])
+        self.last_seen: tuple[int, list[str]] = (0, [])
         count = chance.choice((2, 3, 3))
         self.clients = [Client(self, n, f"i{n}" if chance.random() < 0.4 else None) for n in range(count)]
 
     def run(self) -> None:
+        """Run the seed from beginning to end. Raises `Violation`, and any unexpected error."""
         self.world.run(self._happen())
 
     async def _happen(self) -> None:
@@ -251,9 +265,9 @@ class Schedule:
         world.set_topics(t=4, u=2)
         await self._behave(tasks)
         if self.short_retention:
-            await self._keep_positions()
+            await self._check_retention()
         await self._stop(tasks)
-        await self._fall_silent()
+        await self._stop_all()
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         tasks[-1].cancel()
@@ -274,14 +288,14 @@ class Schedule:
             elif chance.random() < 0.5:
                 count = chance.choice((0, 2, 3))
                 if not count:
-                    self.positions.forget("u")
+                    self.committed_offsets.forget("u")
                 self.world.set_topics(u=count)
         await trouble
 
-    # --- what must hold ----------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """At any moment."""
+        """Check the invariants that hold at any time."""
         shard = self.world.shard(OFFSETS_TOPIC)
         group = None if shard is None else shard.groups.find("g")
         if isinstance(group, ConsumerGroup):
@@ -292,69 +306,72 @@ class Schedule:
         self._check_epochs(shard, group)
 
     def _check_epochs(self, shard: Any, group: Any) -> None:
-        """They go back with the tail of a log only, and where a group begins anew, with other members."""
+        """Epochs decrease only if the tail of the log is lost, or if the group was deleted and created again."""
         if shard is None:
             return
         there = list(group.members) if isinstance(group, ConsumerGroup) else []
         epochs = (group.epoch, group.assignment_epoch) if isinstance(group, ConsumerGroup) else (0, 0)
-        truncations, members = self.story
+        truncations, members = self.last_seen
         if truncations == self.world.truncations and any(member in members for member in there):
             must(self.epochs <= epochs, f"epochs went from {self.epochs} to {epochs}")
-        self.story, self.epochs = (self.world.truncations, there), epochs
+        self.last_seen, self.epochs = (self.world.truncations, there), epochs
 
     def _check_consumer_group(self, shard: Any, group: ConsumerGroup) -> None:
         owners: dict[tuple[bytes, int], str] = {}
         for member in group.members.values():
-            must(member.epoch <= group.assignment_epoch <= group.epoch, "an epoch runs ahead")
+            must(member.epoch <= group.assignment_epoch <= group.epoch, "a member epoch is ahead of the group")
             must(("consumer-session", "g", member.member_id) in shard.timers, f"{member.member_id} has no session")
-            if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch > 0 and not member.speaks_classic:
-                must(("consumer-rebalance", "g", member.member_id) in shard.timers, "it may give up when it likes")
+            if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch > 0 and not member.uses_classic:
+                must(
+                    ("consumer-rebalance", "g", member.member_id) in shard.timers,
+                    "there is no deadline for the revocation",
+                )
             for part in (member.assigned, member.revoking):
                 for topic, partitions in part.items():
                     for partition in partitions:
                         must((topic, partition) not in owners, f"two owners of {topic!r} {partition}")
                         owners[topic, partition] = member.member_id
         table = {(topic, index): name for topic, part in group.owners.items() for index, name in part.items()}
-        must(table == owners, "the table of owners is wrong")
+        must(table == owners, "the table of owners is inconsistent")
         ids = {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
-        must(ids == group.static_ids, "the table of static members is wrong")
+        must(ids == group.static_ids, "the table of static members is inconsistent")
 
     def _check_held(self, group: Any) -> None:
         held: dict[tuple[bytes, int], str] = {}
         for client in self.clients:
             member = client.member
-            if not self._counts_on(group, member):
+            if not self._is_current(group, member):
                 continue
             known = group.members[member.member_id] if isinstance(group, ConsumerGroup) else None
             for topic, index in member.owned:
                 must((topic, index) not in held, f"{member.member_id} and {held.get((topic, index))} read {index}")
                 held[topic, index] = member.member_id
-                if known is not None and not known.speaks_classic:
+                if known is not None and not known.uses_classic:
                     there = index in known.assigned.get(topic, ()) or index in known.revoking.get(topic, ())
-                    must(there, f"{member.member_id} reads {topic!r} {index}, which is not its own")
+                    must(there, f"{member.member_id} reads {topic!r} {index}, which it does not own")
 
-    def _counts_on(self, group: Any, member: Member) -> bool:
-        """Whether a member is one of the group as it is now."""
+    def _is_current(self, group: Any, member: Member) -> bool:
+        """Whether a client is a current member of the group."""
         if group is None or not member.is_in or member.member_id not in group.members:
             return False
         if isinstance(group, ClassicGroup):
-            return member.speaks_classic and member.epoch == group.generation
-        # A downgraded group that is loaded again has assignments that its members were never told; those of an older
-        # generation are fenced.
-        return not member.speaks_classic or member.epoch == group.members[member.member_id].epoch
+            return member.uses_classic and member.epoch == group.generation
+        # A downgraded group that was loaded again has assignments that its members have not received. Members with
+        # an older generation are fenced.
+        return not member.uses_classic or member.epoch == group.members[member.member_id].epoch
 
     def group(self) -> Any:
-        """As the coordinator knows it, if there is one at work."""
+        """The group in the active coordinator, or None."""
         shard = self.world.shard(OFFSETS_TOPIC)
         return None if shard is None else shard.groups.find("g")
 
-    def holder(self, key: Key, but: Client) -> str | None:
-        """Who owns a partition rightfully, if it is somebody else."""
+    def holder(self, key: TopicPartition, but: Client) -> str | None:
+        """The current member that owns a partition, unless it is ``but``."""
         group = self.group()
         topic = self.world.metadata.image.topics.get(key[0])
         for client in self.clients:
             member = client.member
-            rightful = client is not but and topic is not None and self._counts_on(group, member)
+            rightful = client is not but and topic is not None and self._is_current(group, member)
             if rightful and (topic.id, key[1]) in member.owned:  # type: ignore[union-attr]
                 return member.member_id
         return None
@@ -364,12 +381,12 @@ class Schedule:
             await asyncio.sleep(14)
             replay.compare(self.world)
             self.world.check_nothing_waits(90)
-            await self._check_positions()
+            await self._check_committed_offsets()
 
-    async def _check_positions(self) -> None:
+    async def _check_committed_offsets(self) -> None:
         if self.short_retention and not self.world.calm:
             return
-        before = {key: dict(values) for key, values in self.positions.possible.items()}
+        before = {key: dict(values) for key, values in self.committed_offsets.possible.items()}
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
         try:
             group = (await self.world.deliver(offset_fetch.API, request, 9)).groups[0]
@@ -377,21 +394,24 @@ class Schedule:
             return
         if group.error_code:
             return
-        found = {(topic.name, one.partition_index): one.committed_offset
-                 for topic in group.topics for one in topic.partitions}  # fmt: skip
-        if before == self.positions.possible and not self.short_retention:
-            self.positions.check(found)
+        found = {
+            (topic.name, one.partition_index): one.committed_offset
+            for topic in group.topics
+            for one in topic.partitions
+        }
+        if before == self.committed_offsets.possible and not self.short_retention:
+            self.committed_offsets.check(found)
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # -- the end of a schedule -----------------------------------------------------------------------------------------
 
     async def _behave(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Everybody is there and follows the protocol: the group comes to rest."""
+        """All members join and follow the protocol: the group becomes stable."""
         chance = self.world.random
         mode = chance.choice((0.0, 1.0))
         if self.policy == "bidirectional":
             mode = chance.choice((0.0, 0.5, 1.0))
         for client in self.clients:
-            if client.member.speaks_classic != (mode == 1.0) or chance.random() < 0.3:
+            if client.member.uses_classic != (mode == 1.0) or chance.random() < 0.3:
                 client.restart(chance.random() < mode)
             client.member.slow = 0.0
             await asyncio.sleep(2.0)
@@ -407,12 +427,12 @@ class Schedule:
             error = await client.commit()
             must(error is NONE or not self._is_at_rest(), f"{client.member.member_id} cannot commit: {error!r}")
         self.world.check_nothing_waits(1)
-        await self._check_positions()
+        await self._check_committed_offsets()
 
     def _state(self) -> str:
         group = self.group()
         told = [
-            (one.member.member_id, one.member.epoch, one.member.speaks_classic, sorted(one.member.owned))
+            (one.member.member_id, one.member.epoch, one.member.uses_classic, sorted(one.member.owned))
             for one in self.clients
         ]
         members = None if group is None else list(group.members.values())
@@ -423,7 +443,7 @@ class Schedule:
         group = self.group()
         if group is None or group.state_name != "Stable" or len(group.members) != len(self.clients):
             return False
-        if not all(self._counts_on(group, client.member) for client in self.clients):
+        if not all(self._is_current(group, client.member) for client in self.clients):
             return False
         topics = self.world.metadata.image.topics
         wanted = {"t"}
@@ -434,46 +454,52 @@ class Schedule:
             (topics[name].id, index) for name in wanted for index in range(len(topics[name].partitions))
         )
 
-    async def _keep_positions(self) -> None:
-        """Positions of a group that lives do not expire."""
+    async def _check_retention(self) -> None:
+        """Committed offsets of a group with members do not expire."""
         for client in self.clients:
             for _ in range(3):
                 await client.commit()
-        fresh = dict(self.positions.acknowledged)
+        fresh = dict(self.committed_offsets.acknowledged)
         topics = {name for one in self.clients for name in one.member.topics}
         await asyncio.sleep(200)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
         group = (await self.world.deliver(offset_fetch.API, request, 9)).groups[0]
         found = {(topic.name, one.partition_index) for topic in group.topics for one in topic.partitions}
-        recent = {key for key, value in fresh.items() if key[0] in topics and value > self.positions.count - 12}
-        must(recent <= found, f"positions of a living group have expired: {sorted(recent - found)}")
+        recent = {key for key, value in fresh.items() if key[0] in topics and value > self.committed_offsets.count - 12}
+        must(recent <= found, f"committed offsets of a group with members have expired: {sorted(recent - found)}")
 
-    async def _fall_silent(self) -> None:
+    async def _stop_all(self) -> None:
         await asyncio.sleep(200)
         self.world.check_nothing_waits(0)
         shard = self.world.shard(OFFSETS_TOPIC)
         must(shard is not None, "no coordinator")
         group = shard.groups.find("g")  # type: ignore[union-attr]
-        must(group is None or not group.members, "somebody never leaves")
-        must(group is None or group.state_name == "Empty", "the group never gets empty")
+        must(group is None or not group.members, "a member never expires")
+        must(group is None or group.state_name == "Empty", "the group never becomes empty")
         must(len(shard.timers) == 0, "a timer is left")  # type: ignore[union-attr]
         replay.compare(self.world)
 
 
 def _check_classic_group(shard: Any, group: ClassicGroup) -> None:
-    must(set(group.joining) <= set(group.members) and set(group.syncing) <= set(group.members), "strangers wait")
-    must(group.leader is None or group.leader in group.members, "a stranger leads")
-    must(bool(group.leader) == bool(group.members), "nobody leads")
+    must(
+        set(group.joining) <= set(group.members) and set(group.syncing) <= set(group.members),
+        "a request of a non-member is parked",
+    )
+    must(group.leader is None or group.leader in group.members, "the leader is not a member")
+    must(bool(group.leader) == bool(group.members), "the group has no leader")
     ids = {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
-    must(ids == group.static_ids, "the table of static members is wrong")
+    must(ids == group.static_ids, "the table of static members is inconsistent")
     for name, count in group.support.items():
-        must(count == sum(name in member.protocols for member in group.members.values()) > 0, "wrong votes")
+        must(
+            count == sum(name in member.protocols for member in group.members.values()) > 0,
+            "the count of supported protocols is wrong",
+        )
     for member_id in (*group.members, *group.pending):
         waits = member_id in group.joining or member_id in group.syncing
-        must(waits or ("session", "g", member_id) in shard.timers, f"nothing would ever end {member_id}")
+        must(waits or ("session", "g", member_id) in shard.timers, f"{member_id} would never expire")
     if group.state_name == "PreparingRebalance":
         must(("join", "g") in shard.timers and not group.syncing, "the rebalance never ends")
     if group.state_name in ("CompletingRebalance", "Stable"):
-        must(not group.unsynced or ("sync", "g") in shard.timers, "nobody waits for SyncGroup")
-        must(not group.joining, "a JoinGroup is forgotten")
+        must(not group.unsynced or ("sync", "g") in shard.timers, "there is no timer for SyncGroup")
+        must(not group.joining, "a JoinGroup is still parked")
     must(group.state_name != "Empty" or not group.members, "an empty group with members")

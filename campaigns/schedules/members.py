@@ -1,7 +1,7 @@
-"""Members of a group as their luck lets them be: one of the classic protocol, one of KIP-848's.
+"""Clients in a group: `ClassicMember` with the classic protocol, `ConsumerMember` with the consumer protocol (KIP-848).
 
-Both hold partitions (`owned`: topic id, index) from the moment they are told to until the moment they give them up, as
-a consumer reads them. What must hold of all of them together: `groups`.
+Both own partitions (`owned`: topic id, index) from the moment of their assignment until they revoke them, as a consumer
+reads them. The invariants of the whole group are in `groups`.
 """
 
 from __future__ import annotations
@@ -23,22 +23,26 @@ from kwire.handlers.groups import consumer_group_heartbeat, heartbeat, join_grou
 
 NONE: Final = ErrorCode.NONE
 COOPERATIVE: Final = "cooperative-sticky"
-SUBSCRIPTION_VERSION: Final = 2  # with the generation
+SUBSCRIPTION_VERSION: Final = 2  # the first version with the generation
 OUT_OF_GROUP: Final = frozenset(
     {
-        ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH,
-        ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         ErrorCode.GROUP_MAX_SIZE_REACHED,
     }
-)  # fmt: skip
+)
 
-Partition = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 
 
 class Member:
-    """What both kinds have."""
+    """What both kinds of clients have in common."""
 
-    speaks_classic = False
+    uses_classic = False
 
     def __init__(self, world: World, number: int, instance: str | None, faces: list[list[str]]) -> None:
         self.world = world
@@ -49,53 +53,58 @@ class Member:
         self.regex: str | None = None
         self.member_id = ""
         self.epoch = -1
-        self.owned: set[Partition] = set()
+        self.owned: set[TopicIdPartition] = set()
         self.slow = 0.0
-        """How likely it is to be late with giving up."""
+        """The probability that a revocation is delayed."""
 
     @property
     def is_in(self) -> bool:
+        """Whether it is in the group, as far as it knows."""
         return self.epoch > 0
 
     def forget(self) -> None:
-        """It knows of no group any more."""
+        """Leave the group without a request, as after a crash or an error."""
         self.member_id, self.epoch = "", -1
         self.owned = set()
 
     async def step(self) -> None:
-        """Whatever is next. Raises Lost."""
+        """Send the next request of the protocol. Raises Lost."""
         raise NotImplementedError
 
     async def leave(self) -> None:
+        """Leave the group with a request; do nothing if it is not in the group. Raises `Lost`."""
         raise NotImplementedError
 
     async def beat_as(self, member_id: str, epoch: int) -> ErrorCode:
-        """A heartbeat of a former self. Raises Lost."""
+        """A heartbeat with an earlier member id and epoch. Raises Lost."""
         raise NotImplementedError
 
     def name_of(self, topic_id: bytes) -> str | None:
+        """The name of the topic with an id, or None if there is none."""
         topic = self.world.metadata.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
 
 class ConsumerMember(Member):
-    """KIP-848."""
+    """A client of the consumer protocol (KIP-848)."""
 
     lives = 0
 
     def forget(self) -> None:
+        """See `Member.forget`."""
         super().forget()
-        self.target: set[Partition] = set()
+        self.target: set[TopicIdPartition] = set()
         self.reports = True
-        self.tells_all = False
+        self.sends_full_request = False
         self.fields: dict[str, Any] = {}
-        """A new subscription that has not been answered yet."""
+        """A new subscription without a response yet."""
 
     def __init__(self, *what: Any) -> None:
         super().__init__(*what)
         self.forget()
 
     async def step(self) -> None:
+        """Join the group, or send the next heartbeat. Raises `Lost`, and `Violation` if the epoch went back."""
         if not self.is_in:
             await self._join()
         else:
@@ -110,17 +119,21 @@ class ConsumerMember(Member):
         assignor = chance.choice((None, None, "range", "uniform"))
         names = None if self.regex is not None else list(self.topics)
         regex, timeout_ms = self.regex, chance.choice((5_000, 20_000))
-        if self.instance is not None:  # what it leaves out is its predecessor's
+        if self.instance is not None:  # fields that are left out are the predecessor's
             names, regex = ([], regex) if regex is not None else (names, "")
         self.take(
-            await self._ask(
+            await self._send(
                 lambda: self._request(
-                    0, owned=set(), subscribed_topic_names=names, subscribed_topic_regex=regex,
-                    server_assignor=assignor, rebalance_timeout_ms=timeout_ms,
+                    0,
+                    owned=set(),
+                    subscribed_topic_names=names,
+                    subscribed_topic_regex=regex,
+                    server_assignor=assignor,
+                    rebalance_timeout_ms=timeout_ms,
                 ),
                 twice=False,
             )
-        )  # fmt: skip
+        )
 
     async def _beat(self) -> None:
         chance = self.world.random
@@ -131,67 +144,74 @@ class ConsumerMember(Member):
             self.fields = {"subscribed_topic_names": list(self.topics), "subscribed_topic_regex": ""}
             self.regex = None
         fields = dict(self.fields)
-        if self.tells_all:
+        if self.sends_full_request:
             fields |= {"rebalance_timeout_ms": 15_000, "subscribed_topic_regex": self.regex or ""}
             fields["subscribed_topic_names"] = list(self.topics) if self.regex is None else []
-        owned = set(self.owned) if self.tells_all or self.reports or chance.random() < 0.3 else None
+        owned = set(self.owned) if self.sends_full_request or self.reports or chance.random() < 0.3 else None
         epoch = self.epoch
-        answer = await self._ask(lambda: self._request(epoch, owned=owned, **fields), twice=owned is None)
+        response = await self._send(lambda: self._request(epoch, owned=owned, **fields), twice=owned is None)
         self.reports = self.reports and owned is None
-        self.take(answer)
+        self.take(response)
 
-    async def _ask(self, make: Any, *, twice: bool) -> Any:
+    async def _send(self, make: Any, *, twice: bool) -> Any:
         over = False
 
         def made() -> ConsumerGroupHeartbeatRequest:
-            # A copy that comes late is answered on a connection that was given up, after which a client tells all. (One
-            # that comes even after that, and takes a change away with its answer, nobody makes good in KIP-848.)
-            self.tells_all |= over
+            # The response to a late copy is lost on a closed connection, after which a client sends a full request.
+            # (If a copy arrives even later, KIP-848 has no way to recover the assignment in its response.)
+            self.sends_full_request |= over
             request: ConsumerGroupHeartbeatRequest = make()
             return request
 
         try:
             return await self.world.call(consumer_group_heartbeat.API, made, 1, twice=twice)
         except Lost:
-            self.tells_all = True  # what has become of the last one is not known
+            self.sends_full_request = True  # the outcome of the last request is unknown
             raise
         finally:
             over = True
 
-    def take(self, answer: Any) -> None:
-        error = ErrorCode(answer.error_code)
+    def take(self, response: Any) -> None:
+        """Process the response to a heartbeat. Raises `Violation` if the epoch went back."""
+        error = ErrorCode(response.error_code)
         if error in OUT_OF_GROUP:
             self.forget()
-        self.tells_all = error is not NONE
+        self.sends_full_request = error is not NONE
         if error is not NONE:
             return
-        must(answer.member_epoch >= self.epoch, f"the epoch of {self.member_id} went back")
-        self.epoch = answer.member_epoch
+        must(response.member_epoch >= self.epoch, f"the epoch of {self.member_id} went back")
+        self.epoch = response.member_epoch
         self.fields = {}
-        if answer.assignment is not None:
-            found = answer.assignment.topic_partitions
+        if response.assignment is not None:
+            found = response.assignment.topic_partitions
             self.target = {(one.topic_id, index) for one in found for index in one.partitions}
             if self.target - self.owned and self.owned <= self.target:
                 self.owned = set(self.target)
                 self.reports = True
 
     async def beat_as(self, member_id: str, epoch: int) -> ErrorCode:
+        """See `Member.beat_as`."""
         request = ConsumerGroupHeartbeatRequest(
             group_id="g", member_id=member_id, member_epoch=epoch, instance_id=self.instance
         )
         return ErrorCode((await self.world.deliver(consumer_group_heartbeat.API, request, 1)).error_code)
 
-    def _request(self, epoch: int, owned: set[Partition] | None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    def _request(self, epoch: int, owned: set[TopicIdPartition] | None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
         parts: dict[bytes, list[int]] = {}
         for topic_id, index in sorted(owned or ()):
             parts.setdefault(topic_id, []).append(index)
         told = [TopicPartitions(topic_id=topic_id, partitions=part) for topic_id, part in parts.items()]
         return ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id=self.member_id, member_epoch=epoch, instance_id=self.instance,
-            topic_partitions=None if owned is None else told, **fields,
-        )  # fmt: skip
+            group_id="g",
+            member_id=self.member_id,
+            member_epoch=epoch,
+            instance_id=self.instance,
+            topic_partitions=None if owned is None else told,
+            **fields,
+        )
 
     async def leave(self) -> None:
+        """See `Member.leave`. A static member may leave with epoch -2: it will come back."""
         if not self.is_in:
             return
         stays = self.instance is not None and self.world.random.random() < 0.5
@@ -201,24 +221,26 @@ class ConsumerMember(Member):
 
 
 class ClassicMember(Member):
-    """JoinGroup, SyncGroup, Heartbeat; eager or cooperative."""
+    """A client of the classic protocol, eager or cooperative."""
 
-    speaks_classic = True
+    uses_classic = True
 
     def __init__(self, *what: Any) -> None:
         super().__init__(*what)
         self.rejoins = True
         self.watched: Any = None
         self.skips = True
-        self.owes: Any = None  # the coordinator that waits for its SyncGroup, which it does not send
+        self.owes: Any = None  # the coordinator that waits for a SyncGroup that this client never sends
         self.session_ms = self.world.random.choice((8_000, 15_000))
 
     def forget(self) -> None:
+        """See `Member.forget`."""
         super().forget()
         self.rejoins = True
         self.owes = None
 
     async def step(self) -> None:
+        """Send JoinGroup and SyncGroup if it must join or rejoin, otherwise a heartbeat. Raises `Lost`."""
         if not self.is_in or self.rejoins:
             await self._join()
         else:
@@ -231,32 +253,38 @@ class ClassicMember(Member):
             self.owned = set()
         protocols = [JoinGroupRequestProtocol(name=name, metadata=self._metadata()) for name in face]
         member_id = self.member_id
-        answer = await self.world.call(
+        response = await self.world.call(
             join_group.API,
             lambda: JoinGroupRequest(
-                group_id="g", session_timeout_ms=self.session_ms, rebalance_timeout_ms=20_000, member_id=member_id,
-                group_instance_id=self.instance, protocol_type="consumer", protocols=protocols,
+                group_id="g",
+                session_timeout_ms=self.session_ms,
+                rebalance_timeout_ms=20_000,
+                member_id=member_id,
+                group_instance_id=self.instance,
+                protocol_type="consumer",
+                protocols=protocols,
             ),
             9,
             twice=not member_id and self.instance is None,
-        )  # fmt: skip
-        error = ErrorCode(answer.error_code)
+        )
+        error = ErrorCode(response.error_code)
         if error is ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = answer.member_id
+            self.member_id = response.member_id
         elif error in OUT_OF_GROUP:
             self.forget()
         if error is NONE:
-            self.member_id, self.epoch = answer.member_id, answer.generation_id
+            self.member_id, self.epoch = response.member_id, response.generation_id
             self.rejoins = False
             if not self.skips or not self._is_waited_for() or self.world.random.random() > 0.1:
-                await self._sync(answer)
-            else:  # it never asks for its part, and goes on with heartbeats
+                await self._sync(response)
+            else:  # it never sends SyncGroup, but heartbeats
                 self.skips = False
                 self.owes = self.world.shard(OFFSETS_TOPIC)
                 self.owned = set()
 
     def _is_waited_for(self) -> bool:
-        """Whether the coordinator waits for its SyncGroup: not where it goes on in a generation that is there."""
+        """Whether the coordinator waits for this client's SyncGroup. It does not if the client continues in a present
+        generation."""
         shard = self.world.shard(OFFSETS_TOPIC)
         group = None if shard is None else shard.groups.find("g")
         return group is not None and (group.type_name == "consumer" or group.state_name != "Stable")
@@ -278,32 +306,35 @@ class ClassicMember(Member):
         leads = joined.leader == joined.member_id
         assignments = self._assign(joined) if leads and not joined.skip_assignment else {}
         self.watched, self.rejoins = None, True
-        if leads:  # one that is back and is not to assign does not know for which topics that was done
+        if leads:  # a leader that has returned with SkipAssignment does not know the topics of the assignment
             self.watched = None if joined.skip_assignment else self._topics()
-        answer = await self.world.call(
+        response = await self.world.call(
             sync_group.API,
             lambda: SyncGroupRequest(
-                group_id="g", generation_id=joined.generation_id, member_id=joined.member_id,
-                group_instance_id=self.instance, protocol_type=joined.protocol_type,
+                group_id="g",
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                group_instance_id=self.instance,
+                protocol_type=joined.protocol_type,
                 protocol_name=joined.protocol_name,
                 assignments=[
                     SyncGroupRequestAssignment(member_id=name, assignment=part) for name, part in assignments.items()
                 ],
             ),
             5,
-        )  # fmt: skip
-        error = ErrorCode(answer.error_code)
+        )
+        error = ErrorCode(response.error_code)
         if error in OUT_OF_GROUP or error is ErrorCode.ILLEGAL_GENERATION:
             self.forget()
         if error is not NONE:
             self.rejoins = True
             return
-        assigned = self._parse(answer.assignment)
-        # Cooperative: others get it in the next generation.
+        assigned = self._parse(response.assignment)
+        # Cooperative: other members get it in the next generation.
         self.rejoins = bool(self.owned - assigned) or (leads and joined.skip_assignment)
         self.owned = assigned
 
-    def _parse(self, data: bytes) -> set[Partition]:
+    def _parse(self, data: bytes) -> set[TopicIdPartition]:
         if len(data) < 2:
             return set()
         assignment, _ = decode(ConsumerProtocolAssignment, int.from_bytes(data[:2], "big"), data, 2)
@@ -316,7 +347,8 @@ class ClassicMember(Member):
         }
 
     def _assign(self, joined: Any) -> dict[str, bytes]:
-        """What a leader does: everything to somebody; what another one still owns to nobody, if cooperative."""
+        """The leader's assignment of all partitions. With the cooperative protocol, partitions that another member
+        still owns are left out."""
         counts = {name: len(topic.partitions) for name, topic in self.world.metadata.image.topics.items()}
         wants: dict[str, Any] = {}
         for one in joined.members:
@@ -337,7 +369,7 @@ class ClassicMember(Member):
         return {member_id: _assignment(part) for member_id, part in parts.items()}
 
     def _topics(self) -> Any:
-        """A leader joins again when this changes."""
+        """The leader joins again when this changes."""
         topics = self.world.metadata.image.topics
         return [(name, topic.id, len(topic.partitions)) for name, topic in topics.items()]
 
@@ -346,26 +378,28 @@ class ClassicMember(Member):
             self.rejoins = True
             return
         if self.owes is not None and self.world.shard(OFFSETS_TOPIC) not in (None, self.owes):
-            self.rejoins = True  # one that has read its log waits for nobody, as in Kafka
+            self.rejoins = True  # after loading its log, the coordinator does not wait for SyncGroup, as in Kafka
             return
         request = HeartbeatRequest(
             group_id="g", generation_id=self.epoch, member_id=self.member_id, group_instance_id=self.instance
         )
-        answer = await self.world.call(heartbeat.API, lambda: request, 4)
-        error = ErrorCode(answer.error_code)
+        response = await self.world.call(heartbeat.API, lambda: request, 4)
+        error = ErrorCode(response.error_code)
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoins = True
         elif error in OUT_OF_GROUP or error is ErrorCode.ILLEGAL_GENERATION:
             self.forget()
 
     async def beat_as(self, member_id: str, epoch: int) -> ErrorCode:
+        """See `Member.beat_as`."""
         request = HeartbeatRequest(
             group_id="g", generation_id=epoch, member_id=member_id, group_instance_id=self.instance
         )
-        answer = await self.world.deliver(heartbeat.API, request, 4)
-        return ErrorCode(answer.error_code)
+        response = await self.world.deliver(heartbeat.API, request, 4)
+        return ErrorCode(response.error_code)
 
     async def leave(self) -> None:
+        """See `Member.leave`."""
         if not self.member_id:
             return
         identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)
@@ -374,7 +408,7 @@ class ClassicMember(Member):
 
 
 def _claims(wants: dict[str, Any]) -> dict[tuple[str, int], str]:
-    """Who owns what; where two say so, the one of the newer generation."""
+    """The owners of partitions. If two members report a partition, the newer generation counts."""
     oldest_first = sorted(wants.items(), key=lambda item: item[1].generation_id)
     return {
         (owned.topic, index): member_id

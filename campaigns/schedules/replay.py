@@ -1,4 +1,4 @@
-"""What the logs of the coordinators say, read by machines that begin anew: the same that the live ones know."""
+"""Loads the coordinators' logs into fresh shards and compares their state with that of the active shards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from campaigns.schedules.world import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, World, 
 from kwire.codec.records import BatchHeader
 from kwire.coordinator.groups.classic.group import ClassicGroup
 from kwire.coordinator.groups.consumer.group import ConsumerGroup
-from kwire.coordinator.groups.group import Group
+from kwire.coordinator.groups.consumer.topics import Topics
+from kwire.coordinator.groups.group import Group, GroupCounters
 from kwire.coordinator.groups.shard import GroupShard
 from kwire.coordinator.runtime.log_loader import replay_batch
 from kwire.coordinator.transactions.records import Transaction
@@ -16,7 +17,7 @@ from kwire.coordinator.transactions.shard import TransactionShard
 
 
 class _Into:
-    """A machine that reads."""
+    """Applies the records of a log to a shard."""
 
     def __init__(self, shard: Any, wall_ms: int) -> None:
         self.shard = shard
@@ -31,7 +32,7 @@ class _Into:
 
 
 def compare(world: World) -> None:
-    """Raises Violation where a reload would give another state."""
+    """Raises Violation if loading a log gives another state than the active shard's."""
     for topic, fresh, picture in (
         (OFFSETS_TOPIC, _new_groups, picture_of_groups),
         (TRANSACTIONS_TOPIC, _new_transactions, picture_of_transactions),
@@ -42,13 +43,13 @@ def compare(world: World) -> None:
         if live is None:
             continue
         into = _read_on(world, topic, fresh)
-        known, told = picture(live, live), picture(into.shard, live)
-        must(known == told, f"the log of {topic} tells another story:\n{known}\n{told}")
+        active, loaded = picture(live, live), picture(into.shard, live)
+        must(active == loaded, f"loading the log of {topic} gives another state:\n{active}\n{loaded}")
         world.counts["reloads compared"] += 1
 
 
 def _read_on(world: World, topic: str, fresh: Any) -> _Into:
-    """A machine that has read the whole log: the one of the last time goes on, unless the log has lost its tail."""
+    """A shard that has loaded the whole log. The shard of the last call reads on, unless the log has lost its tail."""
     truncations, offset, shard = world.replayed.get(topic, (-1, 0, None))
     if truncations != world.truncations:
         offset, shard = 0, fresh(world)
@@ -65,7 +66,7 @@ def _replay(header: BatchHeader, batch: memoryview, into: _Into) -> None:
 
 
 def _new_groups(world: World) -> GroupShard:
-    return GroupShard(world.config, lambda: "")
+    return GroupShard(world.config, lambda: "", GroupCounters(), Topics(world.metadata.image, lambda _: {}))
 
 
 def _new_transactions(world: World) -> TransactionShard:
@@ -73,7 +74,7 @@ def _new_transactions(world: World) -> TransactionShard:
 
 
 def picture_of_groups(shard: GroupShard, live: GroupShard) -> Any:
-    """Everything that the log holds; of a classic group only while it is at rest (``live`` says whether)."""
+    """The state that the log contains. A classic group is included only while it is stable in ``live``."""
     groups = {}
     for group in shard.groups:
         known = live.groups.find(group.group_id)
@@ -87,30 +88,63 @@ def picture_of_groups(shard: GroupShard, live: GroupShard) -> Any:
 def _picture(group: Group) -> Any:
     if isinstance(group, ConsumerGroup):
         return (
-            group.epoch, group.metadata_hash, group.assignment_epoch, group.assignment_ms, group.members, group.target,
-            group.owners, group.names, group.regexes, group.resolved, group.assignors, group.static_ids,
-            group.classic_count, group.supported,
-        )  # fmt: skip
+            group.epoch,
+            group.metadata_hash,
+            group.assignment_epoch,
+            group.assignment_ms,
+            group.members,
+            group.target,
+            group.owners,
+            group.names,
+            group.regexes,
+            group.resolved,
+            group.assignors,
+            group.static_ids,
+            group.classic_count,
+            group.supported,
+        )
     assert isinstance(group, ClassicGroup)
     name = group.protocol_name or ""
     members = [
-        (m.member_id, m.instance_id, m.client_id, m.client_host, m.rebalance_timeout_ms, m.session_timeout_ms,
-         m.protocols.get(name), m.assignment)
+        (
+            m.member_id,
+            m.instance_id,
+            m.client_id,
+            m.client_host,
+            m.rebalance_timeout_ms,
+            m.session_timeout_ms,
+            m.protocols.get(name),
+            m.assignment,
+        )
         for m in group.members.values()
-    ]  # fmt: skip
+    ]
     return (
-        group.state_name, group.generation, group.protocol_type, group.protocol_name, group.leader, members,
-        dict(group.static_ids), group.subscribed_topics,
-    )  # fmt: skip
+        group.state_name,
+        group.generation,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader,
+        members,
+        dict(group.static_ids),
+        group.subscribed_topics,
+    )
 
 
 def picture_of_transactions(shard: TransactionShard, live: TransactionShard) -> Any:
-    """Every id with all that its record holds."""
+    """All transactional ids with the contents of their records."""
     return {one.transactional_id: _of(one) for one in shard}
 
 
 def _of(one: Transaction) -> tuple[Any, ...]:
     return (
-        one.producer_id, one.previous_producer_id, one.next_producer_id, one.producer_epoch, one.timeout_ms, one.state,
-        sorted(one.partitions), one.start_ms, one.update_ms, one.client_version,
-    )  # fmt: skip
+        one.producer_id,
+        one.previous_producer_id,
+        one.next_producer_id,
+        one.producer_epoch,
+        one.timeout_ms,
+        one.state,
+        sorted(one.partitions),
+        one.start_ms,
+        one.update_ms,
+        one.client_version,
+    )

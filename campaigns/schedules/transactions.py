@@ -1,10 +1,12 @@
 """Schedules of transactional producers: old clients and new ones (KIP-890), zombies of both, and readers.
 
-Producers of one transactional id fence each other; they write, commit a group's positions, commit and abort, stall, try
-again, crash and come back. What must hold: a transaction that was told to be committed is whole, with its positions;
-one whose commit was never asked for is never visible, not for a moment; whatever is in doubt is visible as a whole or
-not at all; nothing is visible twice; positions never go back; who is fenced commits nothing; when all fall silent,
-nothing is open for ever; the log tells the same story as the machine.
+Producers with the same transactional id fence each other. They write records, commit the offsets of a group, commit and
+abort, stall, retry, crash and return.
+
+Invariants: a transaction whose commit was confirmed is completely visible, with its offsets; one whose commit was never
+requested is never visible; one with an unknown outcome is visible completely or not at all; no record is visible twice;
+committed offsets never decrease; a fenced producer commits nothing; after all producers have stopped, no transaction
+stays open; loading the log restores the state of the shard.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from campaigns.schedules import replay
-from campaigns.schedules.world import OFFSETS_TOPIC, START_MS, TRANSACTIONS_TOPIC, Lost, Name, World, must
+from campaigns.schedules.world import OFFSETS_TOPIC, START_MS, TRANSACTIONS_TOPIC, Lost, World, must
 from kwire.base.errors import ErrorCode
+from kwire.base.topic_partition import TopicPartition
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kwire.codec.messages.end_txn_request import EndTxnRequest
@@ -53,57 +56,64 @@ OUT: Final = [("out", 0), ("out", 1)]
 IDS: Final = ("a", "b")
 TIMEOUT_MS: Final = 15_000
 ATTEMPTS: Final = 8
-EPOCH_NEAR_ITS_END: Final = 32_762
+EPOCH_ALMOST_LAST: Final = 32_762
 
 RETRIABLE: Final = frozenset(
     {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NETWORK_EXCEPTION,
     }
-)  # fmt: skip
-"""The request may have had its effect, or not."""
+)
+"""Errors after which the request may have taken effect or not."""
 
 ABORTABLE: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
 
 
 class Abort(Exception):
-    """The transaction cannot be committed any more."""
+    """The transaction can only be aborted."""
 
 
 class Fatal(Exception):
-    """The producer can do nothing more: it is fenced, or has crashed."""
+    """The producer cannot continue: it is fenced or has crashed."""
 
 
 class Txn:
-    """One transaction of the model. ``asked``: somebody may have been told to commit it."""
+    """One transaction of the model. ``commit_requested``: EndTxn may have been sent with commit."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.values: dict[Name, list[bytes]] = {}
-        self.positions: dict[int, int] = {}
-        self.asked = False
+        self.values: dict[TopicPartition, list[bytes]] = {}
+        self.committed_offsets: dict[int, int] = {}
+        self.commit_requested = False
         self.committed = False
 
 
 class Model:
-    """All that was written, by value and by position."""
+    """All transactions, by record value and by committed offset."""
 
     def __init__(self) -> None:
         self.count = 0
         self.by_value: dict[bytes, Txn] = {}
-        self.by_position: dict[int, Txn] = {}
+        self.by_offset: dict[int, Txn] = {}
         self.inits: dict[str, int] = dict.fromkeys(IDS, 0)
-        """How many times an id has begun with a new producer."""
+        """How many producers have started with each transactional id."""
 
     def next(self) -> int:
+        """The next number; records and committed offsets are numbered together."""
         self.count += 1
         return self.count
 
 
 class Client:
-    """A producer that follows the protocol as well as its luck lets it. Those of one id are each other's zombies."""
+    """A producer. Producers with the same transactional id fence each other."""
 
     def __init__(self, world: World, model: Model, name: str, *, new: bool) -> None:
         self.world = world
@@ -112,13 +122,13 @@ class Client:
         self.new = new and world.level >= 2
         self.over = False
         self.producer: tuple[int, int] | None = None
-        self.sequences: dict[Name, int] = {}
+        self.sequences: dict[TopicPartition, int] = {}
         self.began = 0
-        self.added: set[Name] = set()
+        self.added: set[TopicPartition] = set()
         self.must_bump = False
 
     async def live(self) -> None:
-        """Transaction after transaction."""
+        """Run one transaction after another."""
         chance = self.world.random
         while not self.over:
             await asyncio.sleep(chance.choice((0.01, 0.2, 1.0)))
@@ -131,17 +141,17 @@ class Client:
                 self.producer, self.must_bump = None, False
                 await asyncio.sleep(chance.choice((0.1, 1.0, 4.0)))
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     async def ask(self, api: Any, make: Any, version: int, *, twice: bool = True) -> Any:
-        """The answer, or None where it is not known what has become of the request."""
+        """The response, or None if the outcome of the request is unknown."""
         try:
             return await self.world.call(api, make, version, twice=twice)
         except Lost:
             return None
 
     async def persist(self, attempt: Any) -> ErrorCode:
-        """Try until there is an answer that says something."""
+        """Retry until the outcome is known."""
         chance = self.world.random
         for _ in range(ATTEMPTS):
             error = await attempt()
@@ -153,26 +163,28 @@ class Client:
         raise Abort
 
     async def begin(self) -> None:
-        """InitProducerId: as a new producer, or going on as this one (KIP-360)."""
+        """InitProducerId, for a new producer or to continue with the present one (KIP-360)."""
         expected = self.producer if self.must_bump and self.producer else (-1, -1)
         self.must_bump = False
 
         async def attempt() -> int | None:
-            answer = await self.ask(
+            response = await self.ask(
                 init_producer_id.API,
                 lambda: InitProducerIdRequest(
-                    transactional_id=self.name, transaction_timeout_ms=TIMEOUT_MS, producer_id=expected[0],
+                    transactional_id=self.name,
+                    transaction_timeout_ms=TIMEOUT_MS,
+                    producer_id=expected[0],
                     producer_epoch=expected[1],
                 ),
                 5 if self.new else 4,
-            )  # fmt: skip
-            if answer is None:
+            )
+            if response is None:
                 return None
-            if answer.error_code == NONE:
-                self.producer = answer.producer_id, answer.producer_epoch
+            if response.error_code == NONE:
+                self.producer = response.producer_id, response.producer_epoch
                 self.model.inits[self.name] += 1
                 self.began = self.model.inits[self.name]
-            return int(answer.error_code)
+            return int(response.error_code)
 
         try:
             error = await self.persist(attempt)
@@ -183,7 +195,7 @@ class Client:
         self.sequences = {}
 
     async def transaction(self) -> None:
-        """Write here and there, then end it."""
+        """Write to some partitions, then end the transaction."""
         chance, txn = self.world.random, Txn(self)
         self.added = set()
         touched = False
@@ -193,7 +205,7 @@ class Client:
                 if chance.random() < 0.7:
                     await self.write(txn, chance.choice(OUT))
                 else:
-                    await self.position(txn)
+                    await self.commit_offset(txn)
                 if chance.random() < 0.1:
                     await asyncio.sleep(chance.choice((1.0, 8.0, 25.0)))  # it stalls
                 if chance.random() < 0.04:
@@ -204,7 +216,8 @@ class Client:
         if touched:
             await self.end(txn, commit=commit)
 
-    async def write(self, txn: Txn, name: Name) -> None:
+    async def write(self, txn: Txn, name: TopicPartition) -> None:
+        """Write one record to a partition. Raises `Abort` and `Fatal`."""
         assert self.producer is not None
         value = f"{self.name} {self.model.next()}".encode()
         self.model.by_value[value] = txn
@@ -213,8 +226,8 @@ class Client:
             await self.add(name)
 
         async def attempt() -> int | None:
-            answer = await self.ask(produce.API, lambda: _produce(self.name, name, batch), 12 if self.new else 11)
-            return None if answer is None else int(answer.responses[0].partition_responses[0].error_code)
+            response = await self.ask(produce.API, lambda: _produce(self.name, name, batch), 12 if self.new else 11)
+            return None if response is None else int(response.responses[0].partition_responses[0].error_code)
 
         try:
             error = await self.persist(attempt)
@@ -229,7 +242,7 @@ class Client:
         self.sequences[name] = self.sequences.get(name, 0) + 1
         txn.values.setdefault(name, []).append(value)
 
-    def _batch(self, name: Name, value: bytes) -> bytes:
+    def _batch(self, name: TopicPartition, value: bytes) -> bytes:
         assert self.producer is not None
         builder = RecordBatchBuilder(
             producer_id=self.producer[0],
@@ -240,15 +253,15 @@ class Client:
         builder.append(self.world.time_ms(), None, value)
         return builder.build()
 
-    async def add(self, name: Name) -> None:
-        """AddPartitionsToTxn of an old client."""
+    async def add(self, name: TopicPartition) -> None:
+        """AddPartitionsToTxn, as old clients send it."""
         if name in self.added:
             return
         assert self.producer is not None
         producer = self.producer
 
         async def attempt() -> int | None:
-            answer = await self.ask(
+            response = await self.ask(
                 add_partitions_to_txn.API,
                 lambda: AddPartitionsToTxnRequest(
                     v3_and_below_transactional_id=self.name,
@@ -258,66 +271,67 @@ class Client:
                 ),
                 3,
             )
-            if answer is None:
+            if response is None:
                 return None
-            return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+            return int(response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
         await self._succeed(self.persist(attempt))
         self.added.add(name)
 
-    async def position(self, txn: Txn) -> None:
-        """The group's position, once per transaction."""
+    async def commit_offset(self, txn: Txn) -> None:
+        """Commit an offset of the group, once per transaction."""
         assert self.producer is not None
         producer, index = self.producer, IDS.index(self.name)
-        if index in txn.positions:
+        if index in txn.committed_offsets:
             return
         offset = self.model.next()
-        self.model.by_position[offset] = txn
+        self.model.by_offset[offset] = txn
         if not self.new:
             await self._add_offsets(producer)
 
         async def attempt() -> int | None:
-            answer = await self.ask(
+            response = await self.ask(
                 txn_offset_commit.API,
-                lambda: _positions(self.name, producer, index, offset),
+                lambda: _txn_offset_commit(self.name, producer, index, offset),
                 5 if self.new else 3,
                 twice=self.new,
             )
-            return None if answer is None else int(answer.topics[0].partitions[0].error_code)
+            return None if response is None else int(response.topics[0].partitions[0].error_code)
 
         await self._succeed(self.persist(attempt))
-        txn.positions[index] = offset
+        txn.committed_offsets[index] = offset
 
     async def _add_offsets(self, producer: tuple[int, int]) -> None:
         async def attempt() -> int | None:
-            answer = await self.ask(
+            response = await self.ask(
                 add_offsets_to_txn.API,
                 lambda: AddOffsetsToTxnRequest(
                     transactional_id=self.name, producer_id=producer[0], producer_epoch=producer[1], group_id=GROUP
                 ),
                 3,
             )
-            return None if answer is None else int(answer.error_code)
+            return None if response is None else int(response.error_code)
 
         await self._succeed(self.persist(attempt))
 
-    async def _succeed(self, asked: Awaitable[ErrorCode]) -> None:
-        error = await asked
+    async def _succeed(self, request: Awaitable[ErrorCode]) -> None:
+        error = await request
         if error in ABORTABLE:
             raise Abort
         if error is not NONE:
             raise Fatal
 
     async def end(self, txn: Txn, *, commit: bool) -> None:
+        """Commit or abort a transaction. Raises `Fatal`, and `Violation` if a fenced producer could commit."""
         assert self.producer is not None
         producer = self.producer
-        txn.asked = commit
+        txn.commit_requested = commit
         fenced = self.model.inits[self.name] > self.began
         following = producer
 
         async def attempt() -> int | None:
             nonlocal following
-            answer = await self.ask(
+            response = await self.ask(
                 end_txn.API,
                 lambda: EndTxnRequest(
                     transactional_id=self.name, producer_id=producer[0], producer_epoch=producer[1], committed=commit
@@ -325,11 +339,11 @@ class Client:
                 5 if self.new else 4,
                 twice=self.new,
             )
-            if answer is None:
+            if response is None:
                 return None
-            if answer.error_code == NONE and self.new:
-                following = answer.producer_id, answer.producer_epoch
-            return int(answer.error_code)
+            if response.error_code == NONE and self.new:
+                following = response.producer_id, response.producer_epoch
+            return int(response.error_code)
 
         try:
             error = await self.persist(attempt)
@@ -344,18 +358,20 @@ class Client:
         else:
             self.world.counts["aborted"] += 1
         if self.new:
-            must(following[0] >= 0, "no producer to go on with")
-            must(following[0] != producer[0] or following[1] > producer[1], "an end without a new epoch")
+            must(following[0] >= 0, "the response has no producer id")
+            must(following[0] != producer[0] or following[1] > producer[1], "the response has no new epoch")
             self.producer, self.sequences = following, {}
 
 
-def _produce(transactional_id: str, name: Name, batch: bytes) -> ProduceRequest:
+def _produce(transactional_id: str, name: TopicPartition, batch: bytes) -> ProduceRequest:
     data = PartitionProduceData(index=name[1], records=memoryview(bytearray(batch)))
     topic = TopicProduceData(name=name[0], partition_data=[data])
     return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=3000, topic_data=[topic])
 
 
-def _positions(transactional_id: str, producer: tuple[int, int], index: int, offset: int) -> TxnOffsetCommitRequest:
+def _txn_offset_commit(
+    transactional_id: str, producer: tuple[int, int], index: int, offset: int
+) -> TxnOffsetCommitRequest:
     partition = TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
@@ -367,36 +383,37 @@ def _positions(transactional_id: str, producer: tuple[int, int], index: int, off
 
 
 class Reader:
-    """A consumer with read_committed, as Java's does it, and what it has seen."""
+    """A consumer with read_committed that works as the Java client, and the records that it has read."""
 
     def __init__(self, world: World, model: Model) -> None:
         self.world = world
         self.model = model
         self.next = dict.fromkeys(OUT, 0)
-        self.seen: dict[Name, list[bytes]] = {name: [] for name in OUT}
-        self.positions = dict.fromkeys(range(len(IDS)), -1)
+        self.seen: dict[TopicPartition, list[bytes]] = {name: [] for name in OUT}
+        self.committed_offsets = dict.fromkeys(range(len(IDS)), -1)
 
     async def live(self) -> None:
-        """Now and then."""
+        """Read from time to time."""
         while True:
             await asyncio.sleep(self.world.random.choice((0.5, 3.0)))
             await self.look()
 
     async def look(self) -> None:
-        """Everything that is there to be read."""
+        """Read all partitions to the end."""
         try:
             for name in OUT:
                 await self.read(name)
-            await self.fetch_positions()
+            await self.fetch_committed_offsets()
         except Lost:
             pass
 
-    async def read(self, name: Name) -> None:
+    async def read(self, name: TopicPartition) -> None:
+        """Fetch a partition once and take its committed records. Raises `Lost` and `Violation`."""
         size = self.world.random.choice((1, 200, 1 << 20))
-        answer = await self.world.deliver(fetch.API, _fetch(name, self.next[name], size), 11)
-        if not answer.responses or answer.responses[0].partitions[0].error_code:
+        response = await self.world.deliver(fetch.API, _fetch(name, self.next[name], size), 11)
+        if not response.responses or response.responses[0].partitions[0].error_code:
             return
-        data = answer.responses[0].partitions[0]
+        data = response.responses[0].partitions[0]
         content = memoryview(self.world.content(data.records))
         aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
         doomed: set[int] = set()
@@ -415,35 +432,47 @@ class Reader:
                     self.see(name, bytes(record.value or b""))
             self.next[name] = header.next_offset
 
-    def see(self, name: Name, value: bytes) -> None:
+    def see(self, name: TopicPartition, value: bytes) -> None:
+        """Add a visible record. Raises `Violation` if its transaction was not to be committed."""
         txn = self.model.by_value[value]
-        must(txn.asked, f"an aborted record is visible: {value!r} in {name}")
+        must(txn.commit_requested, f"an aborted record is visible: {value!r} in {name}")
         self.seen[name].append(value)
         self.world.counts["records seen"] += 1
 
-    async def fetch_positions(self) -> None:
+    async def fetch_committed_offsets(self) -> None:
+        """Fetch the stable committed offsets. Raises `Lost`, and `Violation` if one is aborted or went back."""
         group = OffsetFetchRequestGroup(
-            group_id=GROUP, topics=[OffsetFetchRequestTopics(name="in", partition_indexes=list(self.positions))]
+            group_id=GROUP, topics=[OffsetFetchRequestTopics(name="in", partition_indexes=list(self.committed_offsets))]
         )
         request = OffsetFetchRequest(groups=[group], require_stable=True)
-        answer = (await self.world.deliver(offset_fetch.API, request, 9)).groups[0]
-        if answer.error_code:
+        response = (await self.world.deliver(offset_fetch.API, request, 9)).groups[0]
+        if response.error_code:
             return
-        for partition in answer.topics[0].partitions:
+        for partition in response.topics[0].partitions:
             if partition.error_code:
                 continue
-            before, found = self.positions[partition.partition_index], partition.committed_offset
-            must(found >= before, f"the position of in-{partition.partition_index} went from {before} to {found}")
-            must(found < 0 or self.model.by_position[found].asked, f"an aborted position is visible: {found}")
-            self.positions[partition.partition_index] = found
+            before, found = self.committed_offsets[partition.partition_index], partition.committed_offset
+            must(
+                found >= before, f"the committed offset of in-{partition.partition_index} went from {before} to {found}"
+            )
+            must(
+                found < 0 or self.model.by_offset[found].commit_requested,
+                f"an offset of an aborted transaction is visible: {found}",
+            )
+            self.committed_offsets[partition.partition_index] = found
 
 
-def _fetch(name: Name, offset: int, size: int) -> FetchRequest:
+def _fetch(name: TopicPartition, offset: int, size: int) -> FetchRequest:
     partition = FetchPartition(partition=name[1], fetch_offset=offset, partition_max_bytes=size)
     return FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=1, session_id=0, session_epoch=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        isolation_level=1,
+        session_id=0,
+        session_epoch=-1,
         topics=[FetchTopic(topic=name[0], partitions=[partition])],
-    )  # fmt: skip
+    )
 
 
 class Schedule:
@@ -467,6 +496,7 @@ class Schedule:
         self.old_epoch = chance.random() < 0.1
 
     def run(self) -> None:
+        """Run the seed from beginning to end. Raises `Violation`, and any unexpected error."""
         self.world.run(self._happen())
 
     async def _happen(self) -> None:
@@ -490,12 +520,16 @@ class Schedule:
         await self._check()
 
     def _grow_old(self) -> None:
-        """An id whose epochs are about to run out."""
+        """A transactional id whose producer epochs are almost used up."""
         old = Transaction(IDS[0], 900)
         record = transaction_records.transition(
-            old, TransactionState.COMPLETE_ABORT, self.world.level, producer_epoch=EPOCH_NEAR_ITS_END,
-            timeout_ms=TIMEOUT_MS, update_ms=START_MS,
-        )  # fmt: skip
+            old,
+            TransactionState.COMPLETE_ABORT,
+            self.world.level,
+            producer_epoch=EPOCH_ALMOST_LAST,
+            timeout_ms=TIMEOUT_MS,
+            update_ms=START_MS,
+        )
         runtime = self.world.transactions._runtimes[0]
         runtime._apply(record, runtime._append([record]))
 
@@ -509,33 +543,33 @@ class Schedule:
         world.check_nothing_waits(0)
         for name in OUT:
             log = world.replicas.partitions[name].log
-            must(log.last_stable_offset == log.log_end_offset, f"a transaction hangs in {name}")
+            must(log.last_stable_offset == log.log_end_offset, f"a transaction is still open in {name}")
             while reader.next[name] < log.log_end_offset:
                 before = reader.next[name]
                 await reader.read(name)
                 must(reader.next[name] > before, f"{name} cannot be read at {before}")
-        await reader.fetch_positions()
+        await reader.fetch_committed_offsets()
         shard = world.shard(TRANSACTIONS_TOPIC)
         must(shard is not None and not any(one.state.is_prepared for one in shard), "a transaction is never completed")
         offsets = world.shard(OFFSETS_TOPIC)
-        must(offsets is not None and not offsets.offsets.has_open_transaction(GROUP), "pending positions hang")
+        must(offsets is not None and not offsets.offsets.has_open_transaction(GROUP), "pending offsets are left")
         replay.compare(world)
         for name, seen in reader.seen.items():
             must(len(seen) == len(set(seen)), f"a record is visible twice in {name}")
         shown = {value for seen in reader.seen.values() for value in seen}
-        for txn in {id(one): one for one in (*model.by_value.values(), *model.by_position.values())}.values():
+        for txn in {id(one): one for one in (*model.by_value.values(), *model.by_offset.values())}.values():
             self._check_whole(txn, shown)
 
     def _check_whole(self, txn: Txn, shown: set[bytes]) -> None:
         values = [value for part in txn.values.values() for value in part]
         visible = [value in shown for value in values]
-        must(all(visible) or not any(visible), f"half of a transaction is visible: {values}")
+        must(all(visible) or not any(visible), f"a part of a transaction is visible: {values}")
         must(not txn.committed or all(visible), f"a committed transaction is lost: {values}")
         for name, part in txn.values.items():
             there = [value for value in self.reader.seen[name] if value in part]
             must(not there or there == part, "the order of a transaction is lost")
-        for index, offset in txn.positions.items():
-            found = self.reader.positions[index]
-            must(not txn.committed or found >= offset, f"a committed position is lost: {offset}, found {found}")
-            must(found != offset or all(visible), "positions without their records are visible")
-            must(found >= offset or not any(visible), "records without their positions are visible")
+        for index, offset in txn.committed_offsets.items():
+            found = self.reader.committed_offsets[index]
+            must(not txn.committed or found >= offset, f"a committed offset is lost: {offset}, found {found}")
+            must(found != offset or all(visible), "committed offsets are visible without their records")
+            must(found >= offset or not any(visible), "records are visible without their committed offsets")

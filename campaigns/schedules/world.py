@@ -1,11 +1,10 @@
-"""A broker without its network, for schedules: coordinators and handlers as they are, real logs, virtual time.
+"""A broker without a network, for schedules: the real coordinators, handlers and logs on virtual time.
 
-One seed rules everything that can go wrong: requests and answers that are lost, late or sent twice; appends that are
-refused; followers that lag, so that answers wait and a lost leadership takes the tail of the log with it; leaderships
-that end and come back; crashes, after which everything is read from the logs again. Once `calm` is set, nothing goes
-wrong any more.
+The seed determines all failures: requests and responses that are lost, late or sent twice; appends that fail; followers
+that lag, so that responses wait and the tail of the log is lost with the leadership; leaderships that move away and
+return; crashes, after which the logs are loaded again. Once `calm` is set, there are no more failures.
 
-Who makes requests, and what must hold: `groups`, `transactions`.
+The clients and the invariants are in `groups` and `transactions`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any
 
+from harness.services import services_with
 from harness.simulation.disk import Disk
 from harness.simulation.loop import VirtualLoop, run
 from harness.simulation.trace import Trace
@@ -25,58 +25,62 @@ from kwire.base.config import KafkaConfig
 from kwire.base.doors import Clock, Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
-from kwire.base.metrics import MetricsRegistry
+from kwire.base.metrics import MetricsRegistry, TopicMetrics
+from kwire.base.topic_partition import TopicPartition
 from kwire.cluster.metadata.features import GROUP_VERSION, TRANSACTION_VERSION
 from kwire.cluster.metadata.image import ClusterImage, Delta, TopicImage
 from kwire.cluster.replication.partition import Partition
+from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.records import BatchHeader, iter_headers
-from kwire.coordinator.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from kwire.coordinator.groups.coordinator import GroupCoordinator
+from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.coordinator.runtime.runtime import Phase
 from kwire.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from kwire.handlers.api import Api
-from kwire.handlers.context import RequestContext, Services
+from kwire.handlers.context import RequestContext
+from kwire.handlers.data.fetch.sessions import FetchSessions
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
 from kwire.log.partition.partition_log import PartitionLog
 
 BROKER, FOLLOWER = 1, 2
 START_MS = 1_700_000_000_000
-Name = tuple[str, int]
+
 Make = Callable[[], Any]
 
 
 class Violation(Exception):
-    """A promise was broken."""
+    """An invariant was violated."""
 
 
 class Lost(Exception):
-    """No answer came; whether the request did is unknown."""
+    """No response arrived. The request may have taken effect or not."""
 
 
 def must(held: bool, what: str) -> None:
-    """A promise."""
+    """Check an invariant. Raises Violation."""
     if not held:
         raise Violation(what)
 
 
 class QuietDisk(Disk):
-    """Nobody reads the trace of a disk alone."""
+    """A simulated disk that records no trace."""
 
     def _record(self, kind: str, *facts: object, data: Any = None) -> None:
         return
 
 
 class Replica(Partition):
-    """A partition with a follower that the world moves, and appends that it can refuse."""
+    """A partition with a simulated follower. ``refuses``: appends fail."""
 
     __slots__ = ("_world", "follower_end", "follows", "refuses")
 
     def __init__(self, world: World, log: PartitionLog) -> None:
-        super().__init__(BROKER, log)
+        super().__init__(BROKER, log, TopicMetrics(), lambda _partition, _isr: None)
         self._world = world
         self.refuses = False
-        self.follows = False  # a step of the follower is on its way
+        self.follows = False  # the follower's next fetch is scheduled
         self.follower_end = 0
 
     def append(self, records: memoryview, **how: Any) -> Any:
@@ -100,10 +104,10 @@ class Replica(Partition):
 
 
 class Replicas:
-    """What coordinators and handlers ask of the replica manager."""
+    """The part of the replica manager that coordinators and handlers use."""
 
     def __init__(self) -> None:
-        self.partitions: dict[Name, Replica] = {}
+        self.partitions: dict[TopicPartition, Replica] = {}
         self.callbacks: dict[str, Callable[[int, Any], None]] = {}
 
     def partition(self, topic: str, index: int) -> Replica:
@@ -120,7 +124,7 @@ class Replicas:
 
 
 class Metadata:
-    """What coordinators ask of the metadata cache."""
+    """The part of the metadata cache that coordinators use."""
 
     def __init__(self, level: int) -> None:
         self.image = ClusterImage(revision=1, features={GROUP_VERSION: 1, TRANSACTION_VERSION: level})
@@ -131,7 +135,7 @@ class Metadata:
         self.listeners.append(listener)
 
     def set_topics(self, counts: dict[str, int]) -> None:
-        """Topics come, grow or (0) go; one that comes again has another id."""
+        """Create, extend or (0) delete topics. A topic that is created again has another id."""
         topics = dict(self.image.topics)
         deleted: list[TopicImage] = []
         for name, count in counts.items():
@@ -158,8 +162,15 @@ class Metadata:
             listener(self.image, delta)
 
 
+class NoPeers:
+    """This broker leads every partition: it never calls another one."""
+
+    async def call(self, broker_id: int, request: Any, version: int, *, timeout_s: float) -> Any:
+        raise PeerUnavailable(f"there is no broker {broker_id}")
+
+
 class World:
-    """See the module. ``logs``: topics whose partitions have logs here; others are only names."""
+    """See the module. ``logs``: topics with real logs, and their partition counts; ``names``: topics without logs."""
 
     def __init__(
         self, seed: int, *, logs: dict[str, int], names: dict[str, int], level: int = 2, **properties: str
@@ -172,7 +183,7 @@ class World:
         self.verbose = False
         self.up = False
         self.replicated = self.random.random() < 0.4
-        self.frozen: dict[Name, None] = {}
+        self.frozen: dict[TopicPartition, None] = {}
         self.truncations = 0
         self.waiting: dict[int, tuple[float, str]] = {}
         self._calls = 0
@@ -190,24 +201,26 @@ class World:
         self.config = KafkaConfig({name.replace("_", "."): value for name, value in properties.items()})
         self.metadata = Metadata(level)
         self._log_names = [(topic, index) for topic, count in logs.items() for index in range(count)]
-        self._epochs: Counter[Name] = Counter()
-        self._follower_ends: dict[Name, int] = {}
+        self._epochs: Counter[TopicPartition] = Counter()
+        self._follower_ends: dict[TopicPartition, int] = {}
         self.metadata.set_topics({**logs, **names})
         self._background: list[asyncio.Task[Any]] = []
         self.replayed: dict[str, tuple[int, int, Any]] = {}
-        """What `replay` has read: truncations so far, next offset, the machine that read it."""
+        """The state of `replay` per topic: truncations so far, next offset, shard."""
 
-    # --- time ------------------------------------------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------------------------------------
 
     def time_ms(self) -> int:
+        """The wall clock of the simulation, in milliseconds."""
         return START_MS + round((self.loop.time() - self._start_s) * 1000)
 
     @property
     def elapsed_s(self) -> float:
+        """Virtual time since the start of the schedule, in seconds."""
         return self.loop.time() - self._start_s
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
-        """From start to end. Raises Violation, and whatever nobody foresaw."""
+        """Run a schedule. Raises Violation, and any unexpected error."""
 
         async def whole() -> None:
             await self.start()
@@ -216,10 +229,10 @@ class World:
 
         run(self.loop, whole())
 
-    # --- the broker's life -----------------------------------------------------------------------------------------
+    # -- start, crash and leadership -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """A process begins: everything is read from the logs."""
+        """Start the process: load all logs."""
         self._environment = LogEnvironment.create(self.doors)
         self.metadata.listeners.clear()
         self.replicas = Replicas()
@@ -227,10 +240,16 @@ class World:
             self._open(name)
         groups: Any = GroupCoordinator(self.doors, self.config, self.replicas, self.metadata)  # type: ignore[arg-type]
         self.transactions: Any = TransactionCoordinator(
-            self.doors, self.config, self.replicas, self.metadata, groups, self._allocate,  # type: ignore[arg-type]
-        )  # fmt: skip
+            self.doors,
+            self.config,
+            self.replicas,  # type: ignore[arg-type]
+            self.metadata,  # type: ignore[arg-type]
+            groups,
+            self._allocate,
+            NoPeers(),  # type: ignore[arg-type]
+        )
         self.groups = groups
-        self.services = Services(
+        self.services = services_with(
             doors=self.doors,
             config=self.config,
             broker_id=BROKER,
@@ -238,6 +257,7 @@ class World:
             replicas=self.replicas,
             groups=groups,
             transactions=self.transactions,
+            fetch_sessions=FetchSessions(self.doors, self.config.max_incremental_fetch_session_cache_slots),
             image_source=lambda: self.metadata.image,
             log_failure=self._unforeseen,
         )
@@ -249,7 +269,7 @@ class World:
     def _unforeseen(self, where: str, error: BaseException) -> None:
         raise Violation(f"unforeseen in {where}: {error!r}") from error
 
-    def _open(self, name: Name) -> None:
+    def _open(self, name: TopicPartition) -> None:
         topic, index = name
         directory = f"/data/{topic}-{index}"
         topic_id = self.metadata.image.topics[topic].id
@@ -269,13 +289,13 @@ class World:
         if self.replicated:
             replica.follow_soon()
 
-    def _state(self, name: Name, leader: int) -> PartitionState:
+    def _state(self, name: TopicPartition, leader: int) -> PartitionState:
         replicas = (BROKER, FOLLOWER) if self.replicated else (BROKER,)
         epoch = self._epochs[name]
         return PartitionState(replicas, replicas, leader, epoch, epoch)
 
     def _truncate(self, replica: Replica) -> None:
-        """Another broker has led, and it did not have everything."""
+        """Another broker has led without the tail of the log: truncate it."""
         if self.replicated and replica.follower_end < replica.log.log_end_offset:
             self.truncations += 1
             self.note(
@@ -285,7 +305,7 @@ class World:
             replica.log.truncate_to(replica.follower_end)
 
     async def crash(self, *, restart: bool = True) -> None:
-        """The process is gone with all that it knew; what was written to files is there."""
+        """Crash the process. Only the files are left."""
         self.up = False
         self.note("crash")
         for name, replica in self.replicas.partitions.items():
@@ -301,16 +321,16 @@ class World:
             await asyncio.sleep(self.random.choice((0.01, 1.0, 15.0)))
             await self.start()
 
-    async def lose_leadership(self, name: Name, seconds: float) -> None:
-        """Another broker leads a partition for a while."""
-        replica = self.replicas.partitions[name]
-        if not replica.leading:
+    async def lose_leadership(self, name: TopicPartition, seconds: float) -> None:
+        """Let another broker lead a partition for some time."""
+        if not self.replicas.partitions[name].leading:
             return
+        replica = self.replicas.partitions[name]
         self.counts["leaderships lost"] += 1
         self.note(f"leadership of {name} lost for {seconds} s")
         topic, index = name
         self._epochs[name] += 1
-        callback = self.replicas.callbacks.get(topic, lambda index, partition: None)
+        callback = self.replicas.callbacks.get(topic, _no_callback)
         replica.update(self._state(name, FOLLOWER))
         callback(index, None)
         self._truncate(replica)
@@ -325,16 +345,16 @@ class World:
         return range(first, self._ids)
 
     def set_topics(self, **counts: int) -> None:
-        """Topics without logs come, grow or go."""
+        """Create, extend or delete topics without logs."""
         self.metadata.set_topics(counts)
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     async def call(self, api: Api, make: Make, version: int, *, twice: bool = True) -> Any:
-        """One request. ``twice``: it may be delivered again, later. Raises Lost."""
+        """Send one request. ``twice``: it may be delivered a second time, later. Raises Lost."""
         luck = 0.5 if self.calm else self.random.random()
         if luck < 0.04:
-            if luck < 0.02 and twice:  # nobody waits for it when it comes
+            if luck < 0.02 and twice:  # the client has stopped waiting when it arrives
                 self.loop.call_later(self.random.choice((0.01, 0.3, 5.0)), self._again, api, make, version)
             await asyncio.sleep(self.random.choice((0.1, 3.0)))
             raise Lost
@@ -342,13 +362,13 @@ class World:
             await asyncio.sleep(self.random.uniform(0.001, 2.0))
         elif luck > 0.95 and twice:
             self.loop.call_later(self.random.choice((0.01, 0.3, 5.0)), self._again, api, make, version)
-        answer = await self.deliver(api, make(), version)
+        response = await self.deliver(api, make(), version)
         if 0.12 <= luck < 0.16:
             raise Lost
-        return answer
+        return response
 
     async def deliver(self, api: Api, request: Any, version: int) -> Any:
-        """The request reaches the broker, if there is one. Raises Lost."""
+        """Deliver a request to the broker, if it is up. Raises Lost."""
         if not self.up:
             await asyncio.sleep(0.5)
             raise Lost
@@ -358,26 +378,26 @@ class World:
         if self.verbose:
             self.note(f"#{call} {request}")
         try:
-            answer = api.handle(request, RequestContext(self.services, api_version=version, client_id="c"))
-            if inspect.isawaitable(answer):
+            response = api.handle(request, RequestContext(self.services, api_version=version, client_id="c"))
+            if inspect.isawaitable(response):
                 self.waiting[call] = (self.loop.time(), api.key.name)
-                answer = await answer
+                response = await response
         except KafkaError as error:
-            answer = api.error_response(request, version, error.code, error.message)
+            response = api.error_response(request, version, error.code, error.message)
         finally:
             self.waiting.pop(call, None)
         if self.verbose:
-            self.note(f"#{call} -> {answer}")
-        return answer
+            self.note(f"#{call} -> {response}")
+        return response
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task of the schedule; where several fail, the first to be looked at is enough."""
-        task = self.loop.create_task(work)
+        """Start a task of the schedule. If several tasks fail, one error is reported."""
+        task: asyncio.Task[None] = self.loop.create_task(work)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
     def note(self, what: str) -> None:
-        """For people who look into one seed."""
+        """Print an event if a single seed is run with --verbose."""
         if self.verbose:
             print(f"{self.elapsed_s:10.3f} {what}")
 
@@ -392,17 +412,17 @@ class World:
             pass
 
     def check_nothing_waits(self, longer_than_s: float) -> None:
-        """Every request is answered in time."""
+        """Check that no request has waited longer than this."""
         for since, what in self.waiting.values():
             must(self.loop.time() - since <= longer_than_s, f"{what} is stuck since {self.loop.time() - since:.1f} s")
         for task in self._background:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    # --- what goes wrong -------------------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------------------------------
 
-    async def storm(self, names: list[Name], seconds: float) -> None:
-        """Trouble with these partitions for a while; then everything works."""
+    async def storm(self, names: list[TopicPartition], seconds: float) -> None:
+        """Cause failures on these partitions for some time."""
         end, chance = self.loop.time() + seconds, self.random
         while self.loop.time() < end:
             await asyncio.sleep(chance.choice((0.05, 0.5, 2.0, 5.0)))
@@ -424,7 +444,7 @@ class World:
         self.clear()
 
     def clear(self) -> None:
-        """From now on nothing goes wrong."""
+        """Stop all failures."""
         self.calm = True
         self.frozen.clear()
         for replica in self.replicas.partitions.values():
@@ -432,17 +452,17 @@ class World:
             if self.replicated:
                 replica.follow_soon()
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # -- logs and shards -----------------------------------------------------------------------------------------------
 
-    def batches(self, name: Name, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """What lies in a log, to its end."""
+    def batches(self, name: TopicPartition, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches of a log, up to its end."""
         log = self.replicas.partitions[name].log
         data = self.content(log.read(start, 1 << 30, upto=log.log_end_offset).records)
         for position, header in iter_headers(memoryview(data)):
             yield header, memoryview(data)[position : position + header.size]
 
     def content(self, records: Any) -> bytes:
-        """Bytes, wherever they are."""
+        """The bytes of a fetch, in memory or in a file."""
         if not isinstance(records, FileRange):
             return bytes(records or b"")
         try:
@@ -451,10 +471,14 @@ class World:
             records.release()
 
     def shard(self, topic: str) -> Any | None:
-        """The machine of an internal topic's partition 0, if it is at work."""
+        """The active shard of an internal topic's partition 0, or None."""
         coordinator = self.groups if topic == OFFSETS_TOPIC else self.transactions
         runtime = coordinator._runtimes.get(0)
         return runtime.shard if self.up and runtime is not None and runtime.phase is Phase.ACTIVE else None
 
 
-__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Lost", "Name", "Violation", "World", "must"]
+def _no_callback(index: int, partition: Any) -> None:
+    """The leadership callback of a topic without a coordinator."""
+
+
+__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Lost", "Violation", "World", "must"]

@@ -1,4 +1,4 @@
-"""The campaign on real processes (`campaigns/chaos`): its plan of faults, and that its judge finds what is wrong with a
+"""The campaign on real processes (`campaigns/chaos`): its plan of faults, and that its checks find what is wrong with a
 history. The runs themselves are in compat_tests."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.chaos.checks import different_replicas, judge
+from campaigns.chaos.checks import check_history, different_replicas
 from campaigns.chaos.faults import kinds_for, plan
 from campaigns.chaos.history import Writer, counts, merge
 
@@ -137,19 +137,19 @@ DOCTORED = {
 }
 
 
-def test_a_good_history_has_no_anomalies():
-    assert judge(**good()) == []
+def test_a_good_history_has_no_anomalies() -> None:
+    assert check_history(**good()) == []
 
 
 @pytest.mark.parametrize("found", DOCTORED)
-def test_the_judge_finds_what_is_wrong_with_a_history(found: str):
+def test_the_checks_find_what_is_wrong_with_a_history(found: str) -> None:
     run = good()
     DOCTORED[found](run)
-    wrong = judge(**run)
+    wrong = check_history(**run)
     assert any(each.startswith(found) for each in wrong), wrong
 
 
-def test_the_judge_finds_replicas_that_differ(tmp_path: Path):
+def test_the_checks_find_replicas_that_differ(tmp_path: Path) -> None:
     for broker, content in (("1", b"abc"), ("2", b"abc"), ("3", b"abd")):
         for topic in ("t-0", "compacted-0"):
             (tmp_path / broker / topic).mkdir(parents=True)
@@ -160,7 +160,7 @@ def test_the_judge_finds_replicas_that_differ(tmp_path: Path):
     assert found == "replicas differ: t-0 has [3, 3, 3] bytes, first difference at [3, 2]"
 
 
-def test_what_a_killed_client_did_not_finish_is_unknown(tmp_path: Path):
+def test_what_a_killed_client_did_not_finish_is_unknown(tmp_path: Path) -> None:
     write = Writer(tmp_path / "p1", "p1.1")
     for value in (1, 2, 3):
         write("invoke", "send", value=value, partition=0)
@@ -174,7 +174,7 @@ def test_what_a_killed_client_did_not_finish_is_unknown(tmp_path: Path):
 
 
 @pytest.mark.parametrize("store", ["embedded", "zookeeper"])
-def test_a_plan_has_every_kind_of_fault_often_enough_and_ends_in_time(store: str):
+def test_a_plan_has_every_kind_of_fault_often_enough_and_ends_in_time(store: str) -> None:
     kinds = kinds_for(store, namespaces=True)
     faults = plan(7, 300.0, kinds)
     assert faults == plan(7, 300.0, kinds) != plan(8, 300.0, kinds)

@@ -1,5 +1,4 @@
-"""With flush.messages=1 the answer leaves after the sync, over a real socket (the mutant:
-`campaigns/mutants/logs.py`)."""
+"""With flush.messages=1 the answer leaves after the sync, over a real socket (the mutant: `campaigns.mutants.logs`)."""
 
 from __future__ import annotations
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import struct
-import sys
-from pathlib import Path
+from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from campaigns import fuzz_frames
 from kwire.codec.protocol import decode_request_header, encode, response_header_version
@@ -63,7 +60,7 @@ def test_a_frame_that_breaks_the_rules_is_a_finding(monkeypatch: pytest.MonkeyPa
 
 def test_the_same_seed_gives_the_same_frames(seeds: list[fuzz_frames.Seed]) -> None:
     def frames(number: int) -> list[fuzz_frames.Seed]:
-        mutator = fuzz_frames.Mutator(seeds, fuzz_frames.random.Random(number))
+        mutator = fuzz_frames.Mutator(seeds, Random(number))
         return [mutator.frame() for _ in range(200)]
 
     assert frames(1) == frames(1)

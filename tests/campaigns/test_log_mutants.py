@@ -1,4 +1,4 @@
-"""Code that breaks a promise on purpose is caught by the campaigns."""
+"""The campaigns catch code that breaks a guarantee on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some hundreds of the schedules that `campaigns/schedules/campaign.py` runs by the hundred thousand."""
+"""Some hundreds of the schedules that `campaigns/schedules` runs by the hundred thousand."""
 
 from __future__ import annotations
 
