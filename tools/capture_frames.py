@@ -1,11 +1,11 @@
-"""Capture golden frames: what five real clients and Apache Kafka say to each other, through a recording proxy.
+"""Capture golden frames: requests and responses of five real clients and Apache Kafka, through a recording proxy.
 
     .venv/bin/python -m tools.capture_frames tests/codec/golden
 
 Needs Java, Maven and kcat. Starts Apache Kafka with the proxy as its advertised address, runs scripted sessions of
 kafka-python, aiokafka, confluent-kafka, Java's clients and tools, and kcat, and keeps a few frames for each client,
 direction, API and version. Writes `frames.bin` (the frames after each other, without their sizes) and `index.json`
-(client, direction, API key, version, offset, size of each). Mutations of them feed `fuzz_frames.py`.
+(client, direction, API key, version, offset, size of each). `campaigns.fuzz_frames` mutates them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from harness.java_runner import JavaRunner
 from harness.processes.brokers import KafkaBroker, free_port
 from kwire.codec.protocol import ApiKey
@@ -37,6 +35,7 @@ FRAME_MAX = 20_000
 KEPT_OF_EACH = 3
 KEPT_OF_DATA = 10  # Produce and Fetch: every compression
 REQUEST, RESPONSE = "request", "response"
+Headers = list[tuple[str, str | bytes | None]]
 
 
 @dataclass
@@ -47,6 +46,7 @@ class Recorder:
     frames: dict[tuple[str, str, int, int], list[bytes]] = field(default_factory=dict)
 
     def keep(self, direction: str, api_key: int, version: int, frame: bytes) -> None:
+        """Keep a frame unless it is too large, a duplicate, or there are enough of its kind."""
         kept = self.frames.setdefault((self.client, direction, api_key, version), [])
         limit = KEPT_OF_DATA if api_key in (ApiKey.PRODUCE, ApiKey.FETCH) else KEPT_OF_EACH
         body = slice(8, None) if direction == REQUEST else slice(4, None)  # without the correlation id
@@ -54,6 +54,7 @@ class Recorder:
             kept.append(frame)
 
     def write(self, folder: Path) -> None:
+        """Write all frames (`frames.bin`) and their index (`index.json`) to a folder."""
         index, offset = [], 0
         with open(folder / "frames.bin", "wb") as out:
             for (client, direction, api_key, version), kept in sorted(self.frames.items()):
@@ -67,7 +68,7 @@ class Recorder:
 
 
 class Proxy:
-    """Forwards every connection to the broker and shows the recorder each frame of both directions."""
+    """Forwards every connection to the broker, and passes each frame of both directions to the recorder."""
 
     def __init__(self, recorder: Recorder, port: int, broker_port: int) -> None:
         self._recorder = recorder
@@ -121,7 +122,7 @@ class Proxy:
             self._recorder.keep(RESPONSE, *asked, frame)
 
 
-def values(size: int = 5) -> Iterator[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]:
+def values(size: int = 5) -> Iterator[tuple[bytes | None, bytes | None, Headers]]:
     """Records of every shape: null keys and values, empty ones, headers."""
     shapes: list[tuple[bytes | None, bytes | None]] = [(None, b"v"), (b"k", None), (b"", b""), (b"key", b"abc" * 60)]
     for number in range(size):
@@ -129,16 +130,17 @@ def values(size: int = 5) -> Iterator[tuple[bytes | None, bytes | None, list[tup
         yield key, value, [("h", b"1"), ("ключ", b"")] if number % 2 else []
 
 
-def attempt(what: str, action: Callable[[], Any]) -> Any:
-    """Run one step; a refusal is a frame worth having too."""
+def attempt(what: str, action: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call ``action`` and return its result; None if it fails, as an error response is a frame worth having too."""
     try:
-        return action()
+        return action(*arguments, **options)
     except Exception as error:
         print(f"  {what}: {type(error).__name__}: {str(error)[:150]}", file=sys.stderr)
         return None
 
 
 def run_kafka_python(bootstrap: str) -> None:
+    """Run kafka-python's producer, consumer and admin client."""
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
     for codec in CODECS:
@@ -149,9 +151,12 @@ def run_kafka_python(bootstrap: str) -> None:
         producer.flush(20)
         producer.close()
     consumer = KafkaConsumer(
-        "golden-kp", bootstrap_servers=bootstrap, group_id="golden-kp", auto_offset_reset="earliest",
+        "golden-kp",
+        bootstrap_servers=bootstrap,
+        group_id="golden-kp",
+        auto_offset_reset="earliest",
         consumer_timeout_ms=3000,
-    )  # fmt: skip
+    )
     print("  consumed", sum(1 for _ in consumer), file=sys.stderr)
     consumer.commit()
     partition = TopicPartition("golden-kp", 0)
@@ -171,6 +176,7 @@ def run_kafka_python(bootstrap: str) -> None:
 
 
 def run_aiokafka(bootstrap: str) -> None:
+    """Run aiokafka's clients."""
     asyncio.run(_aiokafka(bootstrap))
 
 
@@ -180,9 +186,11 @@ async def _aiokafka(bootstrap: str) -> None:
 
     for codec in CODECS:
         producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec,
-            enable_idempotence=codec == "gzip", transactional_id="golden-aio" if codec == "zstd" else None,
-        )  # fmt: skip
+            bootstrap_servers=bootstrap,
+            compression_type=None if codec == "none" else codec,
+            enable_idempotence=codec == "gzip",
+            transactional_id="golden-aio" if codec == "zstd" else None,
+        )
         await producer.start()
         async with producer.transaction() if codec == "zstd" else contextlib.nullcontext():
             for key, value, headers in values():
@@ -194,9 +202,12 @@ async def _aiokafka(bootstrap: str) -> None:
         await producer.stop()
     for level in ("read_committed", "read_uncommitted"):
         consumer = AIOKafkaConsumer(
-            "golden-aio", bootstrap_servers=bootstrap, group_id="golden-aio", auto_offset_reset="earliest",
+            "golden-aio",
+            bootstrap_servers=bootstrap,
+            group_id="golden-aio",
+            auto_offset_reset="earliest",
             isolation_level=level,
-        )  # fmt: skip
+        )
         await consumer.start()
         await consumer.getmany(timeout_ms=3000)
         await consumer.commit()
@@ -214,6 +225,7 @@ async def _aiokafka(bootstrap: str) -> None:
 
 
 def run_confluent(bootstrap: str) -> None:
+    """Run confluent-kafka's clients (librdkafka)."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     for codec in CODECS:
@@ -242,8 +254,8 @@ def run_confluent(bootstrap: str) -> None:
         )
         consumer.subscribe(["golden-ck"])
         print("  consumed", len(consumer.consume(45, 5)), file=sys.stderr)
-        attempt("commit", lambda consumer=consumer: consumer.commit(asynchronous=False))
-        attempt("times", lambda consumer=consumer: consumer.offsets_for_times([TopicPartition("golden-ck", 0, 1)], 10))
+        attempt("commit", consumer.commit, asynchronous=False)
+        attempt("times", consumer.offsets_for_times, [TopicPartition("golden-ck", 0, 1)], 10)
         consumer.close()
     _confluent_admin(bootstrap)
 
@@ -261,6 +273,7 @@ def _confluent_admin(bootstrap: str) -> None:
     )
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    latest: OffsetSpec = OffsetSpec.latest()
     partition = TopicPartition("golden-ck-2", 0)
     resource = ConfigResource("topic", "golden-ck-2")
     edited = ConfigResource(
@@ -281,7 +294,7 @@ def _confluent_admin(bootstrap: str) -> None:
         "describe groups": lambda: admin.describe_consumer_groups(["golden-ck-classic", "absent"]),
         "group offsets": lambda: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("golden-ck-classic")]),
         "alter offsets": lambda: admin.alter_consumer_group_offsets([offsets]),
-        "list offsets": lambda: admin.list_offsets({partition: OffsetSpec.latest()}),
+        "list offsets": lambda: admin.list_offsets({partition: latest}),
         "delete records": lambda: admin.delete_records([TopicPartition("golden-ck", 0, 2)]),
         "elect": lambda: {"": admin.elect_leaders(_preferred(), [partition])},
         "delete groups": lambda: admin.delete_consumer_groups(["golden-ck-classic", "absent"]),
@@ -289,7 +302,7 @@ def _confluent_admin(bootstrap: str) -> None:
     }
     for what, step in steps.items():
         for future in (attempt(what, step) or {}).values():
-            attempt(what, lambda future=future: future.result(20))
+            attempt(what, future.result, 20)
 
 
 def _preferred() -> Any:
@@ -299,6 +312,7 @@ def _preferred() -> Any:
 
 
 def run_java(bootstrap: str) -> None:
+    """Run the Java clients and Kafka's command-line tools."""
     java = JavaRunner()
     try:
         _java_clients(java, bootstrap)
@@ -307,8 +321,8 @@ def run_java(bootstrap: str) -> None:
         java.close()
 
 
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
+def _text(data: str | bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
 
 
 def _java_clients(java: JavaRunner, bootstrap: str) -> None:
@@ -324,15 +338,17 @@ def _java_clients(java: JavaRunner, bootstrap: str) -> None:
             for key, value, headers in values(7)
         ]
         config = {
-            "bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": "50",
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "linger.ms": "50",
             "enable.idempotence": str(codec != "gzip").lower(),
-        }  # fmt: skip
+        }
         request = {"config": config, "topic": "golden-java", "records": records}
-        attempt(f"produce {codec}", lambda request=request: java.client("produce", request))
+        attempt(f"produce {codec}", java.client, "produce", request)
     for extra in (["--isolation-level", "read_committed"], ["--consumer-property", "group.protocol=consumer"]):
         tool = ["ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", "golden-java", "--from-beginning"]
         tool += ["--timeout-ms", "4000", "--group", f"golden-java-{len(extra[1])}", *extra]
-        attempt("consume", lambda tool=tool: java.tool(*tool))
+        attempt("consume", java.tool, *tool)
 
 
 def _java_tools(java: JavaRunner, bootstrap: str) -> None:
@@ -373,12 +389,13 @@ def _java_tools(java: JavaRunner, bootstrap: str) -> None:
     """
     for name, *arguments in (line.split() for line in runs.strip().splitlines()):
         run = [name, "--bootstrap-server", bootstrap, *arguments]
-        result = attempt(name, lambda run=run: java.tool(*run))
+        result = attempt(name, java.tool, *run)
         if result is not None and result.status:
             print(f"  {name} {arguments}: {result.err.splitlines()[:1]}", file=sys.stderr)
 
 
 def run_kcat(bootstrap: str) -> None:
+    """Run kcat, also with old protocol versions."""
     lines = b"".join(b"k%d:v%d\n" % (i, i) for i in range(6))
     for codec in CODECS:
         _kcat(["-P", "-b", bootstrap, "-t", "golden-kcat", "-z", codec, "-K:", "-Z", "-H", "h=1"], lines)
@@ -387,7 +404,7 @@ def run_kcat(bootstrap: str) -> None:
     _kcat(["-C", "-b", bootstrap, "-t", "golden-kcat", "-e", "-o", "beginning"])
     _kcat(["-C", "-b", bootstrap, "-t", "__consumer_offsets", "-e", "-o", "beginning"])
     _kcat(["-Q", "-b", bootstrap, "-t", "golden-kcat:0:-1"])
-    # An old consumer: message formats before 2 are asked for by Fetch versions that Kafka no longer serves.
+    # An old consumer: Kafka no longer serves the Fetch versions that request message formats before 2.
     _kcat(["-b", bootstrap, "-G", "golden-kcat", "golden-kcat", "-e", "-X", "auto.offset.reset=earliest"])
     _kcat(["-b", bootstrap, "-L", "-X", "api.version.request=false", "-X", "broker.version.fallback=0.10.0"], fail=True)
 
@@ -408,6 +425,7 @@ CLIENTS: dict[str, Callable[[str], None]] = {
 
 
 def main() -> int:
+    """Record all sessions, and write the frames into the folder of the command line."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "tests/codec/golden")
     folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
@@ -422,7 +440,7 @@ def main() -> int:
             for name, session in CLIENTS.items():
                 started = time.monotonic()
                 recorder.client = name
-                attempt(name, lambda session=session: session(f"127.0.0.1:{proxy_port}"))
+                attempt(name, session, f"127.0.0.1:{proxy_port}")
                 print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
         finally:
             broker.kill()

@@ -1,11 +1,11 @@
-"""Write what is generated in COMPAT.md: the table of API keys and versions, and the results of others' suites.
+"""Write the generated parts of COMPAT.md: the table of API keys and versions, and the results of others' suites.
 
-    .venv/bin/python tools/compat_table.py            starts Apache Kafka 4.3.1, rewrites both
-    .venv/bin/python tools/compat_table.py --check    changes nothing, ends with 1 when something is not true
-    .venv/bin/python tools/compat_table.py --suites   only the suites, without starting anything
+    .venv/bin/python -m tools.compat_table            starts Apache Kafka 4.3.1, rewrites both
+    .venv/bin/python -m tools.compat_table --check    changes nothing; the exit status is 1 if the file is out of date
+    .venv/bin/python -m tools.compat_table --suites   only the suites, without starting anything
 
-Of the API versions, Kafka's side is asked from a started broker and kwire's is its registry of handlers. Suites are
-what their recorded runs left in `compat_tests/suites/results`. `compat_tests/clients` hold what is written to both.
+Kafka's API versions come from a running broker, kwire's from its registry of handlers. The suites' results come from
+their recorded runs in `compat_tests/suites/results`. `compat_tests/clients/test_documents.py` checks both.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
+from harness.paths import ROOT
 from harness.processes.brokers import make_broker
 from harness.wire_client import WireClient
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
@@ -36,7 +34,7 @@ Ranges = dict[int, tuple[int, int]]
 
 
 def advertised(bootstrap: str) -> Ranges:
-    """API key -> first and last version, as a running broker says."""
+    """First and last version by API key, from a running broker."""
     with WireClient(bootstrap) as client:
         request = ApiVersionsRequest(client_software_name="compat-table", client_software_version="1")
         keys = client.call(request, 4).api_keys
@@ -68,7 +66,7 @@ def _span(versions: tuple[int, int] | None) -> str:
 
 
 def written(column: str) -> Ranges:
-    """What COMPAT.md says in the column "Kafka 4.3" or "kwire"."""
+    """The versions in COMPAT.md, from the column "Kafka 4.3" or "kwire"."""
     index = {"Kafka 4.3": 3, "kwire": 4}[column]
     ranges: Ranges = {}
     for line in COMPAT.read_text().splitlines():
@@ -85,7 +83,7 @@ def suites() -> list[dict[str, Any]]:
 
 
 def render_suites(results: list[dict[str, Any]]) -> str:
-    """Results as Markdown: a table, then every test that is red or was skipped, with its reason."""
+    """Results as Markdown: a table, then every test that failed or was skipped, with the reason."""
     lines = ["| suite | version | on Apache Kafka | on kwire | kwire at |", "| --- | --- | --- | --- | --- |"]
     for each in results:
         kwire = each.get("kwire", {})
@@ -112,7 +110,7 @@ def _by_name(results: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def refresh_suites() -> None:
-    """Put the recorded results into COMPAT.md; what a run that records does at its end."""
+    """Put the recorded results into COMPAT.md, as a recording run does at its end."""
     text = COMPAT.read_text()
     COMPAT.write_text(put(text, SUITES_START, SUITES_END, render_suites(suites())))
 
@@ -127,7 +125,7 @@ def put(text: str, start: str, end: str, content: str) -> str:
 
 
 def advertised_by_kafka() -> Ranges:
-    """What Apache Kafka advertises, from a broker started for it."""
+    """The versions that Apache Kafka advertises, from a broker started for this purpose."""
     with tempfile.TemporaryDirectory(prefix="kwire-compat-") as folder:
         kafka = make_broker("kafka", Path(folder))
         kafka.start()
@@ -138,6 +136,7 @@ def advertised_by_kafka() -> Ranges:
 
 
 def main() -> int:
+    """The command line; with --check, 1 if COMPAT.md is out of date."""
     parser = argparse.ArgumentParser(description="what is generated in COMPAT.md")
     parser.add_argument("--check", action="store_true", help="only compare")
     parser.add_argument("--suites", action="store_true", help="only the results of others' suites")

@@ -8,8 +8,8 @@ Two data directories per broker, with the same log files (batches of 16 KiB, an 
   a kill; and the same with a MiB each, to see whether an orderly start grows with the data;
 - many small partitions of ten batches each.
 
-The topics are made through the protocol by the broker itself; then it is killed, the log files are put into place, and
-it is started twice: once as after the kill, once after it was stopped in order. Kafka's on-disk format is kwire's, so
+The topics are created by request. Then the broker is killed, the log files are put into place, and it is started twice:
+once as after the kill, once after an orderly stop. Kafka's on-disk format is kwire's, so
 one `.log` file serves all partitions of both by hard links (no recovery changes it; that is checked) and lies in the
 page cache: what is compared is the work, not the disk. Start to ready: the group coordinator answers. Of the rounds the
 least time counts; the start on an empty directory is told beside it.
@@ -27,20 +27,17 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from harness.processes import brokers
-from harness.processes.brokers import Broker, KafkaBroker, KwireBroker
+from harness.processes.brokers import Broker, KafkaBroker, KwireBroker, wait_until
 from kwire.codec.records import Record, build_batch, parse_header, patch_offsets
 from kwire.codec.records.header import seal
 
 BATCH_BYTES = 16 * 1024
+TIMEOUT_S = 600.0
 SETTINGS = {"log.segment.bytes": str(1 << 30), "log.retention.ms": "-1", "auto.create.topics.enable": "false"}
 
 
 def build_log(path: Path, size: int, batch_bytes: int = BATCH_BYTES) -> None:
-    """A `.log` file of about so many bytes: full batches of one idempotent producer."""
+    """Write a `.log` file of about ``size`` bytes: full batches of one idempotent producer."""
     now_ms = time.time_ns() // 1_000_000
     records = [Record(timestamp=now_ms, key=b"key-%d" % i, value=os.urandom(1000)) for i in range(batch_bytes // 1024)]
     template = bytearray(build_batch(records, producer_id=1000, producer_epoch=0, base_sequence=0))
@@ -54,11 +51,12 @@ def build_log(path: Path, size: int, batch_bytes: int = BATCH_BYTES) -> None:
 
 
 def create_topic(broker: Broker, topic: str, partitions: int) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    """Create a topic, and wait until all its logs exist."""
+    from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=120)[topic].result(180)
-    brokers.wait_until(
+    wait_until(
         lambda: len(list(broker.data_dir.glob(f"{topic}-*/partition.metadata"))) == partitions, 180, "the partitions"
     )
 
@@ -74,14 +72,16 @@ def put_into_place(broker: Broker, topic: str, log: Path) -> None:
 
 
 def timed_start(broker: Broker) -> float:
+    """Start a broker; return how many seconds it took to be ready."""
     started = time.perf_counter()
     broker.start()
     return round(time.perf_counter() - started, 2)
 
 
 def measure(kind: type[Broker], home: Path, topic: str, partitions: int, log: Path) -> dict[str, float]:
-    """Seconds: on an empty directory, after a kill, after an orderly stop."""
+    """Seconds of a start on an empty directory, after a kill, and after an orderly stop."""
     broker = kind(home, SETTINGS)
+    broker.start_timeout_s = broker.stop_timeout_s = TIMEOUT_S
     before = log.stat()
     try:
         found = {"empty": timed_start(broker)}
@@ -103,7 +103,7 @@ def measure(kind: type[Broker], home: Path, topic: str, partitions: int, log: Pa
 
 
 def assert_is_there(broker: Broker, topic: str, partitions: int, log: Path) -> None:
-    """Every partition ends where the file does."""
+    """Check that every partition has the log end offset of the file."""
     from confluent_kafka import Consumer, TopicPartition
 
     with open(log, "rb") as file:
@@ -120,14 +120,14 @@ def assert_is_there(broker: Broker, topic: str, partitions: int, log: Path) -> N
 
 
 def main() -> int:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=int, default=10, help="large partitions, of a GiB each")
     parser.add_argument("--partitions", type=int, default=2000, help="small partitions")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--dir", type=Path, help="where to work (a temporary folder otherwise)")
+    parser.add_argument("--dir", type=Path, help="where the data goes (default: a temporary directory)")
     parser.add_argument("--no-kafka", action="store_true", help="measure kwire only")
     arguments = parser.parse_args()
-    brokers.START_TIMEOUT_S = brokers.STOP_TIMEOUT_S = 600.0
     home = Path(tempfile.mkdtemp(prefix="kwire-recovery-", dir=arguments.dir))
     kinds: list[type[Broker]] = [KwireBroker] if arguments.no_kafka else [KwireBroker, KafkaBroker]
     scenarios = []

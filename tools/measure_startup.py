@@ -1,10 +1,10 @@
-"""Measure start to ready and idle memory of kwire, beside Apache Kafka in the same run.
+"""Measure the start-up time and idle memory of kwire, beside Apache Kafka in the same run.
 
     .venv/bin/python -m tools.measure_startup [--rounds 5] [--idle-seconds 3] [--no-kafka]
 
-Ready means that the group coordinator answers, for both: kwire says so with its line, Kafka is asked until it does.
-Every round starts on an empty directory (Kafka's is formatted before; that time is shown apart) and again on the same
-one. kwire's modules are compiled beforehand, as `pip install` does it and as Kafka's jars are. Memory is the resident
+Both are ready when the group coordinator is available: kwire writes the ready line then, Kafka is polled. Every round
+starts on an empty directory (Kafka's is formatted before; that time is shown separately), then again on the same one.
+kwire's modules are compiled beforehand, as `pip install` does and as Kafka's jars are. Memory is the resident
 set after some idle seconds. The exit status is 1 if kwire needs 0.5 s or 60 MB or more.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -23,7 +22,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+from harness.processes import process_usage
+from harness.processes.brokers import KafkaBroker
+from kwire.server.ready_line import ReadyLine
 
 COMPILED = Path(tempfile.mkdtemp(prefix="kwire-compiled-"))
 READY_S_MAX = 0.5
@@ -31,28 +32,22 @@ IDLE_MB_MAX = 60.0
 
 
 class Measured(NamedTuple):
+    """Seconds of both starts and of Kafka's formatting, and idle memory in MB (10^6 bytes)."""
+
     first_s: float
     again_s: float
     idle_mb: float
     format_s: float = 0.0
 
 
-def resident_mb(pid: int) -> float:
-    """The resident set of a process in MB (10^6 bytes)."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    match = re.search(r"VmRSS:\s+(\d+) kB", status)
-    assert match is not None
-    return int(match[1]) * 1024 / 1e6
-
-
 def compiled_environment(cache: Path) -> dict[str, str]:
-    """An environment in which Python keeps compiled modules, in a place of their own."""
+    """An environment in which Python keeps compiled modules in the directory ``cache``."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**environment, "PYTHONPYCACHEPREFIX": str(cache)}
 
 
 def start_kwire(directory: Path) -> tuple[subprocess.Popen[str], float]:
-    """Start to the ready line."""
+    """Start kwire; return its process and the seconds to the ready line."""
     command = [sys.executable, "-m", "kwire", "start", "--listen", "127.0.0.1:0", "--data-dir", str(directory)]
     started = time.perf_counter()
     environment = compiled_environment(COMPILED)
@@ -60,14 +55,15 @@ def start_kwire(directory: Path) -> tuple[subprocess.Popen[str], float]:
     assert process.stdout is not None
     line = process.stdout.readline()
     elapsed = time.perf_counter() - started
-    assert line.startswith("kwire ready"), line
+    ReadyLine.parse(line)
     return process, elapsed
 
 
 def measure_kwire(home: Path, idle_s: float) -> Measured:
+    """Start kwire twice: first start, second start and idle memory."""
     process, first_s = start_kwire(home / "data")
     time.sleep(idle_s)
-    idle_mb = resident_mb(process.pid)
+    idle_mb = process_usage.resident_mb(process.pid)
     process.terminate()
     process.wait()
     process, again_s = start_kwire(home / "data")
@@ -77,7 +73,7 @@ def measure_kwire(home: Path, idle_s: float) -> Measured:
 
 
 def measure_kafka(home: Path, idle_s: float) -> Measured:
-    from harness.processes.brokers import KafkaBroker
+    """Start Apache Kafka twice: first start, second start and idle memory."""
 
     class Timed(KafkaBroker):
         format_s = 0.0
@@ -96,7 +92,7 @@ def measure_kafka(home: Path, idle_s: float) -> Measured:
 
     first_s = timed_start() - broker.format_s
     time.sleep(idle_s)
-    idle_mb = resident_mb(broker.pid)
+    idle_mb = process_usage.resident_mb(broker.pid)
     broker.stop()
     again_s = timed_start()
     broker.stop()
@@ -104,6 +100,7 @@ def measure_kafka(home: Path, idle_s: float) -> Measured:
 
 
 def rounds_of(measure: Callable[[Path, float], Measured], rounds: int, idle_s: float) -> list[Measured]:
+    """Measure in fresh directories, once per round."""
     results = []
     for _ in range(rounds):
         home = Path(tempfile.mkdtemp(prefix="kwire-startup-"))
@@ -115,7 +112,7 @@ def rounds_of(measure: Callable[[Path, float], Measured], rounds: int, idle_s: f
 
 
 def tell(name: str, results: list[Measured]) -> Measured:
-    """Print medians and minima; the medians."""
+    """Print medians and minima; return the medians."""
     median = Measured(*(statistics.median(column) for column in zip(*results, strict=True)))
     least = Measured(*(min(column) for column in zip(*results, strict=True)))
     line = (
@@ -127,6 +124,7 @@ def tell(name: str, results: list[Measured]) -> Measured:
 
 
 def main() -> int:
+    """The command line; 1 if kwire misses a bound."""
     parser = argparse.ArgumentParser(description="Start to ready and idle memory, kwire beside Apache Kafka.")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--idle-seconds", type=float, default=3.0)

@@ -1,10 +1,10 @@
 """Write a small data directory with an older version of kwire, for `tests/server/test_old_data.py` to open.
 
-    .venv/bin/python tools/old_data.py COMMIT tests/old_data/NAME.tar.xz [--kill]
+    .venv/bin/python -m tools.old_data COMMIT tests/old_data/NAME.tar.xz [--kill]
 
 The code of COMMIT is taken from git and runs as a broker of its own, which is stopped in order or killed. The archive
-has the directory (`data`) and what was acknowledged (`expected.json`): records with their offsets, positions of groups,
-a producer's last sequence. What that version could not do yet (transactions, groups of KIP-848) is left out.
+has the directory (`data`) and what was acknowledged (`expected.json`): records with their offsets, committed offsets of
+groups, a producer's last sequence. What that version does not support (transactions, groups of KIP-848) is left out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
+from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker, wait_until
 from harness.wire_client import WireClient
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
@@ -40,7 +38,7 @@ SEQUENCES = 5
 
 
 class Writer:
-    """What is written, and what came of it."""
+    """What is written, and what the broker has acknowledged."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -52,7 +50,7 @@ class Writer:
         }
 
     def run(self) -> dict[str, Any]:
-        """Write everything that this broker can."""
+        """Write all that this broker supports."""
         self._topics()
         for number, codec in enumerate(CODECS):
             self._plain(number * 10, codec)
@@ -69,8 +67,8 @@ class Writer:
         from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 
         with WireClient(self.bootstrap) as client:
-            answer = client.call(ApiVersionsRequest(client_software_name="old", client_software_version="1"), 3)
-        return any(each.api_key == key for each in answer.api_keys)
+            response = client.call(ApiVersionsRequest(client_software_name="old", client_software_version="1"), 3)
+        return any(each.api_key == key for each in response.api_keys)
 
     def _topics(self) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
@@ -99,9 +97,14 @@ class Writer:
         producer = self._producer(**{"compression.type": codec, "linger.ms": 100})
         for number in range(first, first + 10):
             producer.produce(
-                "plain", f"{codec}-{number}" * 3, f"key-{number}", number % 2, on_delivery=self._note,
-                timestamp=FIRST_MS + number, headers=[("number", b"%d" % number)],
-            )  # fmt: skip
+                "plain",
+                f"{codec}-{number}" * 3,
+                f"key-{number}",
+                number % 2,
+                on_delivery=self._note,
+                timestamp=FIRST_MS + number,
+                headers=[("number", b"%d" % number)],
+            )
         producer.flush(30)
 
     def _compacted(self) -> None:
@@ -125,30 +128,32 @@ class Writer:
 
     @staticmethod
     def _commit(client: WireClient, group: str, topic: OffsetCommitRequestTopic) -> bool:
-        answer = client.call(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
-        return not any(each.error_code for each in answer.topics[0].partitions)
+        response = client.call(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
+        return not any(each.error_code for each in response.topics[0].partitions)
 
     def _idempotent(self) -> None:
-        """A producer whose next sequence a later broker must know."""
+        """Write with an idempotent producer; a later broker must accept its next sequence."""
         now_ms = self.expected["now_ms"]
         with WireClient(self.bootstrap) as client:
             told = client.call(InitProducerIdRequest(transactional_id=None), 2)
             for sequence in range(SEQUENCES):
                 batch = build_batch(
                     [Record(offset=0, timestamp=now_ms, key=None, value=b"%d" % sequence)],
-                    producer_id=told.producer_id, producer_epoch=told.producer_epoch, base_sequence=sequence,
-                )  # fmt: skip
+                    producer_id=told.producer_id,
+                    producer_epoch=told.producer_epoch,
+                    base_sequence=sequence,
+                )
                 data = PartitionProduceData(index=0, records=batch)
                 topic = TopicProduceData(name="idempotent", partition_data=[data])
-                answer = client.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 8)
-                (part,) = answer.responses[0].partition_responses
+                response = client.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 8)
+                (part,) = response.responses[0].partition_responses
                 assert part.error_code == 0, part.error_code
         values = [[sequence, str(sequence), now_ms] for sequence in range(SEQUENCES)]
         self.expected["records"]["idempotent-0"] = values
         self.expected["producers"] = {"id": told.producer_id, "epoch": told.producer_epoch, "next": SEQUENCES}
 
     def _transactions(self) -> None:
-        """Committed, aborted, and one that is left open."""
+        """Write a committed and an aborted transaction, and leave one open."""
         for number, end in enumerate(("commit", "abort", "commit", "open")):
             producer = self._producer(**{"transactional.id": f"{end}-{number}"})
             producer.init_transactions(30)
@@ -184,6 +189,7 @@ def extract(commit: str, folder: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit")
     parser.add_argument("archive", type=Path)

@@ -1,24 +1,25 @@
-"""How long a large consumer group (KIP-848) takes to a stable assignment: kwire beside Apache Kafka on this machine.
+"""Measure how long a large consumer group (KIP-848) takes to a stable assignment: kwire beside Apache Kafka.
 
-    tools/thousand_members.py [--members 1000] [--partitions 2000] [--broker both|kwire|kafka] [--rounds 5]
+    .venv/bin/python -m tools.thousand_members [--members 1000] [--partitions 2000] [--broker both|kwire|kafka]
 
-Scripted members share a few connections and follow the protocol: they join all at once, heartbeat round after round,
-give up what they are asked to, and take what they are given. Measured, from the first request to the moment when every
-partition has one owner and the group is Stable: all join an empty group; a tenth more joins; a tenth leaves.
-Printed: seconds, the broker's CPU seconds, heartbeats, and the slowest answer; with rounds the brokers take turns, and
-the medians are printed at the end. Kafka's jars are fetched as for the compat tests.
+Scripted members share a few connections and follow the protocol: they join all at once, send heartbeat after heartbeat,
+revoke what they must, and take what they are assigned. Measured is the time from the first request until every
+partition has one owner and the group is Stable: when all join an empty group, when a tenth more joins, and when a tenth
+leaves. Printed are seconds, the broker's CPU seconds, heartbeats, and the slowest response; with ``--rounds`` the
+brokers take turns, and the medians follow at the end. Kafka's jars are fetched as for the compatibility tests.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.processes import process_usage
 from harness.processes.brokers import Broker, make_broker, wait_until
 from harness.wire_client import WireClient
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -34,7 +35,7 @@ LIMIT_S = 300.0
 
 
 class Member:
-    """One scripted member: what its last answer told."""
+    """One scripted member, with the state from its last response."""
 
     def __init__(self, name: str, group: str, client: WireClient) -> None:
         self.name = name
@@ -47,6 +48,7 @@ class Member:
         self.sent_at = 0.0
 
     def send(self, epoch: int | None = None) -> None:
+        """Send a ConsumerGroupHeartbeat request; epoch 0 joins, -1 leaves."""
         epoch = self.epoch if epoch is None else epoch
         joins = epoch == 0
         owned = None
@@ -65,7 +67,7 @@ class Member:
         self.sent = self.client.send(request, 1)
 
     def receive(self) -> float:
-        """Take the answer in; returns how long it took."""
+        """Read the response; return how long it took, in seconds."""
         answer = self.client.receive(ConsumerGroupHeartbeatRequest.API_KEY, 1, self.sent)
         assert answer.error_code == 0, (self.name, answer.error_code, answer.error_message)
         self.epoch = answer.member_epoch
@@ -87,6 +89,7 @@ class Crowd:
         self.slowest_s = 0.0
 
     def join(self, count: int) -> None:
+        """Let this many new members join."""
         first = len(self.members)
         names = [f"member-{first + n:05d}" for n in range(count)]
         new = [Member(name, self.group, self.clients[n % CONNECTIONS]) for n, name in enumerate(names)]
@@ -94,11 +97,12 @@ class Crowd:
         self.members += new
 
     def leave(self, count: int) -> None:
+        """Let the first members leave."""
         self._round(self.members[:count], -1)
         del self.members[:count]
 
     def settle(self) -> None:
-        """Heartbeats until everything is owned and the group says that it is stable."""
+        """Send heartbeats until every partition has an owner and the group is Stable."""
         end = time.monotonic() + LIMIT_S
         while not (self._all_owned() and self._state() == "Stable"):
             assert time.monotonic() < end, f"{self._state()} after {LIMIT_S:g} s"
@@ -123,6 +127,7 @@ class Crowd:
 
 
 def prepare(broker: Broker, partitions: int) -> None:
+    """Create the topic, and wait until its partitions and the group coordinator are available."""
     with WireClient(broker.bootstrap) as client:
         new = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1)
         client.call(CreateTopicsRequest(topics=[new], timeout_ms=60_000), 5)
@@ -146,24 +151,18 @@ def prepare(broker: Broker, partitions: int) -> None:
 
 
 def all_served(client: WireClient, partitions: int) -> bool:
-    """Whether every partition answers. A broker tells of leaders before it has made all their logs."""
+    """Whether every partition is served. Metadata names leaders before the broker has created all logs."""
     wanted = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(partitions)]
     found: Any = client.call(ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=wanted)]), 6)
     return all(one.error_code == 0 for one in found.topics[0].partitions)
 
 
 Taken = dict[str, list[tuple[float, float]]]
-"""What was measured of one broker: step -> seconds and CPU seconds, round by round."""
-
-
-def cpu_s(broker: Broker) -> float:
-    """What the broker's process has used so far."""
-    with open(f"/proc/{broker.pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+"""The measurements of one broker: by step, seconds and CPU seconds of each round."""
 
 
 def measure(kind: str, members: int, partitions: int, taken: Taken) -> None:
+    """Measure one kind of broker, step by step, and add the results to `taken`."""
     with tempfile.TemporaryDirectory(prefix="kwire-members-") as home:
         broker = make_broker(kind, Path(home))
         broker.start()
@@ -178,7 +177,7 @@ def measure(kind: str, members: int, partitions: int, taken: Taken) -> None:
             ]
             for what, step in steps:
                 crowd.beats, crowd.slowest_s = 0, 0.0
-                seconds = _take(broker, what, lambda step=step: (step(), crowd.settle()), taken)  # type: ignore[misc]
+                seconds = _take(broker, what, step, crowd, taken)
                 print(
                     f"{kind:6} {what:18} stable after {seconds:6.2f} s, {taken[what][-1][1]:5.2f} s of CPU, "
                     f"{crowd.beats:6} heartbeats ({crowd.beats / seconds:6.0f}/s), "
@@ -189,15 +188,17 @@ def measure(kind: str, members: int, partitions: int, taken: Taken) -> None:
             broker.stop()
 
 
-def _take(broker: Broker, what: str, step: Any, taken: Taken) -> float:
-    cpu, start = cpu_s(broker), time.perf_counter()
+def _take(broker: Broker, what: str, step: Callable[[], object], crowd: Crowd, taken: Taken) -> float:
+    cpu, start = process_usage.cpu_s(broker.pid), time.perf_counter()
     step()
+    crowd.settle()
     seconds = time.perf_counter() - start
-    taken.setdefault(what, []).append((seconds, cpu_s(broker) - cpu))
+    taken.setdefault(what, []).append((seconds, process_usage.cpu_s(broker.pid) - cpu))
     return seconds
 
 
 def main() -> None:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--members", type=int, default=1000)
     parser.add_argument("--partitions", type=int, default=2000)

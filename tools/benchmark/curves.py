@@ -1,7 +1,7 @@
 """``scripts/bench --curves [NAME...]``: how kwire's costs grow with connections, partitions, topics, groups and data.
 
-Each curve takes steps of ten and prints what one unit of work costs at each, which should stay level: a column that
-rises along with the first one is work that grows faster than it should. Only kwire is measured.
+Each curve goes in steps of ten and prints the cost of one unit of work at each step. It should stay level: a column
+that rises with the first one shows work that grows faster than its cause. Only kwire is measured.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def one_record_us(target: Target, topic: Topic, connections: int = 1, requests: 
         generator.run(target, template, producers=connections, inflight=1, requests=requests, limit_s=120)
         for _ in range(3)
     ]
-    return min(each["cpu_s"] / each["requests"] for each in results) * 1e6
+    return float(min(each["cpu_s"] / each["requests"] for each in results)) * 1e6
 
 
 def idle_percent(target: Target, seconds: float = 5.0) -> float:
-    """Processor time while nobody asks for anything, as a share of the time."""
+    """Processor time without any requests, in percent of the time."""
     time.sleep(1)
     before, started = target.cpu_s(), time.perf_counter()
     time.sleep(seconds)
@@ -105,8 +105,8 @@ def _growing_topics(create: Callable[[Target, int], Topic], unit: str) -> Iterat
             idle = idle_percent(target)
             memories[count] = memory = target.proportional_mb()
             descriptors = target.descriptors()
-            asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)] if unit == "topics" else None)
-            template = [frames.Template(frames.frame(asked, frames.METADATA_VERSION))]
+            wanted = MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)] if unit == "topics" else None)
+            template = [frames.Template(frames.frame(wanted, frames.METADATA_VERSION))]
             metadata = generator.run(target, template, producers=1, inflight=1, requests=50)
             restart = start_again_s(target)
             previous = memories.get(count // 10)
@@ -196,7 +196,7 @@ CURVES: dict[str, Callable[[], Iterator[Row]]] = {
 
 
 def main(names: list[str], text: Path | None = None) -> int:
-    """Measure these curves (all of them if none is named), print them, and write what was printed to a file."""
+    """Measure these curves (all if none is named), print them, and with ``text`` write the output to a file."""
     unknown = set(names) - set(CURVES)
     if unknown:
         print(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(CURVES)}", file=sys.stderr)

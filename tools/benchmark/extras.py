@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.kafka_jars import kafka_classpath, kafka_jars_dir
+from harness.processes.production import production_broker
 from harness.wire_client import WireClient
 from kwire.codec.messages.metadata_request import MetadataRequest
 from tools.benchmark import frames, generator
@@ -42,6 +43,7 @@ class ProducerTool:
     arguments: tuple[str, ...] = ()
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Send the records with Kafka's ProducerPerformance. See `Measure`."""
         topic = target.create_topic()
         records = max(int(self.records * scale), 100_000)
         common = ["--bootstrap-server", target.broker.bootstrap, "--topic", topic.name]
@@ -65,11 +67,12 @@ class ProducerTool:
 
 @dataclass(frozen=True)
 class ConsumerTool:
-    """ConsumerPerformance reads what a generator has written."""
+    """ConsumerPerformance, on records that the load generator has written."""
 
     records: int
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Read the records with Kafka's ConsumerPerformance. See `Measure`."""
         topic = target.create_topic()
         records = max(int(self.records * scale), 100_000)
         batch, count = frames.batch_of(100, 16 * 1024)
@@ -88,12 +91,13 @@ class ConsumerTool:
 
 @dataclass(frozen=True)
 class EndToEndTool:
-    """EndToEndLatency: one record after the other, produced and consumed. Kafka's tool knows whole milliseconds but for
-    the average."""
+    """EndToEndLatency: one record after the other, produced and consumed. Except for the average, Kafka's tool reports
+    whole milliseconds."""
 
     records: int
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Measure with Kafka's EndToEndLatency. See `Measure`."""
         topic = target.create_topic()
         records = max(int(self.records * scale), 500)
         before = target.cpu_s()
@@ -117,12 +121,13 @@ class EndToEndTool:
 
 @dataclass(frozen=True)
 class Rebalance:
-    """A group of KIP-848 with so many members, all joining at once: until every partition has its owner."""
+    """A consumer group (KIP-848) whose members join all at once: the time until every partition has an owner."""
 
     members: int = 100
     partitions: int = 200
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Let all members join and leave again. See `Measure`."""
         home = target.broker.home
         marker = home / "members-prepared"
         if not marker.exists():
@@ -144,12 +149,13 @@ class Rebalance:
 
 @dataclass(frozen=True)
 class ManyPartitions:
-    """Ask for the metadata of all topics on a broker that has 10,000 partitions."""
+    """Metadata requests for all topics of a broker with 10,000 partitions."""
 
     partitions: int = 10_000
     requests: int = 200
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Request the metadata of all partitions. See `Measure`."""
         topics = 10
         for _ in range(topics):
             target.create_topic(self.partitions // topics)
@@ -171,19 +177,19 @@ class ManyPartitions:
 
 
 def answers_metadata(port: int) -> bool:
-    """Does a client get an answer that names a broker?"""
+    """Whether a Metadata request gets a response with a broker."""
     try:
         with WireClient(f"127.0.0.1:{port}", timeout_s=5) as client:
             return bool(client.call(MetadataRequest(topics=[]), 12).brokers)
-    except (OSError, EOFError):
+    except OSError:
         return False
 
 
 @contextmanager
 def fresh(kind: str, settings: dict[str, str] | None = None) -> Iterator[Target]:
-    """A broker of its own on an empty directory, started."""
+    """A running broker on an empty directory."""
     home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
-    target = Target(kind, home, settings)
+    target = Target(production_broker(kind, home, settings))
     try:
         target.start()
         yield target
@@ -193,7 +199,7 @@ def fresh(kind: str, settings: dict[str, str] | None = None) -> Iterator[Target]
 
 
 def start_again_s(target: Target) -> float:
-    """Stop a broker in good order and start it again: seconds from the start of the process to the first answer."""
+    """Stop a broker in order and start it again; return the seconds from its start to the first response."""
     target.stop()
     broker = target.broker
     started = time.perf_counter()
@@ -204,10 +210,12 @@ def start_again_s(target: Target) -> float:
 
 
 def startup(target: Target, scale: float) -> Facts:
+    """Seconds until the broker is ready again after a restart."""
     return {"seconds": start_again_s(target)}
 
 
 def idle_memory(target: Target, scale: float) -> Facts:
+    """Memory in MB and CPU use in percent of an idle broker."""
     time.sleep(3)
     before, started = target.cpu_s(), time.perf_counter()
     time.sleep(2)
@@ -216,6 +224,7 @@ def idle_memory(target: Target, scale: float) -> Facts:
 
 
 def loaded_memory(target: Target, scale: float) -> Facts:
+    """Memory in MB of a broker after the other workloads."""
     return {"mb": target.proportional_mb(), "resident_mb": target.resident_mb()}
 
 
@@ -223,7 +232,7 @@ TRANSACTIONAL = ("--transactional-id", "bench", "--transaction-duration-ms", "10
 
 
 def tools() -> list[Workload]:
-    """On the brokers that stay up, like `throughput`."""
+    """The workloads on the brokers that stay up, like `throughput`."""
     rate, cost = "records_s", "cpu_s_per_million"
     return [
         Workload("tool-produce", "ProducerPerformance", TOOLS, ProducerTool(2_000_000), rate, cost),
@@ -238,12 +247,16 @@ def tools() -> list[Workload]:
 
 
 def alone() -> list[Workload]:
-    """Each on a broker of its own."""
+    """The workloads that need a new broker each."""
     return [
         Workload("memory-idle", "memory when idle", FOOTPRINT, idle_memory, bounds=(("mb", 0.1),)),
         Workload("start", "start to the first answer", FOOTPRINT, startup, bounds=(("seconds", 0.125),)),
         Workload(
-            "metadata-10000", "metadata of 10,000 partitions", CLUSTER, ManyPartitions(), "requests_s",
+            "metadata-10000",
+            "metadata of 10,000 partitions",
+            CLUSTER,
+            ManyPartitions(),
+            "requests_s",
             "cpu_s_per_thousand",
         ),
-    ]  # fmt: skip
+    ]

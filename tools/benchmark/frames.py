@@ -30,7 +30,7 @@ _WORDS = [bytes(_random.choices(b"abcdefghijklmnopqrstuvwxyz", k=_random.randran
 
 @dataclass(frozen=True)
 class Batch:
-    """Where a batch stands in its frame, and where its error code stands in the answer."""
+    """The place of a batch in its frame, and of its error code in the response."""
 
     position: int
     size: int
@@ -48,6 +48,7 @@ class Template:
 
     @property
     def records(self) -> int:
+        """How many records one request contains."""
         return sum(batch.count for batch in self.batches)
 
 
@@ -67,6 +68,7 @@ def header(api_key: int, version: int) -> bytes:
 
 
 def frame(request: Message, version: int) -> bytes:
+    """The encoded request with its header, without the size in front."""
     return header(request.API_KEY, version) + bytes(encode(request, version))
 
 
@@ -111,7 +113,7 @@ def produce(topic_id: bytes, partitions: list[int], batch: bytes, count: int, ac
 
 
 def _answer(topic_id: bytes, partitions: list[int], error: int) -> bytes:
-    """What is answered to a Produce request, but for the offsets: its size and the places of its error codes count."""
+    """The response to a Produce request, except for the offsets: only its size and its error codes' places matter."""
     parts = [
         PartitionProduceResponse(index=index, error_code=error, base_offset=0, log_append_time_ms=0, log_start_offset=0)
         for index in partitions
@@ -121,5 +123,5 @@ def _answer(topic_id: bytes, partitions: list[int], error: int) -> bytes:
 
 
 def metadata_of_all() -> Template:
-    """Ask for the metadata of all topics."""
+    """A Metadata request for all topics."""
     return Template(frame(MetadataRequest(topics=None), METADATA_VERSION))

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).with_name("load.c")
 
 
 class LoadFailed(Exception):
-    """The generator saw something wrong; its own words."""
+    """The load generator has failed; the message is its output."""
 
 
 def generator() -> Path:
@@ -35,7 +35,7 @@ def generator() -> Path:
 def run(
     target: Target, templates: list[frames.Template] | None = None, topic: Topic | None = None, **options: int
 ) -> dict[str, Any]:
-    """One run: what the generator reports, and ``cpu_s`` that the broker used meanwhile. `LoadFailed`."""
+    """Run the generator; return its report, with ``cpu_s`` that the broker used meanwhile. Raises `LoadFailed`."""
     words = [f"{name}={value}" for name, value in options.items()]
     words.append(f"port={target.port}")
     if topic is not None:

@@ -1,6 +1,6 @@
 """``scripts/bench --micro``: what codec, append, fetch and a whole request cost inside one process, without a socket.
 
-Each line is the best of several short rounds, which hangs little on what else the machine does. For exact comparisons
+Each line is the best of several short rounds, which depends little on other work of the machine. For exact comparisons
 count instructions: ``valgrind --tool=callgrind .venv/bin/python -m tools.benchmark.micro --once append``.
 """
 
@@ -31,16 +31,17 @@ TOPIC = "micro"
 
 
 class Sink(Connection):
-    """A connection that takes answers and sends nothing."""
+    """A connection that discards responses."""
 
     __slots__ = ()
 
     def send(self, parts: list[Any], size: int) -> None:
+        """Release the parts of a response instead of sending them."""
         release_parts(parts)
 
 
 def operations(broker: Broker) -> dict[str, Callable[[], object]]:
-    """What is timed, by name."""
+    """The operations that are timed, by name."""
     topic = broker.metadata.image.topics[TOPIC]
     partitions = [broker.replicas.partition(TOPIC, index) for index in range(len(topic.partitions))]
     sink = Sink.__new__(Sink)
@@ -72,12 +73,12 @@ def operations(broker: Broker) -> dict[str, Callable[[], object]]:
         return lambda: partitions[0].append(memoryview(bytearray(batch)), required_acks=-1)
 
     def fetch(indexes: list[int], offset: int, size: int) -> Callable[[], object]:
-        asked = [FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=size) for i in indexes]
+        options = [FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=size) for i in indexes]
         request = FetchRequest(
             max_wait_ms=0,
             max_bytes=50 << 20,
             session_epoch=-1,
-            topics=[FetchTopic(topic_id=topic.id, partitions=asked)],
+            topics=[FetchTopic(topic_id=topic.id, partitions=options)],
         )
         frame = frames.frame(request, FETCH_VERSION)
         return lambda: dispatch(sink, memoryview(bytearray(frame)))
@@ -119,6 +120,7 @@ def best_us(operation: Callable[[], object]) -> float:
 
 
 async def measure(only: str, once: int) -> None:
+    """Measure the operations whose name contains `only`, or call each `once` times without timing."""
     with tempfile.TemporaryDirectory(prefix="kwire-micro-") as directory:
         async with Broker(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=directory) as broker:
             new = CreatableTopic(name=TOPIC, num_partitions=50, replication_factor=1)
@@ -135,21 +137,22 @@ async def measure(only: str, once: int) -> None:
 
 async def _create(broker: Broker, new: CreatableTopic) -> None:
     from harness.raw_client import RawClient
+    from kwire.base.addresses import parse_address
     from kwire.base.doors import Doors
 
-    host, _, port = broker.bootstrap_servers.rpartition(":")
-    async with await RawClient.connect(Doors(), host, int(port)) as client:
+    async with await RawClient.connect(Doors(), *parse_address(broker.bootstrap_servers)) as client:
         await client.call(CreateTopicsRequest(topics=[new], timeout_ms=30_000), 7)
         while any(broker.replicas.get(TOPIC, index) is None for index in range(50)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 def main() -> int:
+    """Run from the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="operations whose name contains this")
     parser.add_argument("--once", type=int, default=0, metavar="N", help="call N times without timing, for a profiler")
-    asked, _ = parser.parse_known_args()
-    asyncio.run(measure(asked.only, asked.once))
+    options, _ = parser.parse_known_args()
+    asyncio.run(measure(options.only, options.once))
     return 0
 
 

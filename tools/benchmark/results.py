@@ -1,4 +1,4 @@
-"""What the rounds gave: medians, best rounds, ratios, the text table and the JSON."""
+"""The results of the rounds: medians, best rounds, ratios, the text table and the JSON."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ class Line:
     failures: list[str] = field(default_factory=list)
 
     def values(self, kind: str, fact: str) -> list[float]:
+        """The values of one fact for one kind of broker, one per round."""
         return [facts[fact] for facts in self.rounds[kind] if fact in facts]
 
     def best(self, kind: str, fact: str) -> float | None:
+        """The best round of one fact; None without values."""
         values = self.values(kind, fact)
         if not values:
             return None
         return max(values) if fact in HIGHER_IS_BETTER else min(values)
 
     def median(self, kind: str, fact: str) -> float | None:
+        """The median of one fact over the rounds; None without values."""
         values = self.values(kind, fact)
         return statistics.median(values) if values else None
 
@@ -51,6 +54,7 @@ class Line:
         return found
 
     def as_json(self) -> dict[str, Any]:
+        """The rounds and their summary as a JSON object."""
         facts = list(dict.fromkeys(name for kind in KINDS for each in self.rounds[kind] for name in each))
         summary = {
             fact: {
@@ -98,6 +102,7 @@ def _three(value: float) -> str:
 
 
 def ratio_text(ratio: float | None) -> str:
+    """A ratio with two decimals, or "-"."""
     return "-" if ratio is None else f"{ratio:.2f}x"
 
 
@@ -188,4 +193,5 @@ def verdict_table(lines: list[Line]) -> str:
 
 
 def as_json(lines: list[Line], machine: dict[str, Any]) -> str:
+    """All lines and the description of the machine as JSON."""
     return json.dumps({"machine": machine, "lines": {each.workload.key: each.as_json() for each in lines}}, indent=1)

@@ -19,7 +19,7 @@ MEGABYTE = 1_000_000
 
 Facts = dict[str, float]
 """``records_s``, ``mb_s``, ``requests_s``: rates. ``cpu_s_per_million``: broker processor seconds per million records.
-``cpu_s_per_thousand``: the same per thousand requests. ``p50_us``, ``p99_us``, ``p999_us``: from request to answer.
+``cpu_s_per_thousand``: the same per thousand requests. ``p50_us``, ``p99_us``, ``p999_us``: from request to response.
 ``e2e_...``: from request to the reader. ``seconds``, ``mb``: of start-up, memory and the like."""
 
 Measure = Callable[[Target, float], Facts]
@@ -70,6 +70,7 @@ class Produce:
     data: int = 400 * MEGABYTE
 
     def templates(self, topic: Topic) -> list[frames.Template]:
+        """The requests that are sent in turn, each with at most 50 partitions."""
         producer = topic.target.producer_id() if self.idempotent else None
         batch, count = frames.batch_of(self.record, self.batch, compression=self.compression, producer=producer)
         indexes = list(range(self.partitions))
@@ -79,11 +80,12 @@ class Produce:
         ]
 
     def requests(self, templates: list[frames.Template], scale: float) -> int:
+        """How many requests the scaled amount of data takes."""
         per_round = sum(self.batch * len(each.batches) for each in templates)
         return max(int(self.data * scale / per_round), 4) * len(templates)
 
     def fill(self, topic: Topic, scale: float) -> dict[str, Any]:
-        """Produce so much to the topic; what the generator reports."""
+        """Produce to the topic; return the generator's report."""
         templates = self.templates(topic)
         requests = self.requests(templates, scale)
         before = topic.records()
@@ -104,6 +106,7 @@ class Produce:
         return result
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Produce and measure. See `Measure`."""
         topic = target.create_topic(self.partitions)
         self.fill(topic, scale / 5)  # warm-up
         result = self.fill(topic, scale)
@@ -132,6 +135,7 @@ class Consume:
     passes: int = 3
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Fill a topic, then measure how it is read. See `Measure`."""
         topic = target.create_topic(self.partitions)
         Produce(partitions=self.partitions).fill(topic, scale)
         ends = topic.end_offsets()
@@ -162,6 +166,7 @@ class Tailing:
     rate: int = 1000
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Produce at a steady rate while groups read the end of the log. See `Measure`."""
         topic = target.create_topic()
         templates = Produce().templates(topic)
         requests = int(3 * self.rate * scale)
@@ -190,12 +195,13 @@ class Tailing:
 
 @dataclass(frozen=True)
 class AtOnce:
-    """One producer as fast as it is answered, one reader that follows it: records produced and consumed a second."""
+    """One producer at full speed, one reader that follows it: records produced and consumed per second."""
 
     batch: int = 128 * KIB
     data: int = 500 * MEGABYTE
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Produce and read at the same time. See `Measure`."""
         topic = target.create_topic()
         produce = Produce(batch=self.batch, data=self.data)
         produce.fill(topic, scale / 10)
@@ -233,13 +239,14 @@ class OneRecord:
     requests: int = 20_000
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Send requests of one record each and wait for every response. See `Measure`."""
         topic = target.create_topic()
         templates = [frames.produce(topic.id, [0], *frames.batch_of(100, 0), acks=-1)]
         requests = max(int(self.requests * scale), 2 * self.connections)
-        options = {"producers": self.connections, "inflight": 1}
-        generator.run(target, templates, requests=max(requests // 5, self.connections), **options)
+        warm_up = max(requests // 5, self.connections)
+        generator.run(target, templates, requests=warm_up, producers=self.connections, inflight=1)
         before = topic.records()
-        result = generator.run(target, templates, requests=requests, **options)
+        result = generator.run(target, templates, requests=requests, producers=self.connections, inflight=1)
         assert topic.records() - before == requests
         topic.delete()
         return {
@@ -258,6 +265,7 @@ class OpenLoop:
     seconds: float = 4
 
     def __call__(self, target: Target, scale: float) -> Facts:
+        """Send single records on a schedule and measure the latency. See `Measure`."""
         topic = target.create_topic()
         templates = [frames.produce(topic.id, [0], *frames.batch_of(100, 0), acks=-1)]
         generator.run(target, templates, producers=1, rate=self.rate, requests=self.rate // 2)

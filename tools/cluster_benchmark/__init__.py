@@ -1,1 +1,1 @@
-"""The parts of `tools/cluster_benchmark/__main__.py`: three brokers of kwire beside three of Apache Kafka."""
+"""Three brokers of kwire beside three of Apache Kafka (``python -m tools.cluster_benchmark``)."""

@@ -1,9 +1,9 @@
-"""A leader is killed under load: how long each client gets no acknowledgement, and that nothing acknowledged is lost.
+"""Kill a leader under load: how long each client gets no acknowledgement, and whether anything acknowledged is lost.
 
 Every client writes at a steady rate (acks=all, otherwise its own defaults) to a topic of its own; one broker leads all
 of these topics and is killed with SIGKILL. A client's time without a leader is the longest gap between two of its
-acknowledgements from then on. Two kills: of a broker that is not the controller, and of the one that is. In the end
-every record that was acknowledged is read at the offset that was told.
+acknowledgements from then on. There are two kills: of a broker that is not the controller, and of the controller. In
+the end every acknowledged record is read at its offset.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +40,7 @@ Facts = dict[str, float]
 
 
 class Told(NamedTuple):
-    """What a client noted of a record: its number, when (seconds, monotonic), its offset or what went wrong."""
+    """A client's note of a record: its number, the time (seconds, monotonic), its offset or the error."""
 
     number: int
     moment_s: float
@@ -55,7 +55,7 @@ def measure(
     say: Callable[[str], None],
     kills: Sequence[str] = KILLS,
 ) -> Iterator[Facts]:
-    """For each kill, the gaps in seconds, by "kill/client"; "kill/elected": until a broker that lives names another
+    """For each kill, the gaps in seconds, by "kill/client"; "kill/elected": until a running broker names another
     leader."""
     with started(kind, home, TIMEOUTS[timeouts]) as cluster:
         for kill in kills:
@@ -66,7 +66,7 @@ def measure(
 
 
 def controller(cluster: Cluster) -> int:
-    """The broker that decides."""
+    """The node id of the controller."""
     node = cluster.running()[0]
     if cluster.kind != KAFKA:
         return int(cluster.metadata(node, []).controller_id)
@@ -105,7 +105,7 @@ def _kill_under_load(cluster: Cluster, kill: str, clients: Sequence[str]) -> Fac
     return {**gaps, ELECTED: elected_s}
 
 
-def _led_anew(cluster: Cluster, topics: Sequence[str], victim: int) -> bool:
+def _led_anew(cluster: Cluster, topics: Iterable[str], victim: int) -> bool:
     told = cluster.metadata(cluster.running()[0], topics).topics
     return all(partition.leader_id not in (-1, victim) for topic in told for partition in topic.partitions)
 
@@ -115,7 +115,7 @@ def _led_anew(cluster: Cluster, topics: Sequence[str], victim: int) -> bool:
 
 @contextlib.contextmanager
 def _producing(cluster: Cluster, client: str, topic: str, file: Path) -> Iterator[Path]:
-    """A client at work; afterwards its file is complete."""
+    """A running client; its file is complete afterwards."""
     words = [cluster.bootstrap, topic, str(RATE), str(file)]
     if client == JAVA:
         classes = compile_java(Path(__file__).parent.glob("*.java"))
@@ -135,7 +135,7 @@ def _producing(cluster: Cluster, client: str, topic: str, file: Path) -> Iterato
 
 
 def told(file: Path) -> list[Told]:
-    """All that a client has noted so far."""
+    """All notes of a client so far."""
     if not file.exists():
         return []
     lines = file.read_text().splitlines(keepends=True)
@@ -160,7 +160,7 @@ def _gap_s(file: Path, killed_s: float) -> float:
 
 
 def _require_all(cluster: Cluster, topic: str, file: Path) -> None:
-    """Every acknowledged record is where the client was told."""
+    """Check that every acknowledged record is at its offset."""
     acked = {each.offset: each.number for each in told(file) if each.offset is not None}
     found = read(cluster, topic)
     lost = {offset: number for offset, number in acked.items() if found.get(offset) != number}
@@ -168,7 +168,7 @@ def _require_all(cluster: Cluster, topic: str, file: Path) -> None:
 
 
 def read(cluster: Cluster, topic: str) -> dict[int, int]:
-    """The numbers in partition 0 by offset, all that is committed."""
+    """The committed numbers in partition 0, by offset."""
     node = cluster.running()[0]
     told_topic = cluster.metadata(node, [topic]).topics[0]
     found: dict[int, int] = {}

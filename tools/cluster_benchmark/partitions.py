@@ -1,6 +1,6 @@
-"""What thousands of partitions cost: making them, memory, idling, a metadata request of all, a start, a dead broker.
+"""The cost of thousands of partitions: creation, memory, idle time, metadata of all, a start, a killed broker.
 
-Everything at the short timeouts (`clusters.SHORT`), so that the work shows and not the waiting. Growth is judged by
+All with the short timeouts (`harness.processes.clusters.SHORT`), so that the work shows and not the waiting. Growth is
 what each partition adds to the empty cluster's value at the largest number, over what it adds at the smallest one.
 """
 

@@ -1,10 +1,10 @@
-"""One client that sends a record at a steady rate, acks=all, and otherwise as it comes; a process of its own.
+"""One client that sends records at a steady rate, with acks=all and its own defaults otherwise; a process of its own.
 
     python -m tools.cluster_benchmark.producer CLIENT BOOTSTRAP TOPIC RATE FILE
 
 For every record that is acknowledged, or given up, FILE gets a line: its number, the moment (nanoseconds of the
-system's monotonic clock), its offset or the error. It ends when there is something to read on standard input, after
-what is under way. `SteadyProducer.java` does the same with Java's client.
+system's monotonic clock), its offset or the error. It finishes the records in flight and ends as soon as there is
+something to read on standard input. `SteadyProducer.java` does the same with Java's client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LINGER_S = 60.0
 
 
 class Schedule:
-    """When each record is due, until somebody says that it is over."""
+    """The times at which records are due, until the end is signalled."""
 
     def __init__(self, rate: int) -> None:
         self._interval_s = 1 / rate
@@ -32,18 +32,22 @@ class Schedule:
 
     @staticmethod
     def is_over() -> bool:
+        """Whether standard input was closed, which ends the run."""
         return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 def value(number: int) -> bytes:
+    """The value of a record: its number, padded to 100 bytes."""
     return str(number).encode().ljust(100)
 
 
-def tell(out: IO[str], number: int, told: object) -> None:
-    out.write(f"{number} {time.monotonic_ns()} {told}\n")
+def report(out: IO[str], number: int, outcome: object) -> None:
+    """Write a line: the number of a record, the monotonic time in nanoseconds, and the outcome."""
+    out.write(f"{number} {time.monotonic_ns()} {outcome}\n")
 
 
 def numbers(schedule: Schedule) -> Iterator[int]:
+    """The numbers of the records, until the schedule is over."""
     number = 0
     while not schedule.is_over():
         yield number
@@ -58,13 +62,13 @@ def librdkafka(bootstrap: str, topic: str, rate: int, out: IO[str]) -> None:
     schedule = Schedule(rate)
     for number in numbers(schedule):
 
-        def told(error: Any, message: Any, number: int = number) -> None:
-            tell(out, number, message.offset() if error is None else error.name())
+        def reported(error: Any, message: Any, number: int = number) -> None:
+            report(out, number, message.offset() if error is None else error.name())
 
         end = time.monotonic() + schedule.wait_s(number)
         while (left := end - time.monotonic()) > 0:
             producer.poll(left)
-        producer.produce(topic, value(number), partition=0, on_delivery=told)
+        producer.produce(topic, value(number), partition=0, on_delivery=reported)
         producer.poll(0)
     producer.flush(LINGER_S)
 
@@ -79,8 +83,8 @@ def kafka_python(bootstrap: str, topic: str, rate: int, out: IO[str]) -> None:
     for number in numbers(schedule):
         time.sleep(schedule.wait_s(number))
         future = producer.send(topic, value(number), partition=0)
-        future.add_callback(lambda metadata, number=number: tell(out, number, metadata.offset))
-        future.add_errback(lambda error, number=number: tell(out, number, type(error).__name__))
+        future.add_callback(lambda metadata, number=number: report(out, number, metadata.offset))
+        future.add_errback(lambda error, number=number: report(out, number, type(error).__name__))
     producer.flush(LINGER_S)
 
 
@@ -92,9 +96,9 @@ def aiokafka(bootstrap: str, topic: str, rate: int, out: IO[str]) -> None:
 async def _aiokafka(bootstrap: str, topic: str, rate: int, out: IO[str]) -> None:
     from aiokafka import AIOKafkaProducer
 
-    def told(future: asyncio.Future[Any], number: int) -> None:
+    def reported(future: asyncio.Future[Any], number: int) -> None:
         error = future.exception()
-        tell(out, number, future.result().offset if error is None else type(error).__name__)
+        report(out, number, future.result().offset if error is None else type(error).__name__)
 
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
     await producer.start()
@@ -102,7 +106,7 @@ async def _aiokafka(bootstrap: str, topic: str, rate: int, out: IO[str]) -> None
     for number in numbers(schedule):
         await asyncio.sleep(schedule.wait_s(number))
         future = await producer.send(topic, value(number), partition=0)
-        future.add_done_callback(lambda done, number=number: told(done, number))
+        future.add_done_callback(lambda done, number=number: reported(done, number))
     await asyncio.wait_for(producer.stop(), LINGER_S)
 
 

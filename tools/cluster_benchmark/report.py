@@ -1,4 +1,4 @@
-"""What the rounds of `tools/cluster_benchmark/__main__.py` gave, as a text table and as JSON."""
+"""The results of `tools.cluster_benchmark`, as a text table and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rounds = dict[str, dict[str, dict[str, list[float]]]]
 """Values of all rounds: by row, kind of cluster and fact."""
 
 GOALS = {EMBEDDED: 0.5, ZOOKEEPER: 1.0}
-"""What kwire's time without a leader may be of Kafka's."""
+"""The bound of kwire's time without a leader over Kafka's."""
 
 _KILLS = {"leader": "a leader", "controller": "a leader that is the controller"}
 _TIMEOUTS = {"default": "default timeouts", "short": "short timeouts (session 1 s, heartbeat 0.2 s)"}
@@ -31,6 +31,7 @@ class Results:
 
     @staticmethod
     def add(rounds: Rounds, row: str, kind: str, facts: dict[str, float]) -> None:
+        """Add the facts of one round to a row."""
         for name, value in facts.items():
             rounds.setdefault(row, {}).setdefault(kind, {}).setdefault(name, []).append(value)
 
@@ -41,6 +42,7 @@ class Results:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def json(self, facts: dict[str, Any]) -> str:
+        """All results and the description of the machine as JSON."""
         return json.dumps(
             {
                 "machine": facts,
@@ -143,6 +145,7 @@ class Results:
 
 
 def median(values: list[float] | None) -> float | None:
+    """The median; None without values."""
     return statistics.median(values) if values else None
 
 

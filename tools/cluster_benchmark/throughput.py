@@ -1,4 +1,4 @@
-"""Throughput with three replicas and acks=all: per partition and in total, and what all three brokers spend on it.
+"""Throughput with three replicas and acks=all, per partition and in total, and the processor time of all brokers.
 
 The load generator is that of `scripts/bench`, one process for each broker that leads something. What lives elsewhere:
 the generator and its requests (`tools.benchmark`).
@@ -15,6 +15,7 @@ from typing import Any
 from harness.processes.clusters import DEFAULTS, Cluster, started
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tools.benchmark import frames, generator
+from tools.benchmark.targets import Target
 
 MEGABYTE = 1_000_000
 KIB = 1024
@@ -98,7 +99,7 @@ def _run(
     per_round = sum(each.records for each in templates) * 100
     requests = max(int(share / per_round), 2) * len(templates)
     return generator.run(
-        cluster.target(leader),
+        Target(cluster.nodes[leader]),
         templates,
         producers=workload.connections,
         inflight=workload.inflight,

@@ -1,4 +1,4 @@
-"""Writes `kwire/base/config/tables/` and `typed.py` from what Apache Kafka's configuration definitions say.
+"""Write `kwire/base/config/tables/` and `typed.py` from Apache Kafka's configuration definitions.
 
     java -cp <Kafka's jars> ConfigFacts.java > facts.tsv && python generate.py facts.tsv
 
@@ -51,6 +51,7 @@ SUBJECTS = [
 
 
 def python_value(text: str, kind: str) -> object:
+    """The Python value of a default, by its Kafka type."""
     if text == "\\N":
         return None
     if kind in ("INT", "SHORT", "LONG"):
@@ -65,14 +66,17 @@ def python_value(text: str, kind: str) -> object:
 
 
 def number(text: str) -> object:
+    """An int, or a float if there is a decimal point."""
     return float(text) if "." in text else int(text)
 
 
 def choices(text: str) -> tuple[str, ...]:
+    """The items between square brackets."""
     return tuple(item.strip() for item in text[text.index("[") + 1 : text.rindex("]")].split(","))
 
 
 def validator(text: str) -> tuple[object, ...] | None:
+    """The validator of a property as a tuple; None if there is none."""
     kind, _, description = text.partition(":")
     if kind == "Range":
         bounds = description.strip("[]").split(",...")
@@ -99,6 +103,7 @@ def validator(text: str) -> tuple[object, ...] | None:
 
 
 def read_facts(path: str) -> dict[str, list[list[str]]]:
+    """The rows of the facts file, by their kind."""
     facts: dict[str, list[list[str]]] = {}
     for line in Path(path).read_text().splitlines():
         kind, *cells = line.split("\t")
@@ -107,6 +112,7 @@ def read_facts(path: str) -> dict[str, list[list[str]]]:
 
 
 def rows_of(facts: dict[str, list[list[str]]], table: str) -> list[tuple[object, ...]]:
+    """The rows of one table: name, type, default, importance, update mode, validator."""
     modes = dict(facts["mode"])
     rows: list[tuple[object, ...]] = []
     for owner, name, kind, default, importance, _internal, check in facts["def"]:
@@ -118,6 +124,7 @@ def rows_of(facts: dict[str, list[list[str]]], table: str) -> list[tuple[object,
 
 
 def internal_of(facts: dict[str, list[list[str]]], table: str) -> list[str]:
+    """The names of a table's internal properties."""
     return [name for owner, name, _, _, _, internal, _ in facts["def"] if owner == table and internal == "true"]
 
 
@@ -133,6 +140,7 @@ from __future__ import annotations
 
 
 def table_source(what: str, names: dict[str, list[tuple[object, ...]]], extra: str = "") -> str:
+    """The source of a table module."""
     lines = [HEAD.format(version=KAFKA_VERSION, what=what)]
     for constant, rows in names.items():
         lines.append(f"{constant} = (\n" + "".join(f"    {row!r},\n" for row in rows) + ")\n")
@@ -140,11 +148,13 @@ def table_source(what: str, names: dict[str, list[tuple[object, ...]]], extra: s
 
 
 def write(path: Path, text: str) -> None:
+    """Write a file, and create its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
 def write_broker_tables(facts: dict[str, list[list[str]]]) -> None:
+    """Write the tables of broker properties, one module per subject."""
     rows = rows_of(facts, "broker")
     taken: set[str] = set()
     for file, what, starts in SUBJECTS:
@@ -168,6 +178,7 @@ def write_broker_tables(facts: dict[str, list[list[str]]]) -> None:
 
 
 def write_resource_tables(facts: dict[str, list[list[str]]]) -> None:
+    """Write the tables of topics, groups and other resources."""
     synonyms: dict[str, list[tuple[str, int]]] = {}
     for name, broker_name, factor in facts["topicsyn"]:
         synonyms.setdefault(name, []).append((broker_name, int(factor)))
@@ -209,6 +220,7 @@ class BrokerProperties:
 
 
 def write_typed(facts: dict[str, list[list[str]]]) -> None:
+    """Write `typed.py`: an annotated attribute for each broker property."""
     lines = []
     for row in [*rows_of(facts, "broker"), *rows_of(facts, "broker_quota")]:
         name, kind, default = str(row[0]), str(row[1]), row[2]
@@ -218,6 +230,7 @@ def write_typed(facts: dict[str, list[list[str]]]) -> None:
 
 
 def main(path: str) -> None:
+    """Write all files from the facts file at `path`, and format them."""
     facts = read_facts(path)
     write_broker_tables(facts)
     write_resource_tables(facts)
