@@ -1,13 +1,12 @@
-"""Fixtures of the compatibility tests: one started broker per kind, fresh topics, and the comparison of both kinds.
+"""Fixtures of the compatibility tests: a started broker of each kind, fresh topics, and the comparison of both kinds.
 
-A test that takes `broker` runs once on each kind that ``--broker`` names (default: both), Apache Kafka first. Tests
-share the broker of their kind; one that needs other settings starts its own with `broker_factory`.
+A test that takes `broker` runs once on each kind that ``--broker`` selects (default: both), Apache Kafka first. Tests
+share the broker of their kind; a test that needs other settings starts its own broker with `broker_factory`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,28 +14,32 @@ from typing import Any
 
 import pytest
 
-from compat_tests.suites.suite import CannotBuild
+from compat_tests.names import Names
+from compat_tests.needs import need
+from compat_tests.servers import running
 from harness.java_runner import JavaRunner
 from harness.kafka_jars import why_no_java
 from harness.observations import Observations, folder, started_ms
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
 
-ON_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
-started_ms()  # before this process starts others
+started_ms()  # before this process starts the workers
 _KIND = re.compile(rf"\[({'|'.join(KINDS)})(?:-|(?=\]))")  # the first parameter of a test that takes a broker
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--broker``."""
     parser.addoption(
         "--broker", choices=("kwire", "kafka", "both"), default="both", help="which broker to test against"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker `java`."""
     config.addinivalue_line("markers", "java: needs Java; skips by name where there is none, fails on CI")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that takes a broker once per kind."""
     if "broker_kind" in metafunc.fixturenames:
         chosen = metafunc.config.getoption("--broker")
         kinds = [kind for kind in KINDS if chosen in (kind, "both")]
@@ -47,11 +50,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``-n 2``, one process has all tests on kwire and one all on Apache Kafka, so that each starts one broker;
-    other tests go by file to whoever has time."""
+    """With ``-n 2``, one worker runs all tests on kwire and the other all on Apache Kafka; so each starts one broker.
+    The remaining tests are distributed by file."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByKind(LoadScopeScheduling):
+    class ByKind(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no type annotations
         def _split_scope(self, nodeid: str) -> str:
             kind = _KIND.search(nodeid)
             return kind[1] if kind else nodeid.partition("::")[0]
@@ -60,51 +63,35 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the comparisons first; ignore warnings of client libraries; set the default timeout."""
+    # On a broker that no test has restarted yet: what is compared includes leader epochs, which count restarts.
+    items.sort(key=lambda item: "/comparisons/" not in item.nodeid)
     for item in items:
-        # What a client library warns of, or forgets to close, is its own affair.
+        # Warnings and unclosed resources of client libraries are no failures of kwire.
         for warning in ("ResourceWarning", "DeprecationWarning", "pytest.PytestUnraisableExceptionWarning"):
             item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(150))
 
 
-def need(reason: str | None) -> None:
-    """Skip by name for what this machine lacks; on CI everything must be there, so fail."""
-    if reason is None:
-        return
-    if ON_CI:
-        pytest.fail(f"{reason}; on CI this may not be skipped", pytrace=False)
-    pytest.skip(reason)
-
-
-def need_built(build: Callable[[], object]) -> None:
-    """Build another project's suite (once); `need` what its building lacks."""
-    try:
-        build()
-    except CannotBuild as reason:
-        need(str(reason))
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests of the marker `java` without Java."""
     if item.get_closest_marker("java"):
         need(why_no_java())
 
 
 @pytest.fixture(scope="session")
 def broker(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """The started broker of the kind under test, shared by the session. A test may restart it, never leave it down."""
+    """The started broker of the kind under test, shared by the session. Tests may restart it but not leave it down."""
     shared = make_broker(broker_kind, tmp_path_factory.mktemp(f"broker-{broker_kind}"))
-    try:
-        shared.start()
+    with running(shared, shared.kill):
         yield shared
-    finally:
-        shared.kill()
 
 
 @pytest.fixture(autouse=True)
 def _broker_is_up(request: pytest.FixtureRequest) -> None:
-    """A test that left the shared broker down must not fail the next one."""
+    """Start the shared broker again if the previous test left it down."""
     if "broker" in request.fixturenames:
         shared: Broker = request.getfixturevalue("broker")
         if not shared.is_running():
@@ -113,7 +100,7 @@ def _broker_is_up(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def broker_factory(broker_kind: str, tmp_path: Path) -> Iterator[Callable[..., Broker]]:
-    """``broker_factory(settings={...}, data_dir=None) -> Broker``: a started broker of this test alone."""
+    """``broker_factory(settings={...}, data_dir=None) -> Broker``: a started broker for this test only."""
     started: list[Broker] = []
 
     def start(settings: Mapping[str, str] | None = None, data_dir: Path | None = None) -> Broker:
@@ -127,21 +114,9 @@ def broker_factory(broker_kind: str, tmp_path: Path) -> Iterator[Callable[..., B
         own.kill()
 
 
-class Names:
-    """Fresh names, the same for both kinds: made of the test's name and a count."""
-
-    def __init__(self, test: str) -> None:
-        self._test = test
-        self._count = 0
-
-    def __call__(self, prefix: str = "t") -> str:
-        self._count += 1
-        return f"{prefix}-{self._test}-{self._count}"
-
-
 @pytest.fixture
 def new_name(request: pytest.FixtureRequest) -> Names:
-    """``new_name("group")``: a name nobody has used, equal on both kinds, so that observations can hold it."""
+    """``new_name("group")``: an unused name, the same on both kinds, so that observations may contain it."""
     plain = _without_kind(request.node.nodeid.partition("::")[2])
     digest = hashlib.sha256(plain.encode()).hexdigest()[:6]  # [-1] and [1] are two tests
     return Names(re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[:110] + f"-{digest}")
@@ -149,7 +124,7 @@ def new_name(request: pytest.FixtureRequest) -> Names:
 
 @pytest.fixture
 def topic(new_name: Names) -> str:
-    """A topic name nobody has used; the topic does not exist yet."""
+    """An unused topic name; the topic does not exist yet."""
     return new_name("topic")
 
 
@@ -178,7 +153,7 @@ def make_topic(admin: Any, new_name: Names) -> Callable[..., str]:
 
 
 def _is_there(admin: Any, topic: str, partitions: int) -> bool:
-    """Has the broker heard of the topic that its controller created, and does it lead all partitions?"""
+    """Whether the broker's metadata has the topic, and it leads all partitions."""
     from confluent_kafka import KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -187,8 +162,8 @@ def _is_there(admin: Any, topic: str, partitions: int) -> bool:
         return False
     wanted = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
     try:
-        for answer in admin.list_offsets(wanted, request_timeout=20).values():
-            answer.result(20)
+        for future in admin.list_offsets(wanted, request_timeout=20).values():
+            future.result(20)
     except KafkaException:
         return False
     return True
@@ -201,13 +176,13 @@ def observe(request: pytest.FixtureRequest, broker_kind: str) -> Observations:
 
 
 def _without_kind(nodeid: str) -> str:
-    """The test's id with the broker kind, the first parameter, taken out of the brackets."""
+    """The test's id without the broker kind, which is the first parameter in the brackets."""
     return _KIND.sub("[", nodeid)
 
 
 @pytest.fixture(scope="session")
 def java() -> Iterator[JavaRunner]:
-    """Kafka's tools and Java clients in one JVM; skips by name where there is no Java."""
+    """Kafka's tools and Java clients in one JVM; skips by name without Java."""
     need(why_no_java())
     runner = JavaRunner()
     yield runner

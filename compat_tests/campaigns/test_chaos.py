@@ -1,4 +1,4 @@
-"""A short run of the campaign on real processes: brokers on loopback that are killed, paused, stopped and expelled.
+"""A short run of `campaigns/chaos` without network namespaces: brokers are killed, paused, stopped and expelled.
 
 kwire only."""
 
@@ -10,11 +10,11 @@ import pytest
 
 from campaigns.chaos import network
 from campaigns.chaos.campaign import Options, run_once
-from compat_tests.conftest import need
+from compat_tests.needs import need
 
 
 @pytest.mark.timeout(400)
-def test_brokers_that_are_killed_paused_stopped_and_expelled_lose_nothing(tmp_path: Path):
+def test_brokers_that_are_killed_paused_stopped_and_expelled_lose_nothing(tmp_path: Path) -> None:
     options = Options(store="embedded", seconds=25, seed=3, rate=100, namespaces=False, gap_s=(2.5, 4.5), longest_s=2)
     result = run_once(options, tmp_path)
     assert result["anomalies"] == []
@@ -24,7 +24,7 @@ def test_brokers_that_are_killed_paused_stopped_and_expelled_lose_nothing(tmp_pa
     assert operations["txn"]["ok"] and operations["copy"]["ok"] and operations["poll"]["ok"]
 
 
-def test_who_is_cut_off_in_the_network_hears_nothing_until_it_is_healed():
+def test_who_is_cut_off_in_the_network_hears_nothing_until_it_is_healed() -> None:
     need(network.why_unavailable())
     import socket
     import subprocess
@@ -35,9 +35,11 @@ def test_who_is_cut_off_in_the_network_hears_nothing_until_it_is_healed():
     )
     asking = "import socket, sys; socket.create_connection((sys.argv[1], 9999), 0.5)"
     with network.made(["b1", "b2"], namespaces=True) as net:
+        assert isinstance(net, network.Namespaces)
         server = subprocess.Popen([*net.prefix("b1"), sys.executable, "-c", listening], stdout=subprocess.PIPE)
+        assert server.stdout is not None
         try:
-            assert server.stdout is not None and server.stdout.readline()
+            assert server.stdout.readline()
 
             def heard_by_other() -> bool:
                 command = [*net.prefix("b2"), sys.executable, "-c", asking, net.address("b1")]

@@ -1,4 +1,4 @@
-"""`tools/cluster_benchmark/__main__.py` does what it says: a tiny run of every part, kwire alone, with one client."""
+"""A tiny run of every part of `tools/cluster_benchmark`, on kwire only, with one client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`campaigns/compaction.py` in small: a topic compacted while it is written and read has the model's content."""
+"""A short run of `campaigns/compaction.py`: a topic that is compacted while in use has the model's content."""
 
 from __future__ import annotations
 

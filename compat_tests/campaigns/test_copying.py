@@ -1,5 +1,5 @@
-"""Exactly once: `campaigns/copying.py` in small. A topic is copied in transactions while the copier, and the
-broker, are killed: the output is the input. Only kwire is put to this: that Apache Kafka does it is known.
+"""A short run of `campaigns/copying.py`: a topic is copied exactly once, in transactions, while copier and broker
+are killed. kwire only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from campaigns.copying import CLIENTS, Plan, run_campaign
-from compat_tests.conftest import need
+from compat_tests.needs import need
 from harness.kafka_jars import why_no_java
 
 PLAN = Plan(

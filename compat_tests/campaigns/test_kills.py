@@ -1,4 +1,4 @@
-"""A small run of the campaign of kills: what was acknowledged survives SIGKILL, once. kwire only."""
+"""A short run of `campaigns/kills.py`: acknowledged records survive SIGKILL, each exactly once. kwire only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`campaigns/streams.py` in small, on both brokers: word counts, sessions and queried tables are exact."""
+"""A short run of `campaigns/streams.py` on both brokers: word counts, sessions and queried tables are exact."""
 
 from __future__ import annotations
 

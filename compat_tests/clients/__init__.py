@@ -1,0 +1,1 @@
+"""Real clients, in several languages, against both brokers."""

@@ -1,4 +1,4 @@
-"""Fixtures of the client tests: a driver by name."""
+"""The `driver` fixture of the client tests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from compat_tests.clients.drivers import Driver, make_driver
-from compat_tests.conftest import need
+from compat_tests.needs import need
 from harness.java_runner import JavaRunner
 
 
 @pytest.fixture
 def driver(request: pytest.FixtureRequest) -> Callable[[str], Driver]:
-    """``driver("confluent")``; a client that this machine lacks skips the test by name (on CI: fails it)."""
+    """``driver("confluent")``; skips the test by name without that client (on CI: fails it)."""
 
     def get(name: str) -> Driver:
         if name == "kcat":

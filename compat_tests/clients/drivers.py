@@ -1,7 +1,7 @@
-"""The five clients behind one face: produce these records, read this topic back.
+"""Drivers: one interface to five clients, which produce records and read a topic back.
 
-Each driver turns its library's own calls into `Sent` and `Got` tuples, so that one test runs with every client. What a
-client cannot express is said by its attributes (`can_set_timestamp`), never papered over.
+Each driver translates between its library's calls and `Sent` and `Got` tuples, so that one test runs with every client.
+Attributes such as `can_set_timestamp` state what a client cannot express.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import base64
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from harness.java_runner import JavaRunner
@@ -22,7 +22,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Sent(NamedTuple):
-    """A record to be produced; timestamp None leaves it to the client's clock."""
+    """A record to produce. ``timestamp``: None for the client's clock."""
 
     partition: int
     key: bytes | None
@@ -32,7 +32,7 @@ class Sent(NamedTuple):
 
 
 class Got(NamedTuple):
-    """A record as a consumer sees it; timestamps in milliseconds."""
+    """A record as a consumer returns it; timestamps in milliseconds."""
 
     partition: int
     offset: int
@@ -44,7 +44,7 @@ class Got(NamedTuple):
 
 
 class Driver:
-    """What every client can do here."""
+    """The interface: what every client can do."""
 
     name = ""
     can_set_timestamp = True
@@ -53,15 +53,17 @@ class Driver:
     def produce(
         self, bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none", **options: Any
     ) -> list[tuple[int, int]]:
-        """Produce in order; (partition, offset) of each record. `acks` is an option that all know: 0, 1 or -1."""
+        """Produce in order; returns (partition, offset) of each record. All clients take `acks` (0, 1 or -1)."""
         raise NotImplementedError
 
     def consume(self, bootstrap: str, topic: str, partitions: Iterable[int]) -> list[Got]:
-        """Everything from the first offset to the present end, sorted by partition and offset."""
+        """All records from the first offset to the current end, sorted by partition and offset."""
         raise NotImplementedError
 
 
 class KafkaPython(Driver):
+    """kafka-python."""
+
     name = "kafka-python"
     can_set_null_header = False
 
@@ -116,6 +118,8 @@ def _from_kafka_python(record: Any) -> Got:
 
 
 class AioKafka(Driver):
+    """aiokafka."""
+
     name = "aiokafka"
 
     def produce(
@@ -149,7 +153,7 @@ class AioKafka(Driver):
                 for record in records
             ]
             metadata = await asyncio.wait_for(asyncio.gather(*futures), _TIMEOUT_S)
-            # Without acknowledgements there is no metadata to hand out.
+            # With acks=0 there is no metadata.
             return [(one.partition, one.offset) for one in metadata if one is not None]
         finally:
             await producer.stop()
@@ -175,6 +179,8 @@ class AioKafka(Driver):
 
 
 class Confluent(Driver):
+    """confluent-kafka, which wraps librdkafka."""
+
     name = "confluent"
 
     def produce(
@@ -187,11 +193,14 @@ class Confluent(Driver):
         placed: dict[int, tuple[int, int]] = {}
         errors: list[Any] = []
 
-        def delivered(index: int, error: Any, message: Any) -> None:
-            if error is not None:
-                errors.append(error)
-            else:
-                placed[index] = (message.partition(), message.offset())
+        def delivery(index: int) -> Callable[[Any, Any], None]:
+            def delivered(error: Any, message: Any) -> None:
+                if error is not None:
+                    errors.append(error)
+                else:
+                    placed[index] = (message.partition(), message.offset())
+
+            return delivered
 
         for index, record in enumerate(records):
             producer.produce(
@@ -201,7 +210,7 @@ class Confluent(Driver):
                 headers=list(record.headers),
                 partition=record.partition,
                 timestamp=record.timestamp or 0,
-                on_delivery=lambda error, message, index=index: delivered(index, error, message),
+                on_delivery=delivery(index),
             )
         assert producer.flush(_TIMEOUT_S) == 0, "not everything was delivered"
         assert not errors, errors
@@ -214,25 +223,26 @@ class Confluent(Driver):
         consumer = Consumer({**config, "enable.partition.eof": True, "fetch.wait.max.ms": 100})
         try:
             open_partitions = set(partitions)
-            consumer.list_topics(topic, timeout=_TIMEOUT_S)  # leaders known beforehand spare half a second of waiting
+            consumer.list_topics(topic, timeout=_TIMEOUT_S)  # saves half a second: assign() then has the leaders
             consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in sorted(open_partitions)])
             got = []
             while open_partitions:
                 message = consumer.poll(_TIMEOUT_S)
-                assert message is not None, "nothing came"
-                if message.error() is None:
+                assert message is not None, "no message within the timeout"
+                error = message.error()
+                if error is None:
                     got.append(_from_confluent(message))
-                elif message.error().code() == KafkaError._PARTITION_EOF:
+                elif error.code() == KafkaError._PARTITION_EOF:
                     open_partitions.discard(message.partition())
                 else:
-                    raise AssertionError(message.error())
+                    raise AssertionError(error)
             return sorted(got, key=lambda one: (one.partition, one.offset))
         finally:
             consumer.close()
 
 
 def _dotted(options: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments as property names."""
+    """Keyword arguments as librdkafka's property names."""
     return {name.replace("_", "."): value for name, value in options.items()}
 
 
@@ -244,7 +254,7 @@ def _from_confluent(message: Any) -> Got:
 
 
 class Kcat(Driver):
-    """The command line tool. It writes one record a run here, as only then each may have headers of its own."""
+    """The command-line tool. It runs once for each record, because headers apply to all records of a run."""
 
     name = "kcat"
     can_set_timestamp = False
@@ -258,14 +268,14 @@ class Kcat(Driver):
             command = ["kcat", "-b", bootstrap, "-P", "-t", topic, "-p", str(record.partition), "-z", codec, *settings]
             for name, value in record.headers:
                 command += ["-H", name if value is None else f"{name}={value.decode()}"]
-            if record.value is None:  # -Z: nothing after the delimiter is null
+            if record.value is None:  # -Z: an empty value after the delimiter is null
                 run_kcat([*command, "-Z", "-K", ":"], (record.key or b"") + b":\n")
             else:
                 self._produce_file(command, record)
         return []
 
     def _produce_file(self, command: list[str], record: Sent) -> None:
-        """A whole file is one value, whatever bytes it holds."""
+        """Read each value from a file of its own, so that it may contain any bytes."""
         if record.key is not None:
             command = [*command, "-k", record.key.decode()]
         with tempfile.NamedTemporaryFile() as file:
@@ -276,7 +286,7 @@ class Kcat(Driver):
     def consume(self, bootstrap: str, topic: str, partitions: Iterable[int]) -> list[Got]:
         got: list[Got] = []
         for partition in partitions:
-            # %K and %S are lengths, -1 for null: the payloads follow, so that any bytes can be told apart.
+            # %K and %S are lengths, -1 for null; the payloads follow, so that they may contain any bytes.
             form = "%p %o %T %K %S\\n%k%s\\n%h\\n"
             command = ["kcat", "-b", bootstrap, "-C", "-t", topic, "-p", str(partition), "-o", "beginning", "-e", "-q"]
             got += list(_parse_kcat(run_kcat([*command, "-X", "fetch.wait.max.ms=100", "-f", form])))
@@ -284,7 +294,7 @@ class Kcat(Driver):
 
 
 def run_kcat(command: Sequence[str], stdin: bytes = b"") -> bytes:
-    """kcat's standard output; AssertionError with its words when it fails."""
+    """kcat's standard output; AssertionError with its output if it fails."""
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=_TIMEOUT_S, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.decode(errors='replace')}"
     return done.stdout
@@ -314,6 +324,8 @@ def _kcat_header(text: str) -> tuple[str, bytes | None]:
 
 
 class Java(Driver):
+    """Apache Kafka's Java clients, through `JavaRunner`."""
+
     name = "java"
 
     def __init__(self, runner: JavaRunner) -> None:
@@ -326,8 +338,8 @@ class Java(Driver):
         if config.get("acks", -1) != -1:
             config["enable.idempotence"] = "false"
         request = {"config": config, "topic": topic, "records": [_java_record(record) for record in records]}
-        answer = self._runner.client("produce", request)
-        return [(partition, offset) for partition, offset, _ in answer]
+        response = self._runner.client("produce", request)
+        return [(partition, offset) for partition, offset, _ in response]
 
     def consume(self, bootstrap: str, topic: str, partitions: Iterable[int]) -> list[Got]:
         config = {"bootstrap.servers": bootstrap, "fetch.max.wait.ms": "100", "auto.offset.reset": "earliest"}
@@ -358,7 +370,7 @@ def _from_base64(value: str | None) -> bytes | None:
 
 
 def make_driver(name: str, runner: JavaRunner) -> Driver:
-    """The driver of a client named in `CLIENTS`."""
+    """The driver of a client, by its name in `CLIENTS`."""
     if name == "java":
         return Java(runner)
     return {"kafka-python": KafkaPython, "aiokafka": AioKafka, "confluent": Confluent, "kcat": Kcat}[name]()

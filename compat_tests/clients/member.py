@@ -1,8 +1,9 @@
-"""One member of a consumer group as a process of its own, so that a test can kill it: the Python clients.
+"""A member of a consumer group with one of the Python clients, as a process, so that a test can kill it.
 
-``python -m compat_tests.clients.member CLIENT JSON``: JSON has bootstrap, group, topics, assignor and whatever of
-instance_id, session_timeout_ms, heartbeat_ms is set. Events go out as JSON lines (assignment, record, committed,
-fenced, closed), "leave" and "commit" come in as lines: the same as Java's `GroupMember`.
+``python -m compat_tests.clients.member CLIENT JSON``: the JSON object has bootstrap, group, topics, assignor,
+session_timeout_ms, heartbeat_ms and, optionally, instance_id and protocol. The process prints events as JSON lines
+(assignment, record, committed, fenced, closed) and reads the commands "leave" and "commit" from standard input, as
+Java's `GroupMember` does.
 """
 
 from __future__ import annotations
@@ -20,23 +21,25 @@ COMMANDS: deque[str] = deque()
 
 
 def say(event: str, **fields: Any) -> None:
-    """One line, written at once and whole."""
+    """Print one event, in a single write."""
     os.write(1, json.dumps({"event": event, **fields}).encode() + b"\n")
 
 
 def say_assignment(partitions: Any, member: str, generation: int) -> None:
+    """Print the event of a new assignment."""
     listed = sorted((one.topic, one.partition) for one in partitions)
     say("assignment", partitions=listed, member=member, generation=generation)
 
 
 def read_commands() -> None:
+    """Collect commands from standard input until it ends; runs in a thread."""
     for line in sys.stdin:
         COMMANDS.append(line.strip())
-    COMMANDS.append("leave")  # the test is gone
+    COMMANDS.append("leave")  # the test has ended
 
 
-def loop(poll: Callable[[], None], commit: Callable[[], None]) -> None:
-    """Poll until told to leave."""
+def loop(poll: Callable[[], None], commit: Callable[[], object]) -> None:
+    """Poll until the command "leave"."""
     while True:
         command = COMMANDS.popleft() if COMMANDS else ""
         if command == "leave":
@@ -47,28 +50,37 @@ def loop(poll: Callable[[], None], commit: Callable[[], None]) -> None:
         poll()
 
 
-def run_confluent(options: dict[str, Any]) -> None:
-    from confluent_kafka import Consumer, KafkaError, KafkaException
-
+def group_properties(options: dict[str, Any], strategy: str) -> dict[str, Any]:
+    """The consumer properties that librdkafka and Java share. ``strategy``: the library's name of the assignor."""
     config = {
         "bootstrap.servers": options["bootstrap"],
         "group.id": options["group"],
-        "partition.assignment.strategy": options["assignor"],
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": "false",
+    }
+    if options.get("instance_id"):
+        config["group.instance.id"] = options["instance_id"]
+    if options.get("protocol") == "consumer":  # KIP-848: the broker sets assignment strategy, session and heartbeats
+        return {**config, "group.protocol": "consumer", "group.remote.assignor": options["assignor"]}
+    return {
+        **config,
+        "partition.assignment.strategy": strategy,
         "session.timeout.ms": options["session_timeout_ms"],
         "heartbeat.interval.ms": options["heartbeat_ms"],
+    }
+
+
+def run_confluent(options: dict[str, Any]) -> None:
+    """Run a member with confluent-kafka until "leave"."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException
+
+    config = {
+        **group_properties(options, options["assignor"]),
         "max.poll.interval.ms": 60000,
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
         "fetch.wait.max.ms": 50,
         "topic.metadata.refresh.interval.ms": 500,
         "reconnect.backoff.max.ms": 500,
     }
-    if options.get("instance_id"):
-        config["group.instance.id"] = options["instance_id"]
-    if options.get("protocol") == "consumer":  # KIP-848: the broker decides on these
-        for name in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
-            del config[name]
-        config |= {"group.protocol": "consumer", "group.remote.assignor": options["assignor"]}
     consumer = Consumer(config)
     cooperative = options["assignor"] == "cooperative-sticky" or options.get("protocol") == "consumer"
 
@@ -90,11 +102,12 @@ def run_confluent(options: dict[str, Any]) -> None:
         message = consumer.poll(0.05)
         if message is None:
             return
-        if message.error() is None:
+        error = message.error()
+        if error is None:
             value = (message.value() or b"").decode()
             say("record", partition=message.partition(), offset=message.offset(), value=value)
-        elif message.error().code() == KafkaError._FATAL or message.error().fatal():
-            raise KafkaException(message.error())
+        elif error.code() == KafkaError._FATAL or error.fatal():
+            raise KafkaException(error)
 
     consumer.subscribe(options["topics"], on_assign=assigned, on_revoke=revoked)
     try:
@@ -105,6 +118,7 @@ def run_confluent(options: dict[str, Any]) -> None:
 
 
 def run_kafka_python(options: dict[str, Any]) -> None:
+    """Run a member with kafka-python until "leave"."""
     from kafka import ConsumerRebalanceListener, KafkaConsumer
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -138,8 +152,8 @@ def run_kafka_python(options: dict[str, Any]) -> None:
             say_assignment(assigned, "", -1)
 
     def poll() -> None:
-        # kafka-python 3.0 forgets a join that is completed between two polls: no assignment, no heartbeat, for ever.
-        # It happens with either broker. Such a member joins once more.
+        # kafka-python 3.0 loses a join that completes between two polls: the member then gets no assignment and sends
+        # no heartbeat, with either broker. Such a member joins again.
         coordinator = consumer._coordinator
         if coordinator._join_task is not None and coordinator._join_task.is_done and not coordinator.need_rejoin():
             coordinator.request_rejoin()
@@ -157,6 +171,7 @@ def run_kafka_python(options: dict[str, Any]) -> None:
 
 
 async def run_aiokafka(options: dict[str, Any]) -> None:
+    """Run a member with aiokafka until "leave"."""
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -206,6 +221,7 @@ async def run_aiokafka(options: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    """The command: CLIENT JSON."""
     client, options = sys.argv[1], json.loads(sys.argv[2])
     threading.Thread(target=read_commands, daemon=True).start()
     if client == "aiokafka":

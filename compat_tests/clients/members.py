@@ -1,21 +1,23 @@
-"""Members of consumer groups as processes: started, listened to, asked to leave, killed."""
+"""Members of consumer groups as processes (`compat_tests.clients.member`, Java's `GroupMember`) and what tests do with
+them: start, observe, stop and kill them."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from compat_tests.clients.member import group_properties
 from harness.java_runner import java_class_path
 from harness.kafka_jars import java_command
+from harness.paths import ROOT
 from harness.processes.brokers import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 SESSION_TIMEOUT_MS = 3000
 HEARTBEAT_MS = 200
 
@@ -28,10 +30,10 @@ _JAVA_ASSIGNORS = {
 
 
 class Member:
-    """One consumer process. ``assignment`` is its latest (None before the first and after leaving)."""
+    """One consumer process. ``assignment``: the latest one; None before the first and after leaving."""
 
     def __init__(self, client: str, bootstrap: str, group: str, topics: list[str], assignor: str, **more: Any) -> None:
-        options = {"bootstrap": bootstrap, "group": group, "topics": topics, "assignor": assignor}
+        options: dict[str, Any] = {"bootstrap": bootstrap, "group": group, "topics": topics, "assignor": assignor}
         options |= {"session_timeout_ms": SESSION_TIMEOUT_MS, "heartbeat_ms": HEARTBEAT_MS, **more}
         self.client = client
         self.events: list[dict[str, Any]] = []
@@ -49,7 +51,7 @@ class Member:
 
     @property
     def assignment(self) -> list[tuple[str, int]] | None:
-        """The partitions that it holds, as it said last."""
+        """The partitions of its latest assignment."""
         for event in reversed(self.events):
             if event["event"] in ("closed", "fenced"):
                 return None
@@ -59,50 +61,50 @@ class Member:
 
     @property
     def records(self) -> list[tuple[int, int, str]]:
-        """(partition, offset, value) of all that it has read."""
+        """(partition, offset, value) of each record that it has read."""
         got = [event for event in self.events if event["event"] == "record"]
         return [(event["partition"], event["offset"], event["value"]) for event in got]
 
     def count(self, event: str) -> int:
-        """How many times it has said this."""
+        """How many events of this name it has printed."""
         return sum(1 for one in self.events if one["event"] == event)
 
     def tell(self, command: str) -> None:
-        """Send it a command: "commit" or "leave"."""
+        """Send a command: "commit" or "leave"."""
         assert self._process.stdin is not None
         self._process.stdin.write(command.encode() + b"\n")
         self._process.stdin.flush()
 
     def commit(self) -> None:
-        """Commit what it has read, and wait until that is done."""
+        """Commit the offsets of the records it has read, and wait for the commit."""
         before = self.count("committed")
         self.tell("commit")
         wait_until(lambda: self.count("committed") > before, 20, f"{self.client} commits; {self.errors()}")
 
     def leave(self) -> None:
-        """Leave the group as a client does that closes; wait for its end."""
+        """Close the consumer, which leaves the group, and wait for the process to end."""
         self.tell("leave")
         self._process.wait(20)
         self._reader.join(10)
 
     def kill(self) -> None:
-        """kill -9: the group learns of it by the session timeout only."""
+        """SIGKILL: the group notices only when the session times out."""
         self._process.kill()
         self._process.wait()
         self._reader.join(10)
         self.events.append({"event": "closed"})
 
     def history(self) -> list[str]:
-        """What happened to its membership."""
+        """The events about its membership."""
         return [str(event) for event in self.events if event["event"] != "record"]
 
     def errors(self) -> str:
-        """The end of its standard error."""
+        """The last part of its standard error."""
         self._stderr.seek(0)
         return self._stderr.read()[-1500:].decode(errors="replace")
 
     def close(self) -> None:
-        """End the process whatever it does."""
+        """End the process in any state."""
         self._process.kill()
         self._process.wait()
         self._reader.join(10)
@@ -124,28 +126,16 @@ def _command(client: str, options: dict[str, Any]) -> list[str]:
         return [sys.executable, "-m", "compat_tests.clients.member", client, json.dumps(options)]
     strategy = _JAVA_ASSIGNORS.get(options["assignor"])
     config = {
-        "bootstrap.servers": options["bootstrap"],
-        "group.id": options["group"],
-        "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{strategy}",
-        "session.timeout.ms": options["session_timeout_ms"],
-        "heartbeat.interval.ms": options["heartbeat_ms"],
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": "false",
+        **group_properties(options, f"org.apache.kafka.clients.consumer.{strategy}"),
         "fetch.max.wait.ms": 50,
         "metadata.max.age.ms": 500,
     }
-    if options.get("instance_id"):
-        config["group.instance.id"] = options["instance_id"]
-    if options.get("protocol") == "consumer":  # KIP-848: the broker decides on these
-        for name in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
-            del config[name]
-        config |= {"group.protocol": "consumer", "group.remote.assignor": options["assignor"]}
     request = json.dumps({"config": config, "topics": options["topics"]})
     return java_command("-cp", java_class_path(), "GroupMember", request, heap="128m")
 
 
 def settled(members: Iterable[Member], topic: str, partitions: int) -> Callable[[], bool]:
-    """Do the members together hold every partition of the topic exactly once, and each of them some?"""
+    """A condition: the members together hold every partition of the topic exactly once, and each holds some."""
 
     def check() -> bool:
         held = [member.assignment for member in members]
@@ -159,7 +149,7 @@ def settled(members: Iterable[Member], topic: str, partitions: int) -> Callable[
 
 
 def wait_settled(members: list[Member], topic: str, partitions: int, timeout_s: float = 30) -> None:
-    """Wait until the group is stable over these members."""
+    """Wait until the group is stable with these members."""
     try:
         wait_until(settled(members, topic, partitions), timeout_s, "a stable group")
     except TimeoutError as error:
@@ -168,5 +158,24 @@ def wait_settled(members: list[Member], topic: str, partitions: int, timeout_s: 
 
 
 def sizes(members: Iterable[Member]) -> list[int]:
-    """How many partitions the members hold, largest first: what does not depend on random member ids."""
+    """How many partitions each member holds, largest first; this does not depend on random member ids."""
     return sorted((len(member.assignment or ()) for member in members), reverse=True)
+
+
+Join = Callable[..., Member]
+"""``join(client, group, topic, assignor, **options) -> Member``"""
+
+
+@contextlib.contextmanager
+def joining(bootstrap: str, assignor: str, **defaults: Any) -> Iterator[Join]:
+    """Yield a `Join` with a default assignor and default options; all its members end afterwards."""
+    members: list[Member] = []
+
+    def join(client: str, group: str, topic: str, assignor: str = assignor, **options: Any) -> Member:
+        member = Member(client, bootstrap, group, [topic], assignor, **{**defaults, **options})
+        members.append(member)
+        return member
+
+    yield join
+    for member in members:
+        member.close()

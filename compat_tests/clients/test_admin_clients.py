@@ -1,4 +1,4 @@
-"""The admin APIs of three client libraries: what they are told is the same on both brokers."""
+"""The admin APIs of three client libraries: their results are the same on both brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NewName = Callable[[str], str]
 
 
 def error_of(future: Any) -> str | None:
-    """The name of the error that a future of confluent-kafka ends with."""
+    """The name of the error with which a future of confluent-kafka fails."""
     try:
         future.result(30)
     except KafkaException as error:
@@ -39,7 +39,7 @@ def fill(broker: Broker, topic: str, partitions: int, count: int) -> None:
 
 
 def commit(broker: Broker, group: str, topic: str, offsets: dict[int, int]) -> None:
-    """Commit as a consumer that has not joined."""
+    """Commit as a consumer that is no member of the group."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
     consumer.commit(offsets=[TopicPartition(topic, *place) for place in offsets.items()], asynchronous=False)
     consumer.close()
@@ -215,7 +215,7 @@ def _scalar(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resources(found: Any) -> list[str]:
-    """Names of listed resources, without topics, which other tests leave behind."""
+    """Names of the listed resources, without topics, since other tests leave some behind."""
     return sorted(str(one) for one in found if "topic" not in str(one).lower())
 
 
@@ -226,7 +226,7 @@ def _by_name(found: Any) -> Any:
 
 
 def _without_ids(found: Any) -> Any:
-    """Drop topic ids, which are random."""
+    """Remove topic ids, which are random."""
     if isinstance(found, dict):
         return {name: _without_ids(value) for name, value in found.items() if name != "topic_id"}
     if isinstance(found, list):

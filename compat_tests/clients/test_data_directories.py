@@ -20,7 +20,7 @@ from harness.processes.brokers import Broker, make_broker
 
 pytestmark = pytest.mark.java
 
-# Of a segment that does not begin at offset 0 the tool says this, also of Kafka's own.
+# DumpLogSegments prints this for every segment that does not begin at offset 0, for Kafka's own segments as well.
 FIRST_RECORD = re.compile(r"(Non-consecutive offsets in \S+\n)?^  -1 is followed by \d+$\n?", re.M)
 COMPLAINTS = re.compile(r"mismatch|isvalid: false|not a valid|bytes are not|Non-?consecutive|corrupt|exception", re.I)
 
@@ -67,13 +67,13 @@ def committed(bootstrap: str, group: str, topics: list[str]) -> list[tuple[str, 
 
 
 def partition_files(data_dir: Path, *suffixes: str) -> list[Path]:
-    """The files of live partitions: what a kill left of a deleted topic is nobody's."""
+    """The log files of live partitions, without those that a kill left of a deleted topic."""
     found = [path for path in data_dir.rglob("*") if path.suffix in suffixes]
     return sorted(path for path in found if not re.search(r"-delete$|-stray$|^__cluster", path.parent.name))
 
 
 def complaints(java: JavaRunner, data_dir: Path) -> list[str]:
-    """Everything that DumpLogSegments has to say against the directory."""
+    """All complaints of DumpLogSegments about the directory."""
     said = []
     for suffix, arguments in ((".log", ["--deep-iteration"]), (".index", ["--index-sanity-check"])):
         suffixes = (suffix,) if suffix == ".log" else (".index", ".timeindex", ".txnindex", ".snapshot")
@@ -110,7 +110,7 @@ def test_kafka_accepts_every_file_of_a_busy_broker(
 
 
 def damage(file: Path) -> None:
-    """Turn over one bit of the last record."""
+    """Flip one bit of the last record."""
     data = bytearray(file.read_bytes())
     data[-10] ^= 1
     file.write_bytes(data)

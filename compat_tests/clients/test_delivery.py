@@ -1,4 +1,4 @@
-"""Acknowledgements, sizes, clocks and topics that come to be by being written to."""
+"""Acknowledgements, record sizes, timestamps and automatic topic creation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_records_arrive_with_every_level_of_acknowledgement(
 
 
 def produce_one(broker: Broker, topic: str, value: bytes, **config: Any) -> KafkaError | None:
-    """Produce through librdkafka with its own size check out of the way; the broker's error or None."""
+    """Produce with librdkafka, whose own size limit is raised; returns the broker's error or None."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 20_000_000, **config})
     errors: list[KafkaError | None] = []
     producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
@@ -96,7 +96,7 @@ def test_too_old_and_too_new_times_are_refused(
     def delivered(error: KafkaError | None, _: object) -> None:
         errors.append(None if error is None else error.name())
 
-    for timestamp in (1000, 4_000_000_000_000, 0):  # 0: now
+    for timestamp in (1000, 4_000_000_000_000, 0):  # 0: the current time
         producer.produce(topic, b"v", timestamp=timestamp, on_delivery=delivered)
         assert producer.flush(20) == 0
     observe("errors", errors)

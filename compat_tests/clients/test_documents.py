@@ -1,4 +1,4 @@
-"""What the documents say is so: the README's first client, the table of API versions."""
+"""The documents are correct: the README's first client, the table of API versions, the table of suites."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness.paths import ROOT
 from harness.processes.brokers import Broker
 from tools.compat_table import COMPAT, SUITES_END, SUITES_START, advertised, put, render_suites, suites, written
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def first_client() -> str:
@@ -27,7 +26,7 @@ def test_the_first_client_of_the_readme_works_as_it_is_pasted(broker: Broker, tm
     assert "localhost:9092" in text and text.count("\n") <= 6
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
-    text = text.replace("localhost:9092", broker.bootstrap)  # the one thing that a test cannot take: the usual port
+    text = text.replace("localhost:9092", broker.bootstrap)  # a test cannot use the default port
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         ["sh", "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False

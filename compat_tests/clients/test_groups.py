@@ -1,4 +1,4 @@
-"""Consumer groups of real clients in processes of their own: they grow, shrink, lose members and come back."""
+"""Consumer groups of real clients, each member a process: groups grow, shrink, lose members and recover."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 
-from compat_tests.clients.members import Member, settled, sizes, wait_settled
+from compat_tests.clients.members import Join, Member, joining, settled, sizes, wait_settled
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
 
@@ -27,22 +27,13 @@ ASSIGNORS = [
     pytest.param("java", "sticky", marks=pytest.mark.java),
     pytest.param("java", "cooperative-sticky", marks=pytest.mark.java),
 ]
-Join = Callable[..., Member]
 
 
 @pytest.fixture
 def join(broker: Broker) -> Iterator[Join]:
     """``join(client, group, topic, assignor, **options) -> Member``; every member ends with the test."""
-    members: list[Member] = []
-
-    def start(client: str, group: str, topic: str, assignor: str = "range", **options: Any) -> Member:
-        member = Member(client, broker.bootstrap, group, [topic], assignor, **options)
-        members.append(member)
-        return member
-
-    yield start
-    for member in members:
-        member.close()
+    with joining(broker.bootstrap, "range") as join:
+        yield join
 
 
 def fill(broker: Broker, topic: str, partitions: int, start: int = 0, count: int = 10) -> None:
@@ -61,8 +52,9 @@ def committed(admin: Any, group: str) -> dict[str, int]:
 
 
 def committed_after_restart(broker: Broker, group: str, topic: str) -> dict[str, int]:
-    """The same as a consumer asks for it: that waits while a coordinator loads (the admin client of librdkafka
-    crashes when it is told to wait)."""
+    """The group's committed offsets, fetched by a consumer, which waits while the coordinator loads.
+
+    librdkafka's admin client cannot wait for that: it crashes."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
     try:
         return _offsets(consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=30))
@@ -75,7 +67,7 @@ def _offsets(found: list[Any]) -> dict[str, int]:
 
 
 def describe(admin: Any, group: str) -> dict[str, Any]:
-    """What the group's description says that is the same on every run."""
+    """The parts of the group's description that are the same in every run."""
     description = admin.describe_consumer_groups([group])[group].result(20)
     members = [sorted(one.partition for one in member.assignment.topic_partitions) for member in description.members]
     return {
@@ -90,7 +82,7 @@ def describe(admin: Any, group: str) -> dict[str, Any]:
 
 
 def has_read_its_own(member: Member, count: int) -> bool:
-    """Has it read so many records of each partition that it holds?"""
+    """Whether it has read ``count`` records of each partition that it holds."""
     held = {partition for _, partition in member.assignment or ()}
     read = {(partition, offset) for partition, offset, _ in member.records if partition in held}
     return len(read) == count * len(held)
@@ -115,7 +107,7 @@ def test_a_group_grows_and_shrinks_and_reads_everything_once(
     wait_settled([first, second], topic, 4)
     wait_until(lambda: has_read_its_own(first, 10) and has_read_its_own(second, 10), 20, "all records")
     two = describe(admin, group)
-    if "sticky" in assignor:  # which partitions stick to whom hangs on who came first, and on random ids
+    if "sticky" in assignor:  # the order of joining and random member ids decide which member keeps which partition
         two["members"] = sorted(map(len, two["members"]))
     observe("two members", [sizes([first, second]), two])
     first.commit()
@@ -221,7 +213,7 @@ def test_of_two_members_with_one_instance_id_the_elder_is_fenced(
     wait_settled([elder], topic, 2)
     younger = join(client, group, topic, instance_id="same")
     wait_settled([younger], topic, 2)
-    wait_until(lambda: elder.count("fenced") == 1, 20, "the elder is told")
+    wait_until(lambda: elder.count("fenced") == 1, 20, "the elder is fenced")
 
 
 @pytest.mark.parametrize("how", ["restart", "kill"])
@@ -260,7 +252,7 @@ def test_metadata_and_leader_epoch_of_a_commit_come_back(
     topic, group = make_topic(1), new_name("group")
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
     place = TopicPartition(topic, 0, 7, metadata="where I was", leader_epoch=0)
-    consumer.commit(offsets=[place], asynchronous=False)  # a simple group: nobody has joined
+    consumer.commit(offsets=[place], asynchronous=False)  # a group without members
     (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=20)
     observe("committed", [found.offset, found.metadata, found.leader_epoch])
     assert (found.offset, found.metadata) == (7, "where I was")

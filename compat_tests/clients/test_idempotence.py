@@ -1,4 +1,4 @@
-"""Idempotent producers while the broker goes down and comes back: nothing lost, nothing twice, nothing out of order."""
+"""Idempotent producers while the broker is restarted and killed: no record is lost, duplicated or out of order."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ RECORDS = 3000
 
 
 def produce_confluent(broker: Broker, topic: str, interrupt: Callable[[int], None]) -> None:
+    """Produce all records with confluent-kafka; `interrupt` runs before each one."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -29,15 +30,21 @@ def produce_confluent(broker: Broker, topic: str, interrupt: Callable[[int], Non
         }
     )
     failed: list[Any] = []
+
+    def delivered(error: Any, _message: Any) -> None:
+        if error is not None:
+            failed.append(error)
+
     for index in range(RECORDS):
         interrupt(index)
-        producer.produce(topic, b"%d" % index, partition=0, on_delivery=lambda error, _: error and failed.append(error))
+        producer.produce(topic, b"%d" % index, partition=0, on_delivery=delivered)
         producer.poll(0)
     assert producer.flush(60) == 0
     assert not failed
 
 
 def produce_kafka_python(broker: Broker, topic: str, interrupt: Callable[[int], None]) -> None:
+    """Produce all records with kafka-python; `interrupt` runs before each one."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(
@@ -54,6 +61,7 @@ def produce_kafka_python(broker: Broker, topic: str, interrupt: Callable[[int], 
 
 
 def produce_aiokafka(broker: Broker, topic: str, interrupt: Callable[[int], None]) -> None:
+    """Produce all records with aiokafka; `interrupt` runs before each one."""
     from aiokafka import AIOKafkaProducer
 
     async def run() -> None:
@@ -110,7 +118,7 @@ def test_sequences_are_remembered_over_a_restart(
     for index in range(2):
         producer.produce(topic, b"%d" % index, partition=0)
         assert producer.flush(60) == 0
-        broker.restart()  # the same producer id goes on: its next sequence must fit
+        broker.restart()  # the same producer id continues: its next sequence number must follow
     producer.produce(topic, b"2", partition=0)
     assert producer.flush(60) == 0
     got = driver("confluent").consume(broker.bootstrap, topic, [0])

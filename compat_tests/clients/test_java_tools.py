@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, run from its jars: what they print must be the same on both brokers."""
+"""Kafka's command-line tools, run from its jars: their output must be the same on both brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.java
 
 
 class Tool:
-    """``tool("TopicCommand", "--list")``: the broker's address is added; what changes from run to run is masked."""
+    """``tool("TopicCommand", "--list")``: adds the broker's address and masks what differs between runs."""
 
     def __init__(self, java: JavaRunner, broker: Broker) -> None:
         self._java = java
@@ -31,7 +31,7 @@ class Tool:
         return ToolResult(result.status, self.mask(result.out), self.mask(result.err))
 
     def mask(self, text: str) -> str:
-        """Take out addresses, ids, stack traces, and a broker's own words after the class of an error."""
+        """Mask addresses, ids, stack traces and error messages, which differ between the brokers."""
         text = text.replace(self._broker.bootstrap, "ADDRESS").replace(str(self._broker.data_dir), "DATA")
         text = re.sub(r"TopicId: \S+", "TopicId: ID", text)
         text = re.sub(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "-UUID", text)
@@ -117,7 +117,7 @@ def test_the_console_producer_and_consumer_talk_to_each_other(
         lines = f"h1:{codec},h2:two\tkey\tvalue\nh3:x\tNULL\tnull key\nh4:y\tkey2\tNULL\n"
         tool("ConsoleProducer", "--topic", topic, "--compression-codec", codec, *properties, stdin=lines).check()
         written += 3
-        # The tool ends its process for its producer to send the rest; here it shares one with others.
+        # The tool relies on the exit of its process to flush the producer; here the process continues.
         wait_until(lambda: end_offset(broker, topic) == written, 20, f"{written} records in {topic}")  # noqa: B023
     shown = [
         word
@@ -238,7 +238,7 @@ def test_configurations_are_altered_and_described(
 
 
 def retention(tool: Tool, where: list[str]) -> list[str]:
-    """What the tool tells of the brokers' retention time."""
+    """The broker's retention time as the tool prints it."""
     shown = tool("ConfigCommand", "--describe", *where).check().out
     return [line for line in shown.splitlines() if "log.retention.ms" in line]
 
@@ -254,7 +254,7 @@ def test_broker_configurations_are_altered_and_described(tool: Tool, observe: Ob
         try:
             observe(f"alter {entity}", seen(tool("ConfigCommand", *change, *where)))
             has_it = partial(_has, tool, where, "log.retention.ms=7200000 ")
-            wait_until(has_it, 30, "the new value")  # Apache Kafka may name it before it has it
+            wait_until(has_it, 30, "the new value")  # Apache Kafka may respond before the new value takes effect
             observe(f"altered {entity}", retention(tool, where))
         finally:  # all tests of a run share the broker
             removed = seen(tool("ConfigCommand", "--alter", "--delete-config", "log.retention.ms", *where))

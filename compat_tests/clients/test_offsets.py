@@ -1,4 +1,4 @@
-"""Where clients find offsets: by time, at the ends, outside the log, after deletions."""
+"""Offsets that clients look up: by timestamp, at the ends of the log, out of range, after deletions."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def aiokafka_times(bootstrap: str, topic: str, times: Sequence[int]) -> Lookup:
         consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
         await consumer.start()
         try:
-            answers = [(await consumer.offsets_for_times({Partition(topic, 0): time})) for time in times]
-            found = [answer[Partition(topic, 0)] for answer in answers]
+            responses = [(await consumer.offsets_for_times({Partition(topic, 0): time})) for time in times]
+            found = [response[Partition(topic, 0)] for response in responses]
             return [None if one is None else (one.offset, one.timestamp) for one in found]
         finally:
             await consumer.stop()
@@ -70,7 +70,7 @@ def test_every_client_finds_the_same_offset_for_a_time(
     observe: Observations,
 ) -> None:
     topic = make_topic()
-    for number in range(10):  # batches of every codec; a record each 100 ms
+    for number in range(10):  # batches of every codec, one record per 100 ms
         codec = CODECS[number % len(CODECS)]
         records = [Sent(0, None, b"v", (), T0 + 500 * number + 100 * index) for index in range(5)]
         driver("java").produce(broker.bootstrap, topic, records, codec, linger_ms=1000)
@@ -111,7 +111,7 @@ def test_earliest_latest_and_the_largest_time(
     observe: Observations,
 ) -> None:
     topic = make_topic()
-    specs = {
+    specs: dict[str, OffsetSpec] = {
         "earliest": OffsetSpec.earliest(),
         "latest": OffsetSpec.latest(),
         "max": OffsetSpec.max_timestamp(),
@@ -139,14 +139,15 @@ def test_a_consumer_beyond_the_ends_is_told_so_or_reset(
         consumer.assign([TopicPartition(topic, 0, 100)])
         message = consumer.poll(20)
         assert message is not None
-        seen[reset] = message.error().name() if message.error() else [message.offset(), message.value()]
+        error = message.error()
+        seen[reset] = error.name() if error is not None else [message.offset(), message.value()]
         consumer.close()
     observe("seen", seen)
     assert seen["earliest"] == [0, b"0"]
 
 
 def watermarks(broker: Broker, topic: str) -> tuple[int, int]:
-    """First and next offset; waits while a broker that has just started does not lead the partition yet."""
+    """The first and the next offset; waits until a broker that has just started leads the partition."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
     found: list[tuple[int, int]] = []
 

@@ -1,4 +1,4 @@
-"""Every client writes with every compression, every client reads what every other wrote."""
+"""Every client produces with every compression type, and every client consumes what every other produced."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ T0 = 1_760_000_000_000  # a fixed time, so that observations are equal on both b
 
 
 def noise(size: int, seed: str = "") -> bytes:
-    """Bytes that no codec makes smaller, the same every time."""
+    """Bytes that no codec compresses, the same in every run."""
     blocks = (hashlib.sha256(f"{seed}{index}".encode()).digest() for index in range(size // 32 + 1))
     return b"".join(blocks)[:size]
 
 
 def sample(partition: int, driver: Driver) -> list[Sent]:
-    """Records with everything that can be null, empty, repeated or large in them."""
+    """Records with null, empty, repeated and large keys, values and headers."""
     shapes: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]] = [
         (None, b"null key", ()),
         (b"tombstone", None, ()),
@@ -38,7 +38,7 @@ def sample(partition: int, driver: Driver) -> list[Sent]:
 
 
 def can_say(driver: Driver, record: Sent) -> bool:
-    """kcat has no way to write an empty value (only null) or an empty header, some clients none for a null header."""
+    """Whether the client can write the record: kcat has no empty values and headers, some clients no null headers."""
     if driver.name == "kcat" and (record.value == b"" or ("empty", b"") in record.headers):
         return False
     return driver.can_set_null_header or ("null", None) not in record.headers
@@ -54,7 +54,7 @@ Written = dict[str, tuple[str, list[Sent]]]
 
 @pytest.fixture(scope="session")
 def written(broker_kind: str) -> Written:
-    """client -> (topic, records): what the producers have written on this broker, each once a session."""
+    """Client -> (topic, records) that its producer wrote to this broker, once per session."""
     return {}
 
 
@@ -71,7 +71,7 @@ def write_once(driver: Driver, broker: Broker, make_topic: Callable[..., str], w
 
 
 def as_read(records: list[Sent], got: list[Got]) -> list[Got]:
-    """What must be read: the records in their order, with the clients' own clocks taken over where none was set."""
+    """The records to read, in order; where no timestamp was set, the one the client chose."""
     expected = []
     offsets: dict[int, int] = {}
     for record, seen in zip(records, got, strict=True):

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with a real ZooKeeper: one server for all that do it no harm, one of its own for the others."""
+"""Fixtures of the cluster tests: a ZooKeeper server (shared, or one that the test may stop) and three brokers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.conftest import need
+from compat_tests.cluster.three_brokers import ThreeBrokers
+from compat_tests.needs import need
+from compat_tests.servers import running
 from harness.kafka_jars import why_no_java
 from harness.processes.zookeeper import ZooKeeper
 
@@ -18,11 +20,8 @@ def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
     """A running server that no test stops."""
     need(why_no_java())
     server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"))
-    try:
-        server.start()
+    with running(server, server.stop):
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
@@ -30,11 +29,8 @@ def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeper]:
     """A running server of this test alone."""
     need(why_no_java())
     server = ZooKeeper(tmp_path / "zookeeper")
-    try:
-        server.start()
+    with running(server, server.stop):
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
@@ -47,3 +43,11 @@ def chroot(request: pytest.FixtureRequest) -> str:
 def connect(shared_zookeeper: ZooKeeper, chroot: str) -> str:
     """A `zookeeper.connect` on the shared server with nothing in it."""
     return shared_zookeeper.address + chroot
+
+
+@pytest.fixture(scope="module")
+def three(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
+    """Three brokers of the kind under test, shared by a module."""
+    cluster = ThreeBrokers(broker_kind, tmp_path_factory.mktemp(f"three-{broker_kind}"))
+    with running(cluster, cluster.stop):
+        yield cluster

@@ -1,9 +1,9 @@
-"""Clients that write and read in groups while brokers come and go, and what they met.
+"""Load: clients that produce, and consume in groups, while brokers stop and start.
 
-Each `Load` is one library with its defaults: an idempotent producer with acks=all, and consumers of one group that
-commit several times a second. Whatever a library raises or reports to its user is noted; what it puts right by itself
-is not. The judgement (`problems`) is the same for all: nothing fails for good, nothing acknowledged is missing from the
-topic or twice in it, and the group has seen all of it.
+Each `Load` is one client library with its defaults: an idempotent producer with acks=all, and consumers of one group
+that commit several times a second. A load collects the errors that a library reports to its user, not those that it
+retries by itself. `problems` has the same rules for all: no operation fails for good, no acknowledged record is missing
+from the topic or in it twice, and the group reads all of them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.kafka_jars import compile_java, java_command, kafka_classpath
+from compat_tests.java_programs import java_program
 from harness.processes.brokers import wait_until
 
 PARTITIONS = 3
@@ -27,8 +28,8 @@ DRAIN_S = 60.0
 
 
 class Load:
-    """One producer and a group. ``failed``: records given up; ``errors`` and ``retriable``: what consumers (and calls
-    of the producer) raised."""
+    """One producer and a group. ``failed``: records that could not be delivered; ``errors``, ``retriable``: errors of
+    consumers and of producer calls."""
 
     name = ""
 
@@ -48,7 +49,7 @@ class Load:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin; the topic is there."""
+        """Start producing and consuming; the topic must exist."""
         works: list[Callable[[], None]] = [self._produce, *[self._consume] * self.consumers]
         for work in works:
             thread = threading.Thread(target=self._guarded, args=(work,), daemon=True)
@@ -56,7 +57,7 @@ class Load:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """End producing, read to the end, end consuming."""
+        """Stop producing, consume to the end, stop consuming."""
         self._producing = False
         self._threads[0].join(DRAIN_S)
         end = time.monotonic() + DRAIN_S
@@ -69,11 +70,11 @@ class Load:
                 self.errors.append("a client hangs")
 
     def is_under_way(self) -> bool:
-        """Whether something written has been read."""
+        """Whether a record has been written and read."""
         return bool(self.seen)
 
     def problems(self, stored: Counter[str]) -> list[str]:
-        """What must not be; ``stored`` is what the topic has."""
+        """The broken rules, a line each. ``stored``: the values in the topic with their counts."""
         found = [f"{self.name}: not written: {each}" for each in self.failed]
         found += [f"{self.name}: {each}" for each in self.errors]
         acked = set(self.acked)
@@ -83,11 +84,13 @@ class Load:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """The counts."""
+        """The counts for the report."""
         return {
-            "acked": len(self.acked), "failed": len(self.failed), "errors": len(self.errors),
+            "acked": len(self.acked),
+            "failed": len(self.failed),
+            "errors": len(self.errors),
             "retriable": dict(Counter(self.retriable)),
-        }  # fmt: skip
+        }
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -96,7 +99,7 @@ class Load:
             self.errors.append(f"{work.__name__} ended: {error!r}")
 
     def _values(self) -> Any:
-        """Numbered values at the wanted rate, while there is to be written."""
+        """Numbered values at the load's rate, until it stops producing."""
         number = 0
         start = time.monotonic()
         while self._producing:
@@ -112,6 +115,8 @@ class Load:
 
 
 class ConfluentLoad(Load):
+    """confluent-kafka, which wraps librdkafka."""
+
     name = "confluent-kafka"
 
     def _produce(self) -> None:
@@ -139,7 +144,7 @@ class ConfluentLoad(Load):
             if message is not None and message.error() is not None:
                 self._note(message.error())
             elif message is not None:
-                self.seen.add(message.value().decode())
+                self.seen.add((message.value() or b"").decode())
                 fresh = True
             if fresh and time.monotonic() - committed > COMMIT_S:
                 committed, fresh = time.monotonic(), False
@@ -150,17 +155,25 @@ class ConfluentLoad(Load):
         consumer.close()
 
     def _note(self, error: Any) -> None:
-        # librdkafka's own names of the errors that Java's clients call retriable
+        # librdkafka's own error codes that correspond to retriable errors of the Java clients
         (self.retriable if error.retriable() or error.name() in _LIBRDKAFKA_RETRIABLE else self.errors).append(
             str(error)
         )
 
 
-_LIBRDKAFKA_RETRIABLE = ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE",
-                         "REBALANCE_IN_PROGRESS", "_TRANSPORT", "_WAIT_COORD")  # fmt: skip
+_LIBRDKAFKA_RETRIABLE = (
+    "NOT_COORDINATOR",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "REBALANCE_IN_PROGRESS",
+    "_TRANSPORT",
+    "_WAIT_COORD",
+)
 
 
 class KafkaPythonLoad(Load):
+    """kafka-python."""
+
     name = "kafka-python"
 
     def _produce(self) -> None:
@@ -204,6 +217,8 @@ class KafkaPythonLoad(Load):
 
 
 class AioKafkaLoad(Load):
+    """aiokafka."""
+
     name = "aiokafka"
 
     def _produce(self) -> None:
@@ -221,7 +236,7 @@ class AioKafkaLoad(Load):
         while self._producing:
             value = f"{self.name}-{number}"
             sent = asyncio.ensure_future(producer.send_and_wait(self.topic, value.encode(), None, number % PARTITIONS))
-            sent.add_done_callback(lambda done, value=value: self._sent(done, value))  # type: ignore[misc]
+            sent.add_done_callback(partial(self._sent, value))
             pending.add(sent)
             sent.add_done_callback(pending.discard)
             number += 1
@@ -229,7 +244,7 @@ class AioKafkaLoad(Load):
         await asyncio.gather(*pending, return_exceptions=True)
         await producer.stop()
 
-    def _sent(self, done: asyncio.Future[Any], value: str) -> None:
+    def _sent(self, value: str, done: asyncio.Future[Any]) -> None:
         error = done.exception()
         if error is None:
             self.acked.append(value)
@@ -263,7 +278,7 @@ class AioKafkaLoad(Load):
 
 
 class JavaLoad(Load):
-    """A process of its own. ``properties``: of the consumers, as name=value."""
+    """The Java clients, in a process (`LoadClient.java`). ``properties``: of the consumers, as name=value."""
 
     name = "java"
 
@@ -274,29 +289,28 @@ class JavaLoad(Load):
         self._process: subprocess.Popen[str]
 
     def start(self) -> None:
-        classes = compile_java([Path(__file__).with_name("LoadClient.java")])
         arguments = (self.bootstrap, self.topic, self.group, str(self.rate), str(self.consumers), *self._properties)
-        command = java_command("-cp", f"{kafka_classpath()}:{classes}", "LoadClient", *arguments)
+        command = java_program(Path(__file__).with_name("LoadClient.java"), *arguments)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
 
     def stop(self) -> None:
         out, _ = self._process.communicate("\n", timeout=3 * DRAIN_S)
-        told = json.loads(out.splitlines()[-1])
-        self.acked, self.seen = told["acked"], set(told["seen"])
-        self.failed, self.errors, self.retriable = told["failed"], told["errors"], told["retriable"]
-        self.retries = int(told["retries"])
+        report = json.loads(out.splitlines()[-1])
+        self.acked, self.seen = report["acked"], set(report["seen"])
+        self.failed, self.errors, self.retriable = report["failed"], report["errors"], report["retriable"]
+        self.retries = int(report["retries"])
 
     def is_under_way(self) -> bool:
-        """Whether the process says so, once."""
+        """Whether the process has printed so."""
         if not self._under_way:
             assert self._process.stdout is not None
             self._under_way = self._process.stdout.readline() == "under way\n"
         return self._under_way
 
     def kill(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
 
@@ -305,7 +319,7 @@ class JavaLoad(Load):
 
 
 def make_topics(bootstrap: str, loads: list[Load]) -> None:
-    """The topics of all loads, with three replicas of which two must be in sync."""
+    """Create the topics of all loads, with three replicas of which two must be in sync."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -316,7 +330,7 @@ def make_topics(bootstrap: str, loads: list[Load]) -> None:
 
 
 def stored(bootstrap: str, topic: str) -> Counter[str]:
-    """Every value in a topic, with how often it is there."""
+    """The values in a topic with their counts."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "-", "log_level": 0})
@@ -326,7 +340,8 @@ def stored(bootstrap: str, topic: str) -> Counter[str]:
     found: Counter[str] = Counter()
 
     def read() -> bool:
-        found.update(message.value().decode() for message in consumer.consume(5000, 0.2) if message.error() is None)
+        messages = consumer.consume(5000, 0.2)
+        found.update((message.value() or b"").decode() for message in messages if message.error() is None)
         return found.total() >= wanted
 
     wait_until(read, DRAIN_S, f"{wanted} records of {topic}", 0)

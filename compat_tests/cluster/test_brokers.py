@@ -1,4 +1,4 @@
-"""Three brokers on one host (`kwire start --brokers 3`) as clients see them: leaders killed, transactions across."""
+"""Three brokers on one host (`kwire start --brokers 3`): leaders are killed, transactions span brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTLE_S = 60
 
 
 class Cluster:
-    """The processes. ``bootstrap``: all brokers."""
+    """The processes. ``bootstrap``: the addresses of all brokers."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -33,7 +33,7 @@ class Cluster:
         self.bootstrap = dict(word.split("=", 1) for word in line.split()[2:])["bootstrap"]
 
     def pid(self, node_id: int) -> int:
-        """The process of one broker, a child of ours."""
+        """The process id of one broker, a child of the command."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for child in children:
             words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
@@ -46,7 +46,7 @@ class Cluster:
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def wait_until_well(self) -> None:
-        """All brokers are there and everything is in sync."""
+        """Wait until all brokers are registered and all replicas are in sync."""
         end = time.monotonic() + SETTLE_S
         addresses = self.bootstrap.split(",")
         while (shown := self.status(addresses[0])).returncode or shown.stdout.count("localhost:") < len(addresses):
@@ -75,7 +75,7 @@ def leader_of(cluster: Cluster, topic: str, partition: int) -> int:
 
 
 def read(cluster: Cluster, topic: str, count: int) -> list[bytes]:
-    """The first ``count`` committed values, and whatever comes within a second after."""
+    """The first ``count`` committed values, and any that follow within a second."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -90,7 +90,7 @@ def read(cluster: Cluster, topic: str, count: int) -> list[bytes]:
     while time.monotonic() < end:
         message = consumer.poll(1)
         if message is not None and not message.error():
-            found.append(message.value())
+            found.append(message.value() or b"")
         elif len(found) >= count:
             break
     consumer.close()

@@ -1,5 +1,4 @@
-"""Three kwire brokers with ZooKeeper between them: what a producer was told is kept when one of them, or ZooKeeper,
-goes away."""
+"""Three kwire brokers on ZooKeeper: acknowledged records survive the loss of a broker, or of ZooKeeper."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
@@ -33,7 +32,7 @@ SETTINGS = {
 
 
 class Cluster:
-    """Three brokers of one cluster, by hand. ``connect``: one `zookeeper.connect` for all, or one for each."""
+    """Three brokers of one cluster. ``connect``: one `zookeeper.connect` for all, or one for each node id."""
 
     def __init__(self, home: Path, connect: str | dict[int, str], timeout_ms: int) -> None:
         self.brokers = {}
@@ -56,21 +55,25 @@ class Cluster:
         return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers.values())
 
     def partition(self, topic: str, ask: Iterable[int] = (1, 2, 3)) -> tuple[int, list[int]]:
-        """The leader and the in-sync replicas, as these brokers have them."""
+        """The leader and the in-sync replicas in the metadata of the brokers ``ask``."""
         servers = ",".join(self.brokers[node_id].bootstrap for node_id in ask)
-        told = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=20).topics[topic]
-        partition = told.partitions[0]
+        found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=20).topics[topic]
+        partition = found.partitions[0]
         return partition.leader, sorted(partition.isrs)
 
     def await_partition(
         self, topic: str, what: str, condition: Callable[[int, list[int]], bool], ask: Iterable[int] = (1, 2, 3)
     ) -> tuple[int, list[int]]:
+        """Wait until leader and in-sync replicas meet a condition; returns them."""
         wait_until(lambda: condition(*self.partition(topic, ask)), 60, what, interval_s=0.3)
         return self.partition(topic, ask)
 
 
+MakeCluster = Callable[..., Cluster]
+
+
 @pytest.fixture
-def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
     """``make_cluster(zookeeper.connect, session timeout in ms)``: three started brokers."""
     made = []
 
@@ -87,7 +90,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
 
 
 class Load:
-    """A producer with acks=all in a thread; ``acknowledged`` has the numbers that it was told are kept."""
+    """A producer with acks=all in a thread. ``acknowledged``: the numbers whose records were acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged: list[int] = []
@@ -120,24 +123,25 @@ class Load:
         number = 0
         while not self._stop.is_set():
             with contextlib.suppress(BufferError):
-                self._producer.produce(self._topic, str(number).encode(), on_delivery=self._told)
+                self._producer.produce(self._topic, str(number).encode(), on_delivery=self._delivered)
                 number += 1
             self._producer.poll(0.01)
 
-    def _told(self, error: object, message: object) -> None:
+    def _delivered(self, error: object, message: Message[bytes, bytes]) -> None:
         if error is None:
-            self.acknowledged.append(int(message.value()))
+            self.acknowledged.append(int(message.value() or b""))
         else:
             self.failed.append(str(error))
 
     def await_more(self, count: int, timeout_s: float = 60.0) -> float:
-        """Wait for so many more acknowledgements; how long that took."""
+        """Wait for ``count`` more acknowledgements; returns the seconds it took."""
         begun_s, target = time.monotonic(), len(self.acknowledged) + count
         wait_until(lambda: len(self.acknowledged) >= target, timeout_s, f"{count} more acknowledgements")
         return time.monotonic() - begun_s
 
 
 def read_all(bootstrap: str, topic: str, at_least: int) -> list[int]:
+    """The numbers in a topic, in the order of the log; at least so many, then until no more arrive."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -156,7 +160,7 @@ def read_all(bootstrap: str, topic: str, at_least: int) -> list[int]:
             if message is None:
                 quiet += 1
             elif message.error() is None:
-                numbers.append(int(message.value()))
+                numbers.append(int(message.value() or b""))
                 quiet = 0
     finally:
         consumer.close()
@@ -164,20 +168,21 @@ def read_all(bootstrap: str, topic: str, at_least: int) -> list[int]:
 
 
 def create(cluster: Cluster, topic: str) -> None:
+    """Create a topic of one partition with three replicas, and wait until they are in sync."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     deadline_s = time.monotonic() + 30
     while True:
         try:
             admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
             break
-        except KafkaException as error:  # the ready line of the last broker may come before the others know of it
+        except KafkaException as error:  # the last broker may be ready before the others see it
             if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline_s:
                 raise
             time.sleep(0.2)
     cluster.await_partition(topic, "three replicas in sync", lambda leader, isr: leader > 0 and isr == [1, 2, 3])
 
 
-def test_a_killed_leader_has_a_successor_and_nothing_is_lost(make_cluster, connect):
+def test_a_killed_leader_has_a_successor_and_nothing_is_lost(make_cluster: MakeCluster, connect: str) -> None:
     cluster = make_cluster(connect, 2000)
     create(cluster, "t")
     first, _ = cluster.partition("t")
@@ -198,7 +203,7 @@ def test_a_killed_leader_has_a_successor_and_nothing_is_lost(make_cluster, conne
     assert second != first
 
 
-def test_a_host_that_refuses_connections_is_not_waited_for(make_cluster, connect):
+def test_a_host_that_refuses_connections_is_not_waited_for(make_cluster: MakeCluster, connect: str) -> None:
     cluster = make_cluster(connect, 30000)
     create(cluster, "t")
     first, _ = cluster.partition("t")
@@ -214,7 +219,9 @@ def test_a_host_that_refuses_connections_is_not_waited_for(make_cluster, connect
     assert set(load.acknowledged) <= set(numbers)
 
 
-def test_without_zookeeper_for_a_while_everything_goes_on_and_nothing_changes(make_cluster, own_zookeeper: ZooKeeper):
+def test_without_zookeeper_for_a_while_everything_goes_on_and_nothing_changes(
+    make_cluster: MakeCluster, own_zookeeper: ZooKeeper
+) -> None:
     cluster = make_cluster(own_zookeeper.address, 40000)
     create(cluster, "t")
     before = cluster.partition("t")
@@ -228,13 +235,13 @@ def test_without_zookeeper_for_a_while_everything_goes_on_and_nothing_changes(ma
         own_zookeeper.start()
         load.await_more(100)
         wait_until(
-            lambda: all("is reached again" in broker.log_text() for broker in cluster.brokers.values()),
+            lambda: all("is reachable again" in broker.log_text() for broker in cluster.brokers.values()),
             30,
             "ZooKeeper reached again by all",
         )
         assert cluster.partition("t") == before
         follower = next(each for each in (1, 2, 3) if each != before[0])
-        os.kill(cluster.brokers[follower].pid, signal.SIGSTOP)  # now the ISR can change again
+        os.kill(cluster.brokers[follower].pid, signal.SIGSTOP)  # the ISR can change again now
         cluster.await_partition("t", "the ISR without the paused", lambda _, isr: follower not in isr)
         os.kill(cluster.brokers[follower].pid, signal.SIGCONT)
         cluster.await_partition("t", "all in sync", lambda _, isr: isr == [1, 2, 3])
@@ -246,8 +253,8 @@ def test_without_zookeeper_for_a_while_everything_goes_on_and_nothing_changes(ma
 
 @pytest.mark.parametrize("trouble", ["paused", "cut off", "expelled"])
 def test_a_leader_that_loses_its_session_under_load_comes_back_and_nothing_is_lost(
-    make_cluster, shared_zookeeper: ZooKeeper, chroot: str, trouble: str
-):
+    make_cluster: MakeCluster, shared_zookeeper: ZooKeeper, chroot: str, trouble: str
+) -> None:
     proxies = {node_id: Proxy(shared_zookeeper.port) for node_id in (1, 2, 3)}
     cluster = make_cluster({node_id: proxy.address + chroot for node_id, proxy in proxies.items()}, 2000)
     create(cluster, "t")
@@ -280,7 +287,7 @@ def test_a_leader_that_loses_its_session_under_load_comes_back_and_nothing_is_lo
 
 
 def expel(address: str, chroot: str, node_id: int) -> None:
-    """Remove a broker's session from ZooKeeper, as its end would."""
+    """Remove a broker's session from ZooKeeper, as its expiry would."""
     client = KazooClient(hosts=address)
     client.start()
     try:

@@ -1,14 +1,13 @@
-"""Replication quotas are measured as Kafka's: random histories, the same rates."""
+"""Replication quotas measure the same rates as Kafka's classes, for random histories."""
 
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness.kafka_jars import compile_java, java_command, kafka_classpath
+from compat_tests.java_programs import answers
 from kwire.base.quota import Quota
 
 SOURCE = Path(__file__).with_name("RateOracle.java")
@@ -18,7 +17,7 @@ STEPS_MS = (0, 1, 17, 300, 999, 1000, 1001, 2500, 11_000, 30_000)
 
 
 class History:
-    """What happened to one quota, and the rates that were measured."""
+    """Random events of one quota, and the rates that kwire measures."""
 
     def __init__(self, chance: random.Random) -> None:
         windows, window_s = chance.choice([(11, 1), (1, 1), (3, 2), (2, 10)])
@@ -41,10 +40,7 @@ class History:
 def test_rates_are_kafkas() -> None:
     chance = random.Random(11)
     histories = [History(chance) for _ in range(HISTORIES)]
-    classes = compile_java([SOURCE])
-    command = java_command("-cp", f"{classes}:{kafka_classpath()}", "RateOracle")
-    asked = "\n".join(line for history in histories for line in history.lines)
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+    found = answers(SOURCE, [line for history in histories for line in history.lines])
     rates = [rate for history in histories for rate in history.rates]
     assert len(rates) > 1000
-    assert [float(line) for line in done.stdout.splitlines()] == pytest.approx(rates)
+    assert [float(line) for line in found] == pytest.approx(rates)

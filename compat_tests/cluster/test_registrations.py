@@ -1,12 +1,12 @@
-"""Brokers that are away but registered, and brokers that are unregistered: three of each kind, which must show the
-same."""
+"""Stopped brokers that stay registered, and unregistered brokers: the same on three brokers of each kind."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,31 +39,21 @@ EVERYBODY = [[node, f"rack-{node}", False] for node in NODES]
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def three(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
-    cluster = ThreeBrokers(broker_kind, tmp_path_factory.mktemp(f"registrations-{broker_kind}"))
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
-
-
 def described(three: ThreeBrokers, node: int = 1, *, fenced: bool = True) -> list[Any]:
-    """(id, rack, fenced) of the brokers that DescribeCluster tells."""
-    answer = three.call(node, DescribeClusterRequest(include_fenced_brokers=fenced), 2)
-    return sorted([each.broker_id, each.rack, each.is_fenced] for each in answer.brokers)
+    """(id, rack, fenced) of the brokers in DescribeCluster."""
+    response = three.call(node, DescribeClusterRequest(include_fenced_brokers=fenced), 2)
+    return sorted([each.broker_id, each.rack, each.is_fenced] for each in response.brokers)
 
 
 def unregister(three: ThreeBrokers, broker_id: int) -> list[Any]:
-    answer = three.call(1, UnregisterBrokerRequest(broker_id=broker_id), 0)
-    return [answer.error_code, answer.error_message]
+    response = three.call(1, UnregisterBrokerRequest(broker_id=broker_id), 0)
+    return [response.error_code, response.error_message]
 
 
 def create(
     three: ThreeBrokers, topic: str, factor: int = -1, *replicas: Sequence[int], validate_only: bool = False
 ) -> int:
-    """The error code of a topic's creation: with one partition of so many replicas, or with replicas that are named."""
+    """The error code of CreateTopics: for one partition with a replication factor, or with explicit replicas."""
     wanted = CreatableTopic(
         name=topic,
         num_partitions=-1 if replicas else 1,
@@ -80,19 +70,19 @@ def create(
 def grow(three: ThreeBrokers, topic: str, count: int, *replicas: Sequence[int]) -> int:
     assignments = [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in replicas]
     wanted = CreatePartitionsTopic(name=topic, count=count, assignments=assignments or None)
-    answer = three.call(1, CreatePartitionsRequest(topics=[wanted], timeout_ms=20_000), 3)
-    return int(answer.results[0].error_code)
+    response = three.call(1, CreatePartitionsRequest(topics=[wanted], timeout_ms=20_000), 3)
+    return int(response.results[0].error_code)
 
 
 def move(three: ThreeBrokers, topic: str, replicas: Sequence[int] | None) -> int:
     part = ReassignablePartition(partition_index=0, replicas=None if replicas is None else list(replicas))
     topics = [ReassignableTopic(name=topic, partitions=[part])]
-    answer = three.call(1, AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=20_000), 0)
-    return int(answer.responses[0].partitions[0].error_code)
+    response = three.call(1, AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=20_000), 0)
+    return int(response.responses[0].partitions[0].error_code)
 
 
 def seen(three: ThreeBrokers, topic: str, node: int = 1) -> list[Any]:
-    """Of each partition: whether it has a leader, replicas, in-sync replicas, and those that are offline."""
+    """For each partition: whether it has a leader, its replicas, in-sync replicas and offline replicas."""
     return [
         [each.leader_id in each.isr_nodes, sorted(each.replica_nodes), sorted(each.isr_nodes), each.offline_replicas]
         for _, each in sorted(three.partitions(topic, node).items())
@@ -112,13 +102,13 @@ def start(three: ThreeBrokers, node: int) -> None:
 
 
 def becomes(three: ThreeBrokers, topic: str, *partitions: list[Any], node: int = 1) -> None:
-    """Wait until a broker shows exactly these partitions."""
+    """Wait until a broker's metadata has exactly these partitions."""
     wait_until(lambda: seen(three, topic, node) == list(partitions), SETTLE_S, f"{topic}: {partitions}")
 
 
 @pytest.fixture(autouse=True)
 def all_are_there(three: ThreeBrokers) -> None:
-    """Whatever the test before has left."""
+    """Restore all brokers after the previous test."""
     if described(three) != EVERYBODY:
         three.brokers[3].kill()
         start(three, 3)
@@ -174,6 +164,10 @@ def test_a_broker_that_is_away_is_unregistered(three: ThreeBrokers, observe: Obs
     observe("it is back", create(three, "enough", 3))
 
 
+def _brokers_are(three: ThreeBrokers, node: int, count: int) -> bool:
+    return len(described(three, node)) == count
+
+
 def test_a_broker_that_runs_is_unregistered_until_it_is_started_anew(
     three: ThreeBrokers, observe: Observations
 ) -> None:
@@ -182,15 +176,15 @@ def test_a_broker_that_runs_is_unregistered_until_it_is_started_anew(
     three.produce("shared", 0, 3)
     three.produce("its-own", 0, 3)
     observe("unregistered", unregister(three, 3))
-    for node in NODES:  # the one that it is about knows as well
+    for node in NODES:  # the unregistered broker itself as well
         becomes(three, "shared", [True, [1, 3], [1], [3]], node=node)
         becomes(three, "its-own", [False, [3], [], [3]], node=node)
-        wait_until(lambda node=node: len(described(three, node)) == 2, SETTLE_S, "it is forgotten")
+        wait_until(partial(_brokers_are, three, node, 2), SETTLE_S, "the broker is removed")
     three.produce("shared", 0, 2)
     assert three.brokers[3].is_running()
     assert three.kind == "kafka" or "this broker was unregistered" in three.brokers[3].log_text()
     observe("replicas", [create(three, "without", 3), create(three, "with-two", 2)])
-    three.brokers[3].kill()  # Apache Kafka's does not end in order any more
+    three.brokers[3].kill()  # an unregistered Apache Kafka broker does not shut down cleanly
     start(three, 3)
     becomes(three, "shared", [True, [1, 3], [1, 3], []])
     becomes(three, "its-own", [True, [3], [3], []])

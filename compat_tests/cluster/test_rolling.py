@@ -1,4 +1,4 @@
-"""Brokers restarted and replaced one after the other, while clients of four libraries write and read in groups."""
+"""Rolling restarts and rolling upgrades, while clients of four libraries produce and consume in groups."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, KafkaPythonLoad, Load, make_topics, stored
+from harness.paths import ROOT
 from harness.processes.brokers import BrokerFailed, wait_until
 from harness.processes.kwire_cluster import KwireCluster
 from harness.wire_client import WireClient
@@ -18,9 +19,8 @@ from kwire.codec.messages.update_features_request import FeatureUpdateKey, Updat
 
 pytestmark = pytest.mark.timeout(400)
 OLDER = os.environ.get("KWIRE_OLDER", "6151289")
-"""The commit to upgrade from: the first one whose older defects do not make this test fail now and then. By hand also
-e09afba, the last one whose brokers tell no range of levels; it forgets a change of an ISR in some runs."""
-ROOT = Path(__file__).resolve().parents[2]
+"""The commit to upgrade from: the first one without defects that make this test fail at times. By hand also e09afba,
+the last one whose brokers send no range of feature levels; it loses an ISR change in some runs."""
 Make = Callable[..., KwireCluster]
 
 
@@ -41,7 +41,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Make]:
 
 
 def under_load(cluster: KwireCluster, loads: list[Load], act: Callable[[], None]) -> None:
-    """Do something while clients work; nothing may be lost, and nobody may meet an error that is for good."""
+    """Do something while clients work; no record may be lost, and no client may get a fatal error."""
     make_topics(cluster.bootstrap, loads)
     cluster.wait_until_well()
     for load in loads:
@@ -65,7 +65,7 @@ def test_a_rolling_restart_is_not_seen_by_pythons_clients(make_cluster: Make) ->
 
 @pytest.mark.java
 def test_a_rolling_restart_is_not_seen_by_javas_clients(make_cluster: Make) -> None:
-    """Of both group protocols."""
+    """Loads of four client libraries, with both group protocols."""
     cluster = make_cluster()
     classic, modern = JavaLoad(cluster.bootstrap), JavaLoad(cluster.bootstrap, 50, 2, "group.protocol=consumer")
     modern.topic, modern.group = "load-java-modern", "readers of the new protocol"
@@ -74,19 +74,19 @@ def test_a_rolling_restart_is_not_seen_by_javas_clients(make_cluster: Make) -> N
 
 @pytest.fixture(scope="session")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as it was, from git."""
+    """The source tree of the older commit, from git."""
     folder = tmp_path_factory.mktemp("older")
     archive = subprocess.run(["git", "archive", OLDER, "kwire"], cwd=ROOT, capture_output=True, check=False)
     if archive.returncode:
-        pytest.skip(f"no history of git with {OLDER}")  # a shallow clone
+        pytest.skip(f"no history of git with {OLDER}")  # for example in a shallow clone
     subprocess.run(["tar", "x", "-C", str(folder)], input=archive.stdout, check=True)
     return folder
 
 
 def level(cluster: KwireCluster, node_id: int, feature: str) -> int:
     with WireClient(cluster.brokers[node_id].bootstrap) as client:
-        answer = client.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
-    return next((each.max_version_level for each in answer.finalized_features if each.name == feature), 0)
+        response = client.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+    return next((each.max_version_level for each in response.finalized_features if each.name == feature), 0)
 
 
 def update(cluster: KwireCluster, node_id: int, feature: str, wanted: int, kind: int = 1) -> int:
@@ -97,7 +97,7 @@ def update(cluster: KwireCluster, node_id: int, feature: str, wanted: int, kind:
 
 
 def test_an_older_versions_cluster_is_upgraded_one_broker_at_a_time(make_cluster: Make, older: Path) -> None:
-    """And one broker goes back once: the older version reads what the newer one has written."""
+    """Upgrade, and downgrade one broker in between: the older version must read what the newer one wrote."""
     cluster = make_cluster(sources=dict.fromkeys((1, 2, 3), older))
 
     def upgrade() -> None:
@@ -115,7 +115,7 @@ def test_an_older_versions_cluster_is_upgraded_one_broker_at_a_time(make_cluster
 
 
 def test_a_level_waits_for_the_last_old_broker_and_then_keeps_it_out(make_cluster: Make) -> None:
-    """Brokers that do not know `group.version` are replaced by such that do."""
+    """Upgrade from brokers without the feature `group.version` to brokers that have it."""
     old = {"kwire.test.supported.features": "group.version=0-0"}
     cluster = make_cluster(old)
     for node_id in (2, 3, 1):
@@ -128,7 +128,7 @@ def test_a_level_waits_for_the_last_old_broker_and_then_keeps_it_out(make_cluste
     def is_told() -> bool:
         return all(level(cluster, node_id, "group.version") == 1 for node_id in cluster.brokers)
 
-    wait_until(is_told, 20, "the level at all brokers")  # they hear of it when it is decided and answered
+    wait_until(is_told, 20, "the level at all brokers")  # brokers learn the level after the response
     broker = cluster.brokers[3]
     broker.stop()
     broker.settings.update(old)

@@ -1,10 +1,9 @@
-"""Kafka's own tools for a cluster, and reading nearby: three brokers of each kind, which must show the same."""
+"""Kafka's tools on a cluster, and fetching from followers (KIP-392): the same on three brokers of each kind."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +25,8 @@ TROUBLES = (
 )
 
 
-@pytest.fixture(scope="module")
-def three(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
-    cluster = ThreeBrokers(broker_kind, tmp_path_factory.mktemp(f"three-{broker_kind}"))
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
-
-
 class Tool:
-    """``tool("TopicCommand", "--list")`` on the cluster: what changes from run to run is masked."""
+    """``tool("TopicCommand", "--list")`` on the cluster; masks what differs between runs."""
 
     def __init__(self, java: JavaRunner, cluster: ThreeBrokers) -> None:
         self._java = java
@@ -61,7 +50,7 @@ class Tool:
         return self("TopicCommand", "--describe", "--topic", topic, *more)
 
     def configs(self, topic: str) -> dict[str, Any]:
-        """What is set for a topic and for each broker."""
+        """The configuration of the topic and of each broker."""
         seen = {"topic": self("ConfigCommand", "--describe", "--entity-type", "topics", "--entity-name", topic)}
         for node in NODES:
             where = ["--entity-type", "brokers", "--entity-name", str(node)]
@@ -76,7 +65,7 @@ def _sorted_numbers(match: re.Match[str]) -> str:
 
 
 def everywhere(*nodes: int) -> dict[int, set[int]]:
-    """These brokers in sync in three partitions."""
+    """Three partitions with these brokers in sync."""
     return {index: set(nodes) for index in range(3)}
 
 
@@ -100,16 +89,16 @@ def test_partitions_in_trouble_are_told_and_preferred_leaders_come_back(
     observe("the only one is in no sync", tool.describe("alone"))
     observe("one is down", tool.describe(topic))
     for trouble, count in zip(TROUBLES, (3, 0, 0, 3), strict=True):
-        told = tool.describe(topic, trouble)
-        observe(f"one is down {trouble}", told)
-        assert len(told[1]) == count
+        output = tool.describe(topic, trouble)
+        observe(f"one is down {trouble}", output)
+        assert len(output[1]) == count
     three.brokers[2].stop()
     three.until_isr(topic, everywhere(1))
     observe("two are down", tool.describe(topic))
     for trouble, count in zip(TROUBLES, (3, 0, 3, 0), strict=True):
-        told = tool.describe(topic, trouble)
-        observe(f"two are down {trouble}", told)
-        assert len(told[1]) == count
+        output = tool.describe(topic, trouble)
+        observe(f"two are down {trouble}", output)
+        assert len(output[1]) == count
     for node in (2, 3):
         three.brokers[node].start()
     three.until_isr(topic, everywhere(1, 2, 3))
@@ -169,7 +158,7 @@ def test_partitions_are_moved_under_a_throttle(
     assert all("replication.throttled.rate=1000 " in " ".join(configs[f"broker {node}"][1]) for node in NODES)
     observe("list", tool(command, "--list"))
     observe("under way", tool.describe(topic))
-    assert set(three.partitions(topic)[0].isr_nodes) == {1, 2}  # the third one would take five minutes
+    assert set(three.partitions(topic)[0].isr_nodes) == {1, 2}  # the third broker would take five minutes
     observe("reassigning", tool("TopicCommand", "--describe", "--under-replicated-partitions", "--topic", topic))
     observe("verify", tool(command, "--verify", *target, "--preserve-throttles"))
     other = plan("other", [3, 2], [1, 3])
@@ -195,8 +184,8 @@ def test_partitions_are_moved_under_a_throttle(
 
 
 def fetch(topic: str, rack: str = "", offset: int = 0, epoch: int = -1) -> FetchRequest:
-    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10_000, current_leader_epoch=epoch)
-    topics = [FetchTopic(topic=topic, partitions=[asked])]
+    requested = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10_000, current_leader_epoch=epoch)
+    topics = [FetchTopic(topic=topic, partitions=[requested])]
     return FetchRequest(max_wait_ms=100, min_bytes=0, max_bytes=10_000, topics=topics, rack_id=rack)
 
 
@@ -205,23 +194,23 @@ def test_consumers_are_sent_to_the_replica_in_their_rack(three: ThreeBrokers, ob
     three.create(topic, [1, 2])
     three.produce(topic, 0, 5)
 
-    def told(node: int, version: int, **options: Any) -> list[Any]:
+    def fetched(node: int, version: int, **options: Any) -> list[Any]:
         part = three.call(node, fetch(topic, **options), version).responses[0].partitions[0]
         return [part.error_code, part.high_watermark, part.preferred_read_replica, len(part.records or b"")]
 
-    wait_until(lambda: told(2, 12)[1] == 5, SETTLE_S, "the follower's high watermark")
+    wait_until(lambda: fetched(2, 12)[1] == 5, SETTLE_S, "the follower's high watermark")
     for version in (10, 11, 12):
         for rack in ("", "rack-1", "rack-2", "rack-3", "elsewhere"):
-            answer = told(1, version, rack=rack)
-            observe(f"leader {version} {rack}", answer)
-            assert answer[2] == (2 if rack == "rack-2" and version >= 11 else -1)
+            response = fetched(1, version, rack=rack)
+            observe(f"leader {version} {rack}", response)
+            assert response[2] == (2 if rack == "rack-2" and version >= 11 else -1)
         for offset in (-1, 0, 5, 6):
-            observe(f"leader {version} offset {offset}", told(1, version, rack="rack-2", offset=offset))
-            observe(f"follower {version} offset {offset}", told(2, version, rack="rack-2", offset=offset))
+            observe(f"leader {version} offset {offset}", fetched(1, version, rack="rack-2", offset=offset))
+            observe(f"follower {version} offset {offset}", fetched(2, version, rack="rack-2", offset=offset))
         for epoch in (0, 1):
-            observe(f"leader {version} epoch {epoch}", told(1, version, rack="rack-2", epoch=epoch))
-            observe(f"follower {version} epoch {epoch}", told(2, version, epoch=epoch))
-        observe(f"no replica {version}", told(3, version))
+            observe(f"leader {version} epoch {epoch}", fetched(1, version, rack="rack-2", epoch=epoch))
+            observe(f"follower {version} epoch {epoch}", fetched(2, version, epoch=epoch))
+        observe(f"no replica {version}", fetched(3, version))
 
 
 def test_a_java_consumer_reads_nearby(three: ThreeBrokers, java: JavaRunner) -> None:

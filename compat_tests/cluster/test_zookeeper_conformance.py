@@ -1,6 +1,8 @@
-"""What every metadata store must do, on a real ZooKeeper: the tests are those of tests/cluster."""
+"""The conformance tests of metadata stores (`harness.store_conformance`) on a real ZooKeeper."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,7 +14,8 @@ pytestmark = pytest.mark.java
 
 
 @pytest.fixture
-async def store(connect):
+async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
+    """A store in ZooKeeper under an empty chroot."""
     store = ZooKeeperStore(ZooKeeperSettings(connect))
     await store.open()
     yield store

@@ -1,14 +1,15 @@
-"""TLS with certificates on both sides, and a login by DIGEST-MD5: what a broker is given reaches ZooKeeper."""
+"""Brokers that connect to ZooKeeper over mutual TLS with a DIGEST-MD5 login: their properties reach ZooKeeper."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from compat_tests.conftest import need
+from compat_tests.needs import need
 from harness.kafka_jars import why_no_java
 from harness.processes.brokers import free_port
 from harness.processes.zookeeper import ZooKeeper
@@ -19,12 +20,15 @@ from kwire.cluster.store.zookeeper.store import ZooKeeperStore
 
 pytestmark = pytest.mark.java
 
+Secure = tuple[dict[str, str], Path]
+"""The properties that give access to the server, and the folder with its certificates."""
+
 LOGIN = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="kwire" password="{}";'
 JAAS = 'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_kwire="secret"; };'
 
 
 def certificate(path: Path, name: str) -> Path:
-    """A PEM file with a key and a certificate that signs itself."""
+    """A PEM file with a key and a self-signed certificate."""
     key, cert = path.with_suffix(".key"), path.with_suffix(".crt")
     subprocess.run(
         f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -addext subjectAltName={name}".split()
@@ -37,27 +41,25 @@ def certificate(path: Path, name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, str], Path]]:
-    """(properties that get in, folder) of a server that wants a certificate and a login."""
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    """A server that requires a client certificate and a login."""
     need(why_no_java())
     home = tmp_path_factory.mktemp("secure")
     server, client = certificate(home / "server.pem", "IP:127.0.0.1"), certificate(home / "client.pem", "DNS:client")
     (home / "jaas.conf").write_text(JAAS)
     port = free_port()
-    zookeeper = ZooKeeper(
-        home / "zookeeper",
-        [f"-Djava.security.auth.login.config={home / 'jaas.conf'}"],
-        **{
-            "secureClientPort": port,
-            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-            "ssl.keyStore.location": server,
-            "ssl.keyStore.type": "PEM",
-            "ssl.trustStore.location": client.with_suffix(".crt"),
-            "ssl.trustStore.type": "PEM",
-            "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
-            "sessionRequireClientSASLAuth": "true",
-        },
-    )
+    settings: dict[str, Any] = {
+        "secureClientPort": port,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": server,
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": client.with_suffix(".crt"),
+        "ssl.trustStore.type": "PEM",
+        "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "sessionRequireClientSASLAuth": "true",
+    }
+    options = [f"-Djava.security.auth.login.config={home / 'jaas.conf'}"]
+    zookeeper = ZooKeeper(home / "zookeeper", options, **settings)
     properties = {
         "zookeeper.connect": f"127.0.0.1:{port}/secure",
         "zookeeper.connection.timeout.ms": "8000",
@@ -75,7 +77,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
         zookeeper.stop()
 
 
-async def test_a_broker_with_certificate_and_login_gets_in_and_what_it_makes_is_its_own(secure):
+async def test_a_broker_with_certificate_and_login_gets_in_and_what_it_makes_is_its_own(secure: Secure) -> None:
     properties, _ = secure
     store = ZooKeeperStore(settings_of(KafkaConfig(properties)))
     await store.open()
@@ -84,8 +86,8 @@ async def test_a_broker_with_certificate_and_login_gets_in_and_what_it_makes_is_
         await store.commit([], [Write("brokers/1", b"x", session.id)])
         assert list((await store.read(""))[1]) == ["brokers/1"]
         acl, _ = await store._connection.call("get_acls", store._path("keys", "brokers:1"))
-        told = {(each.id.scheme, each.id.id, each.perms) for each in acl}
-        assert told == {("sasl", "kwire", 31), ("x509", "CN=DNS:client", 31), ("world", "anyone", 1)}
+        granted = {(each.id.scheme, each.id.id, each.perms) for each in acl}
+        assert granted == {("sasl", "kwire", 31), ("x509", "CN=DNS:client", 31), ("world", "anyone", 1)}
     finally:
         await store.close()
 
@@ -100,7 +102,9 @@ async def test_a_broker_with_certificate_and_login_gets_in_and_what_it_makes_is_
         ("zookeeper.ssl.truststore.location", "no-such-file.pem", "No such file"),
     ],
 )
-async def test_without_one_of_them_the_start_fails_with_one_line(secure, name, text, reason):
+async def test_without_one_of_them_the_start_fails_with_one_line(
+    secure: Secure, name: str, text: str | None, reason: str
+) -> None:
     properties, home = secure
     changed = {**properties, "zookeeper.connection.timeout.ms": "2000"}
     del changed[name]

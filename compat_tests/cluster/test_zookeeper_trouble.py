@@ -1,4 +1,4 @@
-"""The store in ZooKeeper when things go wrong: sessions that end, servers that stop, connections that are cut."""
+"""The metadata store in ZooKeeper when things go wrong: sessions end, servers stop, connections break."""
 
 from __future__ import annotations
 
@@ -8,35 +8,45 @@ import random
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Protocol
 
 import pytest
 
 from harness.processes.proxy import Proxy
-from kwire.cluster.store.store import ABSENT, Check, Conflict, SessionLost, StoreFormatError, StoreUnavailable, Write
+from harness.processes.zookeeper import ZooKeeper
+from kwire.cluster.store.store import (
+    ABSENT,
+    Check,
+    Conflict,
+    Entry,
+    Event,
+    SessionLost,
+    StoreFormatError,
+    StoreUnavailable,
+    Write,
+)
 from kwire.cluster.store.zookeeper.client import ZooKeeperSettings
 from kwire.cluster.store.zookeeper.store import LOG_KEEP, PRUNE_EVERY, ZooKeeperStore
 
 pytestmark = pytest.mark.java
 
 
-async def until(condition, timeout_s=20.0):
+async def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
+    """Wait for a condition; raises TimeoutError."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 (what is awaited is in other processes)
+        while not condition():  # noqa: ASYNC110 (other processes fulfil the condition)
             await asyncio.sleep(0.01)
 
 
-def settings(connect, timeout_ms=9000, **more):
-    return ZooKeeperSettings(connect, timeout_ms, **more)
-
-
 class State:
-    """What a subscriber knows."""
+    """The entries and the revision that a subscriber has received."""
 
-    def __init__(self):
-        self.entries = {}
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
         self.revision = 0
 
-    def __call__(self, event):
+    def __call__(self, event: Event) -> None:
         assert event.consistent
         assert event.revision >= self.revision
         self.revision = event.revision
@@ -47,17 +57,24 @@ class State:
                 assert key not in self.entries or entry.version > self.entries[key].version
                 self.entries[key] = entry
 
-    def values(self):
+    def values(self) -> dict[str, bytes]:
+        """The values of all entries by key."""
         return {key: entry.value for key, entry in self.entries.items()}
 
 
-@pytest.fixture
-async def make_store():
-    """``await make_store(connect, ...) -> (store, what its feed has told)``"""
-    made = []
+class MakeStore(Protocol):
+    """``await make_store(connect, ...) -> (store, state received from its feed)``"""
 
-    async def make(connect, timeout_ms=9000, **more):
-        store = ZooKeeperStore(settings(connect, timeout_ms, **more))
+    async def __call__(self, connect: str, timeout_ms: int = 9000) -> tuple[ZooKeeperStore, State]: ...
+
+
+@pytest.fixture
+async def make_store() -> AsyncIterator[MakeStore]:
+    """`MakeStore`: opens a store and subscribes to it; every store is closed after the test."""
+    made: list[ZooKeeperStore] = []
+
+    async def make(connect: str, timeout_ms: int = 9000) -> tuple[ZooKeeperStore, State]:
+        store = ZooKeeperStore(ZooKeeperSettings(connect, timeout_ms))
         await store.open()
         made.append(store)
         state = State()
@@ -70,25 +87,26 @@ async def make_store():
 
 
 @pytest.fixture
-def proxy(shared_zookeeper):
+def proxy(shared_zookeeper: ZooKeeper) -> Iterator[Proxy]:
+    """A proxy in front of the shared server."""
     proxy = Proxy(shared_zookeeper.port)
     yield proxy
     proxy.answers_flow.set()
     proxy.refuse()
 
 
-def end_by_the_server(store):
-    """Have ZooKeeper end the session of a store: whoever has its password may close it."""
+def end_by_the_server(store: ZooKeeperStore) -> None:
+    """Make ZooKeeper end the session of a store: a second client with the same session id and password closes it."""
     from kazoo.client import KazooClient
 
-    kazoo = store._connection._client
+    kazoo: Any = store._connection._client
     twin = KazooClient(hosts=",".join(f"{host}:{port}" for host, port in kazoo.hosts), client_id=kazoo.client_id)
     twin.start()
     twin.stop()
     twin.close()
 
 
-async def test_everybody_sees_every_commit(make_store, connect):
+async def test_everybody_sees_every_commit(make_store: MakeStore, connect: str) -> None:
     one, seen_by_one = await make_store(connect)
     two, seen_by_two = await make_store(connect)
     await asyncio.gather(
@@ -104,11 +122,11 @@ async def test_everybody_sees_every_commit(make_store, connect):
     assert seen_by_one.entries == seen_by_two.entries == entries
 
 
-async def test_of_two_brokers_that_count_up_none_loses_a_step(make_store, connect):
+async def test_of_two_brokers_that_count_up_none_loses_a_step(make_store: MakeStore, connect: str) -> None:
     one, _ = await make_store(connect)
     two, _ = await make_store(connect)
 
-    async def count(store):
+    async def count(store: ZooKeeperStore) -> None:
         done = 0
         while done < 25:
             entry = (await store.read("n"))[1].get("n")
@@ -123,7 +141,9 @@ async def test_of_two_brokers_that_count_up_none_loses_a_step(make_store, connec
     assert (await one.read("n"))[1]["n"].value == b"50"
 
 
-async def test_a_key_that_was_deleted_and_made_anew_is_another_for_a_commit_on_its_way(make_store, connect):
+async def test_a_key_that_was_deleted_and_made_anew_is_another_for_a_commit_on_its_way(
+    make_store: MakeStore, connect: str
+) -> None:
     one, _ = await make_store(connect)
     two, seen = await make_store(connect)
     version = await one.commit([], [Write("a", b"1")])
@@ -134,23 +154,25 @@ async def test_a_key_that_was_deleted_and_made_anew_is_another_for_a_commit_on_i
         await two.commit([Check("a", version)], [Write("b", b"")])
 
 
-async def test_keys_of_a_session_that_the_server_ends_vanish_for_all_and_the_owner_is_told_first(make_store, connect):
+async def test_keys_of_a_session_that_the_server_ends_vanish_for_all_and_the_owner_is_told_first(
+    make_store: MakeStore, connect: str
+) -> None:
     one, _ = await make_store(connect)
     _, seen = await make_store(connect)
     session = await one.open_session("one", lease_ms=9000)
-    told = []
-    session.on_loss(lambda: told.append(dict(seen.entries)))
+    seen_on_loss: list[dict[str, Entry]] = []
+    session.on_loss(lambda: seen_on_loss.append(dict(seen.entries)))
     await one.commit([], [Write("brokers/1", b"x", session.id), Write("controller", b"x", session.id), Write("p", b"")])
-    office = (await one.read("controller"))[1]["controller"].version
+    controller = (await one.read("controller"))[1]["controller"].version
     await until(lambda: len(seen.entries) == 3)
     await asyncio.to_thread(end_by_the_server, one)
-    await until(lambda: told)
+    await until(lambda: seen_on_loss)
     assert not session.alive
     await until(lambda: list(seen.entries) == ["p"])
     with pytest.raises(SessionLost):
         await one.commit([], [Write("brokers/1", b"x", session.id)])
     with pytest.raises((Conflict, StoreUnavailable)):
-        await one.commit([Check("controller", office)], [Write("p", b"harm")])
+        await one.commit([Check("controller", controller)], [Write("p", b"harm")])
     await until(lambda: one._connection.connected)
     again = await one.open_session("one", lease_ms=9000)
     assert again.id != session.id
@@ -158,14 +180,15 @@ async def test_keys_of_a_session_that_the_server_ends_vanish_for_all_and_the_own
     await until(lambda: seen.values() == {"p": b"", "brokers/1": b"y"})
 
 
-async def test_an_owner_that_does_not_know_yet_can_change_nothing(make_store, connect):
-    """The session's node is gone, but neither this broker nor anybody else has looked."""
+async def test_an_owner_that_does_not_know_yet_can_change_nothing(make_store: MakeStore, connect: str) -> None:
+    """The session's node is gone, but no broker has noticed yet."""
     one, _ = await make_store(connect)
     session = await one.open_session("one", lease_ms=9000)
     await one.commit([], [Write("brokers/1", b"x", session.id)])
     version = (await one.read("brokers/1"))[1]["brokers/1"].version
     for task in list(one._tasks):
-        task.cancel()  # nobody follows
+        task.cancel()  # the store follows no changes any more
+    assert one._beat is not None
     one._beat.cancel()
     await one._connection.call("delete", one._session_path(session.id))
     with pytest.raises(Conflict) as caught:
@@ -175,7 +198,7 @@ async def test_an_owner_that_does_not_know_yet_can_change_nothing(make_store, co
     assert (await one.read(""))[1] == {}
 
 
-async def test_a_dead_process_loses_its_keys_after_the_timeout(make_store, connect):
+async def test_a_dead_process_loses_its_keys_after_the_timeout(make_store: MakeStore, connect: str) -> None:
     _, seen = await make_store(connect)
     code = f"""
 import asyncio, os, signal
@@ -200,7 +223,9 @@ asyncio.run(main())
     assert 0.5 < time.monotonic() - killed_s < 10
 
 
-async def test_a_broker_that_is_wrongly_taken_for_dead_is_fenced_and_comes_back(make_store, connect):
+async def test_a_broker_that_is_wrongly_taken_for_dead_is_fenced_and_comes_back(
+    make_store: MakeStore, connect: str
+) -> None:
     one, _ = await make_store(connect)
     two, seen = await make_store(connect)
     session = await one.open_session("one", lease_ms=9000)
@@ -212,33 +237,36 @@ async def test_a_broker_that_is_wrongly_taken_for_dead_is_fenced_and_comes_back(
     two.presume_dead("brokers/1", seen.entries["brokers/1"].created)
     async with asyncio.timeout(5):
         await lost.wait()
-    await until(lambda: not seen.entries)  # the owner may hear of it first
+    await until(lambda: not seen.entries)  # the owner may learn of it first
     again = await one.open_session("one", lease_ms=9000)
     await one.commit([Check("brokers/1", ABSENT)], [Write("brokers/1", b"y", again.id)])
     await until(lambda: seen.values() == {"brokers/1": b"y"})
 
 
-async def test_keys_left_by_the_dead_are_gone_when_the_store_is_opened(make_store, connect):
+async def test_keys_left_by_the_dead_are_gone_when_the_store_is_opened(make_store: MakeStore, connect: str) -> None:
     one, _ = await make_store(connect)
     session = await one.open_session("one", lease_ms=9000)
     await one.commit([], [Write("brokers/1", b"x", session.id), Write("p", b"")])
-    await one._connection.stop()  # the node goes with the connection, and nobody is there to end the session
+    await one._connection.stop()  # ZooKeeper removes the node with the connection; no store is left to end the session
     _, seen = await make_store(connect)
     assert seen.values() == {"p": b""}
 
 
-async def test_a_broker_that_is_cut_off_gives_up_no_later_than_zookeeper(make_store, connect, proxy, chroot):
+async def test_a_broker_that_is_cut_off_gives_up_no_later_than_zookeeper(
+    make_store: MakeStore, connect: str, proxy: Proxy, chroot: str
+) -> None:
     one, _ = await make_store(proxy.address + chroot, 2000)
     _, seen = await make_store(connect)
     session = await one.open_session("one", lease_ms=2000)
     await one.commit([], [Write("brokers/1", b"x", session.id)])
-    lost_s, gone_s = [], []
+    lost_s: list[float] = []
     session.on_loss(lambda: lost_s.append(time.monotonic()))
     await until(lambda: "brokers/1" in seen.entries)
     proxy.refuse()
-    await until(lambda: gone_s or (not seen.entries and not gone_s.append(time.monotonic())))
+    await until(lambda: not seen.entries)
+    gone_s = time.monotonic()
     assert lost_s
-    assert lost_s[0] <= gone_s[0]
+    assert lost_s[0] <= gone_s
     assert not session.alive
     with pytest.raises(StoreUnavailable):
         await one.commit([], [Write("a", b"")])
@@ -249,7 +277,9 @@ async def test_a_broker_that_is_cut_off_gives_up_no_later_than_zookeeper(make_st
     await until(lambda: seen.values() == {"brokers/1": b"y"})
 
 
-async def test_a_broker_whose_answers_do_not_arrive_gives_up_too(make_store, proxy, chroot):
+async def test_a_broker_whose_answers_do_not_arrive_gives_up_too(
+    make_store: MakeStore, proxy: Proxy, chroot: str
+) -> None:
     one, _ = await make_store(proxy.address + chroot, 2000)
     session = await one.open_session("one", lease_ms=2000)
     await one.commit([], [Write("brokers/1", b"x", session.id)])
@@ -261,8 +291,11 @@ async def test_a_broker_whose_answers_do_not_arrive_gives_up_too(make_store, pro
     proxy.answers_flow.set()
 
 
-async def test_a_session_given_up_here_is_over_before_there_is_another(make_store, own_zookeeper):
-    """ZooKeeper is paused for longer than the session, then goes on: it has ended nothing, this side has."""
+async def test_a_session_given_up_here_is_over_before_there_is_another(
+    make_store: MakeStore, own_zookeeper: ZooKeeper
+) -> None:
+    """ZooKeeper is paused for longer than the session timeout, then continues: only the client has given the session
+    up."""
     one, seen = await make_store(own_zookeeper.address, 1000)
     session = await one.open_session("one", lease_ms=1000)
     await one.commit([], [Write("brokers/1", b"x", session.id)])
@@ -277,10 +310,10 @@ async def test_a_session_given_up_here_is_over_before_there_is_another(make_stor
     await one.commit([Check("brokers/1", ABSENT)], [Write("brokers/1", b"y", again.id)])
 
 
-async def test_a_short_cut_is_no_loss(make_store, proxy, chroot):
+async def test_a_short_cut_is_no_loss(make_store: MakeStore, proxy: Proxy, chroot: str) -> None:
     one, seen = await make_store(proxy.address + chroot)
     session = await one.open_session("one", lease_ms=9000)
-    lost = []
+    lost: list[int] = []
     session.on_loss(lambda: lost.append(1))
     await one.commit([], [Write("brokers/1", b"x", session.id)])
     for n in range(3):
@@ -293,7 +326,9 @@ async def test_a_short_cut_is_no_loss(make_store, proxy, chroot):
     assert not lost
 
 
-async def test_the_feed_goes_on_with_what_was_missed(make_store, connect, proxy, chroot):
+async def test_the_feed_goes_on_with_what_was_missed(
+    make_store: MakeStore, connect: str, proxy: Proxy, chroot: str
+) -> None:
     one, seen = await make_store(proxy.address + chroot)
     two, _ = await make_store(connect)
     await two.commit([], [Write(f"k{n}", b"0") for n in range(10)])
@@ -308,7 +343,9 @@ async def test_the_feed_goes_on_with_what_was_missed(make_store, connect, proxy,
 
 
 @pytest.mark.timeout(240)
-async def test_the_feed_goes_on_where_the_log_has_been_pruned(make_store, connect, proxy, chroot):
+async def test_the_feed_goes_on_where_the_log_has_been_pruned(
+    make_store: MakeStore, connect: str, proxy: Proxy, chroot: str
+) -> None:
     one, seen = await make_store(proxy.address + chroot, 30000)
     two, _ = await make_store(connect)
     await two.commit([], [Write("old", b"0"), Write("n", b"0")])
@@ -326,14 +363,16 @@ async def test_the_feed_goes_on_where_the_log_has_been_pruned(make_store, connec
     assert seen.entries == entries
 
 
-async def test_a_commit_whose_connection_is_cut_happens_or_not_but_not_half(make_store, connect, proxy, chroot):
+async def test_a_commit_whose_connection_is_cut_happens_or_not_but_not_half(
+    make_store: MakeStore, connect: str, proxy: Proxy, chroot: str
+) -> None:
     one, seen = await make_store(proxy.address + chroot)
     two, _ = await make_store(connect)
     outcomes = []
     for n in range(25):
         await until(lambda: one._connection.connected)
         if n % 2:
-            proxy.answers_flow.clear()  # it arrives, and nobody hears of it
+            proxy.answers_flow.clear()  # the commit arrives, its response does not
         task = asyncio.create_task(one.commit([], [Write("a", b"%d" % n), Write("b", b"%d" % n)]))
         await asyncio.sleep(0.002 * (n % 5))
         proxy.cut()
@@ -352,7 +391,7 @@ async def test_a_commit_whose_connection_is_cut_happens_or_not_but_not_half(make
     assert seen.entries == (await two.read(""))[1]
 
 
-async def test_a_server_that_is_restarted_has_everything(make_store, own_zookeeper):
+async def test_a_server_that_is_restarted_has_everything(make_store: MakeStore, own_zookeeper: ZooKeeper) -> None:
     one, seen = await make_store(own_zookeeper.address, 40000)
     session = await one.open_session("one", lease_ms=40000)
     await one.commit([], [Write("brokers/1", b"x", session.id), Write("a", b"1")])
@@ -369,7 +408,9 @@ async def test_a_server_that_is_restarted_has_everything(make_store, own_zookeep
     assert seen.values() == {"brokers/1": b"x", "a": b"3"}
 
 
-async def test_a_large_commit_is_read_by_others_and_a_larger_one_is_refused(make_store, connect):
+async def test_a_large_commit_is_read_by_others_and_a_larger_one_is_refused(
+    make_store: MakeStore, connect: str
+) -> None:
     one, _ = await make_store(connect)
     _, seen = await make_store(connect)
     noise = random.Random(1).randbytes(400 * 1024)  # more than a log entry takes
@@ -382,35 +423,35 @@ async def test_a_large_commit_is_read_by_others_and_a_larger_one_is_refused(make
     await until(lambda: seen.entries["small"].value == b"2")
 
 
-async def test_two_chroots_are_two_clusters(make_store, connect):
+async def test_two_chroots_are_two_clusters(make_store: MakeStore, connect: str) -> None:
     one, _ = await make_store(connect + "/a")
     two, _ = await make_store(connect + "/b/c")
     await one.commit([], [Write("k", b"1")])
     assert (await two.read(""))[1] == {}
 
 
-async def test_a_newer_format_is_refused_by_name(make_store, connect, chroot):
+async def test_a_newer_format_is_refused_by_name(make_store: MakeStore, connect: str, chroot: str) -> None:
     one, _ = await make_store(connect)
     await one._connection.call("set", one._base, b'{"v":2}')
     with pytest.raises(StoreFormatError, match="newer kwire"):
         await make_store(connect)
 
 
-async def test_a_wrong_address_is_one_clear_line():
+async def test_a_wrong_address_is_one_clear_line() -> None:
     with pytest.raises(StoreUnavailable) as caught:
-        await ZooKeeperStore(settings("127.0.0.1:1", connection_timeout_ms=500)).open()
+        await ZooKeeperStore(ZooKeeperSettings("127.0.0.1:1", connection_timeout_ms=500)).open()
     text = str(caught.value)
     assert text.startswith("zookeeper.connect=127.0.0.1:1: no connection within 500 ms")
     assert "refused" in text
     assert "\n" not in text
 
 
-async def test_a_host_that_does_not_exist_is_named():
+async def test_a_host_that_does_not_exist_is_named() -> None:
     with pytest.raises(StoreUnavailable, match=r"no connection within 500 ms: .*no-such-host.invalid"):
-        await ZooKeeperStore(settings("no-such-host.invalid:2181", connection_timeout_ms=500)).open()
+        await ZooKeeperStore(ZooKeeperSettings("no-such-host.invalid:2181", connection_timeout_ms=500)).open()
 
 
-async def test_odd_keys_come_back_as_they_were(make_store, connect):
+async def test_odd_keys_come_back_as_they_were(make_store: MakeStore, connect: str) -> None:
     one, _ = await make_store(connect)
     keys = sorted([".", "..", "a/b", "a:b", "a%2fb", "a//b", "/", "Grüße/☃", "x" * 200, "\x00\x1f\ud7ff"])
     await one.commit([], [Write(key, key.encode()) for key in keys])

@@ -1,7 +1,7 @@
-"""Three brokers of one kind, kwire or Apache Kafka, as one cluster on this machine, each in a rack of its own.
+"""Three brokers of one kind, kwire or Apache Kafka, as a cluster on this machine, each in its own rack.
 
-Both kinds have equal settings on top of `COMMON_SETTINGS`. Of the Kafkas the first one is the only controller, so it is
-not to be stopped. What lives elsewhere: one broker's process (`harness.processes.brokers`).
+Both kinds have the same settings on top of `COMMON_SETTINGS`. Of the Apache Kafka brokers the first one is the only
+controller, so tests must not stop it. What lives elsewhere: one broker's process (`harness.processes.brokers`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SETTINGS: Final = {
 
 
 class _KafkaOfThree(KafkaBroker):
-    """It is up when it answers: most groups have their coordinators elsewhere."""
+    """A broker that is up once it accepts connections, since most groups have their coordinators on other brokers."""
 
     start_timeout_s = 300.0
 
@@ -53,7 +53,7 @@ class _KafkaOfThree(KafkaBroker):
 
 
 class ThreeBrokers:
-    """The brokers by their number; rack ``rack-1`` and so on. ``bootstrap``: all of them."""
+    """The brokers by node id; broker 1 is in rack ``rack-1``, and so on. ``bootstrap``: the addresses of all."""
 
     def __init__(self, kind: str, home: Path) -> None:
         self.kind = kind
@@ -68,10 +68,11 @@ class ThreeBrokers:
 
     @property
     def bootstrap(self) -> str:
+        """The addresses of all brokers, separated by commas."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def start(self) -> None:
-        """Start all, the controller of the Kafkas first; return when each knows the others."""
+        """Start all, first the one that is Kafka's controller; return when the metadata of each has all."""
         first, *others = self.brokers.values()
         first.start()
         with ThreadPoolExecutor(len(others)) as pool:
@@ -79,17 +80,18 @@ class ThreeBrokers:
         wait_until(self._are_joined, SETTLE_S, "three brokers")
 
     def stop(self) -> None:
+        """Kill all brokers."""
         for broker in self.brokers.values():
             broker.kill()
 
     def _are_joined(self) -> bool:
-        """Whether all brokers know of all. (One that has just begun to listen may end the connection.)"""
-        with suppress(OSError, EOFError):
+        """Whether the metadata of each broker has all. (A broker that has just started may close the connection.)"""
+        with suppress(OSError):
             return all(len(self.call(node, MetadataRequest(topics=[]), 12).brokers) == len(NODES) for node in NODES)
         return False
 
     def call(self, node: int, request: Any, version: int) -> Any:
-        """One request to one broker."""
+        """Send one request to one broker; returns the response."""
         client = WireClient(self.brokers[node].bootstrap)
         try:
             return client.call(request, version)
@@ -97,7 +99,7 @@ class ThreeBrokers:
             client.socket.close()
 
     def create(self, topic: str, *replicas: Sequence[int], **configs: str) -> None:
-        """A topic whose partitions have these replicas; ``min_insync_replicas="2"`` sets a property."""
+        """Create a topic whose partitions have these replicas; ``min_insync_replicas="2"`` sets a property."""
         created = CreatableTopic(
             name=topic,
             num_partitions=-1,
@@ -108,45 +110,46 @@ class ThreeBrokers:
             ],
             configs=[CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()],
         )
-        answer = self.call(1, CreateTopicsRequest(topics=[created], timeout_ms=20_000), 7).topics[0]
-        assert answer.error_code == ErrorCode.NONE, answer
+        response = self.call(1, CreateTopicsRequest(topics=[created], timeout_ms=20_000), 7).topics[0]
+        assert response.error_code == ErrorCode.NONE, response
         self.until_isr(topic, {index: set(ids) for index, ids in enumerate(replicas)})
 
     def partitions(self, topic: str, node: int = 1) -> dict[int, Any]:
-        """What a broker's metadata tells of a topic."""
+        """The partitions of a topic in a broker's metadata."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         found = self.call(node, request, 12).topics[0]
         return {each.partition_index: each for each in found.partitions}
 
     def until_isr(self, topic: str, wanted: Mapping[int, set[int]]) -> None:
-        """Wait until all running brokers tell exactly these in-sync replicas."""
+        """Wait until the metadata of all running brokers has exactly these in-sync replicas."""
 
         def holds() -> bool:
             for node, broker in self.brokers.items():
                 if broker.is_running():
-                    told = self.partitions(topic, node)
-                    if {index: set(told[index].isr_nodes) for index in wanted if index in told} != dict(wanted):
+                    found = self.partitions(topic, node)
+                    if {index: set(found[index].isr_nodes) for index in wanted if index in found} != dict(wanted):
                         return False
             return True
 
         wait_until(holds, SETTLE_S, f"in-sync replicas {wanted} of {topic}")
 
     def leader(self, topic: str, partition: int = 0) -> int:
+        """The node id of a partition's leader."""
         return int(self.partitions(topic)[partition].leader_id)
 
     def produce(self, topic: str, partition: int, count: int, size: int = 100, acks: int = -1) -> None:
-        """So many batches of one record, to the leader."""
+        """Write ``count`` batches of one record to the leader."""
         for _ in range(count):
             batch = build_batch([Record(offset=0, timestamp=1_760_000_000_000, key=None, value=b"x" * size)])
             data = PartitionProduceData(index=partition, records=memoryview(bytearray(batch)))
             topics = [TopicProduceData(name=topic, partition_data=[data])]
             request = ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=topics)
-            answer = self.call(self.leader(topic, partition), request, 9)
-            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE, answer
+            response = self.call(self.leader(topic, partition), request, 9)
+            assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE, response
 
 
 def _join(brokers: dict[int, Broker]) -> None:
-    """Make Kafkas one cluster: the first is broker and controller, the others brokers."""
+    """Configure Apache Kafka brokers as a cluster: the first is broker and controller, the others are brokers."""
     for broker in brokers.values():
         assert isinstance(broker, KafkaBroker)
         broker.port, broker._controller_port = free_port(), free_port()

@@ -1,0 +1,1 @@
+"""The container image on a real Docker engine."""

@@ -1,8 +1,7 @@
-"""The container image, on a real Docker engine: built, started the ways that people start Kafka's images, stopped.
+"""The container image on a real Docker engine: built, started in the ways in which Kafka's images are started, stopped.
 
-An engine that runs already is used; otherwise one is started that `harness/processes/docker_engine.py install` has
-prepared, and
-where that was not done these tests skip with the reason. testcontainers' own Kafka container is used unmodified.
+The tests use a running engine, or start the one that `harness/processes/docker_engine.py install` has prepared; without
+either they skip and state the reason. testcontainers' own Kafka container is used unmodified.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from harness.paths import ROOT
 from harness.processes import docker_engine
 from harness.processes.brokers import free_port, wait_until
 from kwire.testing import KwireContainer
 
-ROOT = Path(__file__).resolve().parents[2]
-
-IMAGE = "kwire-test:7.6.0"  # testcontainers wants a version like Confluent's before it uses KRaft
+IMAGE = "kwire-test:7.6.0"  # testcontainers requires a version like Confluent's for KRaft
 LARGER_THAN_BASE_MB = 80
 pytestmark = [
     pytest.mark.timeout(300),
-    # Of docker-py and testcontainers' own making, not of ours.
+    # Warnings of docker-py and testcontainers themselves.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
 ]
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[docker_engine.Engine]:
+    """A running Docker engine."""
     if reason := docker_engine.why_not():
         pytest.skip(reason)
     with docker_engine.engine() as engine:
@@ -45,7 +44,7 @@ def engine() -> Iterator[docker_engine.Engine]:
 
 @pytest.fixture(scope="module")
 def image(engine: docker_engine.Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image, built from the Dockerfile as it is; from wheels where the base image comes from no registry."""
+    """The image, built from the unchanged Dockerfile; from wheels if the base image comes from no registry."""
     context = tmp_path_factory.mktemp("context")
     for name in ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, context)
@@ -68,7 +67,7 @@ def image(engine: docker_engine.Engine, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def run(engine: docker_engine.Engine, image: str) -> Iterator[Callable[..., str]]:
-    """``docker run -d`` with these options; the container's id. Removed at the end."""
+    """``docker run -d`` with these options; returns the container's id. Containers are removed after the test."""
     containers: list[str] = []
 
     def start(*options: str) -> str:
@@ -82,7 +81,7 @@ def run(engine: docker_engine.Engine, image: str) -> Iterator[Callable[..., str]
 
 @pytest.fixture(autouse=True)
 def testcontainers(engine: docker_engine.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """testcontainers talks to this engine, and does without its cleaner, whose image is in a registry."""
+    """Make testcontainers use this engine, without its cleaner, whose image is in a registry."""
     from testcontainers.core.config import testcontainers_config
 
     monkeypatch.setenv("DOCKER_HOST", engine.host)
@@ -90,14 +89,17 @@ def testcontainers(engine: docker_engine.Engine, monkeypatch: pytest.MonkeyPatch
 
 
 def inspect(engine: docker_engine.Engine, name: str) -> Any:
+    """``docker inspect`` of an image or container."""
     return json.loads(engine.docker("inspect", name))[0]
 
 
 def healthy(engine: docker_engine.Engine, container: str) -> bool:
+    """Whether the container's health check succeeds."""
     return bool(inspect(engine, container)["State"]["Health"]["Status"] == "healthy")
 
 
 def send(bootstrap: str, topic: str, *values: bytes) -> None:
+    """Produce values to a topic."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
         producer.produce(topic, value)
@@ -105,14 +107,20 @@ def send(bootstrap: str, topic: str, *values: bytes) -> None:
 
 
 def receive(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """Consume ``count`` values of a topic."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     messages = [consumer.poll(20) for _ in range(count)]
     consumer.close()
-    return [message.value() for message in messages]
+    values = []
+    for message in messages:
+        assert message is not None, f"fewer than {count} messages within the time"
+        values.append(message.value() or b"")
+    return values
 
 
 def round_trip(bootstrap: str) -> None:
+    """Produce and consume two values."""
     send(bootstrap, "t", b"one", b"two")
     assert sorted(receive(bootstrap, "t", 2)) == [b"one", b"two"]  # there may be several partitions
 
@@ -220,7 +228,7 @@ def test_the_kafka_container_of_testcontainers(image: str, kraft: bool) -> None:
 
 
 def test_the_start_of_javas_container_for_apaches_image(image: str) -> None:
-    """What org.testcontainers.kafka.KafkaContainer does, step by step."""
+    """The steps of org.testcontainers.kafka.KafkaContainer."""
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.waiting_utils import wait_for_logs
 

@@ -1,10 +1,15 @@
-"""Suites that others wrote for Apache Kafka, run unmodified: what is common to them.
+"""What the suites that other projects wrote for Apache Kafka have in common; here they run unmodified.
 
-A suite's folder has `run` (the command), `allowed.txt` (the tests that pass on kwire; it only grows) and `findings.md`,
-whose table rows ``| test | state | cause |`` explain every test that does not simply pass on both brokers. The results
-of the last recorded runs are in `compat_tests/suites/results/<suite>.json`. How one suite is fetched, built and run is
-its own
-`suite.py`.
+Each suite is a package with the same files:
+
+* `__main__.py`: the command ``python -m compat_tests.suites.NAME [--broker kafka|kwire] [--record] [TEST ...]``.
+* `suite.py`: how the suite is fetched, built and run.
+* `test_suite.py`: the part of it, or all of it, that runs with the compatibility tests.
+* `allowed.txt`: the tests that have passed on kwire and must continue to pass; the list only grows. Spark's suites have
+  none, because each of their tests must end as on Apache Kafka.
+* `findings.md`: its table rows ``| test | state | cause |`` explain every test that does not pass on both brokers.
+
+The outcomes of the last recorded runs are in `compat_tests/suites/results/<suite>.json`.
 """
 
 from __future__ import annotations
@@ -13,8 +18,9 @@ import argparse
 import json
 import re
 import subprocess
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +39,7 @@ class CannotBuild(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one test of a suite ended: ``state`` is one of `STATES`, ``reason`` says why it did not pass."""
+    """How one test of a suite ended. ``state``: one of `STATES`; ``reason``: why it did not pass."""
 
     test: str
     state: str
@@ -43,49 +49,52 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A row of findings.md. A test whose ``state`` says "unsteady" passes at times, on Apache Kafka too."""
+    """A row of findings.md. A test whose ``state`` contains "unsteady" fails at times, on Apache Kafka as well."""
 
     state: str
     cause: str
 
     @property
     def unsteady(self) -> bool:
+        """Whether the test fails at times on both brokers."""
         return "unsteady" in self.state
 
 
 class Suite:
-    """One suite of others in one way of running it. ``name`` is that of its results file."""
+    """One suite, run in one way.
 
-    has_allowed = True  # Spark's suites have none: all of theirs must end as on Apache Kafka
+    ``name``: that of its results file; ``folder``: the suite's package; ``allowed``: the file there that lists the
+    tests that must pass, None without such a list.
+    """
 
-    def __init__(self, name: str, title: str, version: str, folder: Path, allowed: str = "allowed.txt") -> None:
+    def __init__(self, name: str, title: str, version: str, folder: Path, allowed: str | None = "allowed.txt") -> None:
         self.name = name
         self.title = title
         self.version = version
         self.folder = folder
-        self._allowed = folder / allowed
+        self._allowed = None if allowed is None else folder / allowed
         self._results = RESULTS / f"{name}.json"
 
     def allowed(self) -> list[str]:
-        """The tests that have passed on kwire and must go on doing so."""
-        return self._allowed.read_text().split() if self._allowed.exists() else []
+        """The tests that have passed on kwire and must continue to pass."""
+        return self._allowed.read_text().split() if self._allowed is not None and self._allowed.exists() else []
 
     def findings(self) -> dict[str, Finding]:
-        """What is known of the tests that do not simply pass on both brokers."""
+        """The explained tests: those that do not pass on both brokers."""
         path = self.folder / "findings.md"
         rows = _ROW.finditer(path.read_text()) if path.exists() else ()
         return {row["test"]: Finding(row["state"].strip(), row["cause"].strip()) for row in rows}
 
     def recorded(self) -> dict[str, dict[str, str]]:
-        """Test -> broker kind -> state in the runs that were recorded last."""
+        """Test -> broker kind -> state, from the last recorded run on each kind."""
         recorded: dict[str, dict[str, str]] = self._read().get("tests", {})
         return recorded
 
-    def judge(self, kind: str, outcomes: Iterable[Outcome]) -> list[str]:
-        """Print the outcomes beside the recorded ones; return what is wrong, a line for each.
+    def compare(self, kind: str, outcomes: Iterable[Outcome]) -> list[str]:
+        """Print the outcomes beside the recorded ones; return one line for each outcome that is wrong.
 
-        On kwire, tests of `allowed` have to pass and others have to be explained. On Apache Kafka a test must end as
-        recorded unless it is known as unsteady.
+        On kwire the tests of `allowed` must pass, and a failure of any other test must be explained in findings.md. On
+        Apache Kafka a test must end as recorded unless it is unsteady.
         """
         wrong = []
         recorded, findings, allowed = self.recorded(), self.findings(), set(self.allowed())
@@ -106,8 +115,8 @@ class Suite:
         return wrong
 
     def record(self, kind: str, outcomes: Iterable[Outcome]) -> None:
-        """Write the outcomes into the results; what passes on kwire (and is not known as unsteady) is allowed from now
-        on. Outcomes of tests that were not run stay."""
+        """Write the outcomes into the results file and add the tests that passed on kwire, but for unsteady ones, to
+        allowed.txt. The recorded outcomes of tests that were not run stay."""
         outcomes = list(outcomes)
         written = self._read()
         tests: dict[str, dict[str, str]] = written.get("tests", {})
@@ -130,7 +139,7 @@ class Suite:
         order = ("suite", "version", "kafka", "kwire", "red", "skipped", "tests")
         RESULTS.mkdir(exist_ok=True)
         self._results.write_text(json.dumps({key: written[key] for key in order if key in written}, indent=1) + "\n")
-        if kind == "kwire" and self.has_allowed:
+        if kind == "kwire" and self._allowed is not None:
             unsteady = {test for test, finding in findings.items() if finding.unsteady}
             passed = {one.test for one in outcomes if one.state == "passed" and one.test not in unsteady}
             self._allowed.write_text("".join(f"{test}\n" for test in sorted({*self.allowed(), *passed})))
@@ -152,18 +161,26 @@ def _side(kind: str, tests: dict[str, dict[str, str]]) -> dict[str, object]:
     return {**side, "commit": head.stdout.strip()}
 
 
-def arguments(description: str) -> argparse.ArgumentParser:
-    """The options that every `run` has."""
-    parser = argparse.ArgumentParser(description=description)
+def arguments(package: str, description: str) -> argparse.ArgumentParser:
+    """The options that every suite's command has. ``package``: what ``python -m`` runs."""
+    parser = argparse.ArgumentParser(prog=f"python -m {package}", description=description)
     parser.add_argument("--broker", choices=("kafka", "kwire"), default="kwire", help="which broker (default: kwire)")
     parser.add_argument("--record", action="store_true", help="write the outcomes to results/ and allowed.txt")
     parser.add_argument("tests", nargs="*", metavar="TEST", help="only these tests (default: all)")
     return parser
 
 
-def finish(suite: Suite, kind: str, outcomes: list[Outcome], record: bool) -> int:
-    """Judge, record when asked to; the exit status."""
-    wrong = suite.judge(kind, outcomes)
+def carry_out(suite: Suite, kind: str, run: Callable[[], list[Outcome]], record: bool) -> int:
+    """Run a suite, compare its outcomes and, with ``record``, write them down; returns the exit status of its command.
+
+    The status is 1 if an outcome is wrong, if no test ran, or if the suite cannot be built.
+    """
+    try:
+        outcomes = run()
+    except CannotBuild as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    wrong = suite.compare(kind, outcomes)
     if record:
         suite.record(kind, outcomes)
         refresh_suites()

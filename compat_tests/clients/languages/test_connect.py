@@ -1,5 +1,6 @@
-"""A distributed Connect worker with a source and a sink of lines in files, killed in between (KIP-618's exactly-once
-source, so transactions too): every line arrives."""
+"""A distributed Connect worker with a file source and a file sink, killed in between: every line arrives.
+
+The source is exactly-once (KIP-618), so it uses transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests.conftest import Names
+from compat_tests.names import Names
+from compat_tests.reading import partition_values
 from harness.kafka_jars import KAFKA_VERSION, java_command, kafka_classpath, maven_jars
 from harness.processes.brokers import Broker, free_port, wait_until
 
@@ -24,7 +26,7 @@ _CONNECTORS = ("org.apache.kafka", "connect-file", KAFKA_VERSION)
 
 
 def file_connectors() -> Path:
-    """A folder with the connectors of files; the worker itself comes with Kafka's tools."""
+    """The folder with the file connectors; Kafka's tools contain the worker itself."""
     what = f"Connect's file connectors {KAFKA_VERSION}"
     return maven_jars(f"connect-file-{KAFKA_VERSION}", what, [_CONNECTORS], "-DexcludeTransitive=true")
 
@@ -47,7 +49,7 @@ class Worker:
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             "exactly.once.source.support": "enabled",
             "offset.flush.interval.ms": "500",
-            # A killed worker is gone soon, and its work is given out at once.
+            # A killed worker leaves the group soon, and its tasks are reassigned at once.
             "session.timeout.ms": "2000",
             "heartbeat.interval.ms": "500",
             "rebalance.timeout.ms": "5000",
@@ -75,18 +77,18 @@ class Worker:
             self._process.wait()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The worker's answer; None while it has none."""
+        """The worker's response; None while it does not respond."""
         address = f"http://127.0.0.1:{self._port}{path}"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return json.loads(answer.read() or b"{}")
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return json.loads(response.read() or b"{}")
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return None
 
     def configure(self, name: str, config: dict[str, str]) -> None:
-        """Make a connector and wait for its task; a worker that has just joined refuses for a while."""
+        """Create a connector and wait for its task; a worker that has just joined refuses requests for a while."""
         put = f"/connectors/{name}/config"
         wait_until(lambda: self.ask("PUT", put, config) is not None, 60, f"connector {name}", interval_s=0.2)
         self.await_running(name)
@@ -125,7 +127,7 @@ def test_lines_of_a_file_arrive_once_in_the_topic_and_all_in_the_sink_over_a_kil
     worker.start()
     wanted = [f"line {number}" for number in range(3 * LINES)]
     wait_until(lambda: set(lines(sink)) == set(wanted), 120, "every line in the sink")
-    assert committed_values(broker, topic, len(wanted)) == wanted
+    assert [value.decode() for value in partition_values(broker.bootstrap, topic)] == wanted
 
 
 def append(path: Path, first: int, last: int) -> None:
@@ -135,22 +137,3 @@ def append(path: Path, first: int, last: int) -> None:
 
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
-
-
-def committed_values(broker: Broker, topic: str, wanted: int) -> list[str]:
-    """What a reader of committed records sees in the topic's only partition, and that nothing is behind it."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.partition.eof": True,
-                         "isolation.level": "read_committed"})  # fmt: skip
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    values: list[str] = []
-    try:
-        while True:
-            message = consumer.poll(20)
-            assert message is not None, f"{len(values)} of {wanted} records"
-            if message.error():
-                return values
-            values.append(message.value().decode())
-    finally:
-        consumer.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.clients.languages.toolchains import FOLDER, built, need_tool, scenarios, step
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.processes.brokers import Broker
 
 EVERYTHING = ["topics", "compressions", "groups", "transactions", "deleting"]
@@ -25,7 +25,7 @@ def build(sources: Path, folder: Path) -> None:
 
 
 def need_go() -> None:
-    """Skip without Go, or with one that is older than the modules ask for."""
+    """Skip without Go, or with a version that is older than the modules require."""
     need_tool("go")
     answer = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True).stdout
     wanted = re.search(r"^go (\d+)\.(\d+)", (FOLDER / "go" / "go.mod").read_text(), re.M)

@@ -1,4 +1,4 @@
-"""The client of Node.js: kafkajs (`node/`)."""
+"""The Node.js client kafkajs (`node/`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.clients.languages.toolchains import built, need_tool, scenarios, step
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.processes.brokers import Broker
 
 

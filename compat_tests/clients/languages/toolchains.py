@@ -1,8 +1,8 @@
-"""Client programs in other languages: what they need, built once outside the tree, run and judged.
+"""Client programs in other languages: their tools, their builds, and running them.
 
-A program takes the broker's address and a prefix for its names, prints ``ok SCENARIO`` for everything that was as it
-should be and ends with status 1 at the first thing that is not. Builds are cached by the sources' content. A language
-whose tools are missing is skipped by name.
+A program takes the broker's address and a prefix for its names. It prints ``ok SCENARIO`` for each scenario that
+succeeds and ends with status 1 at the first one that fails. Builds lie outside the source tree, cached by the content
+of the sources. The tests of a language whose tools are missing are skipped by name.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ RUN_TIMEOUT_S = 100
 
 
 def need_tool(*tools: str) -> None:
-    """Skip the test when a tool is not on PATH."""
+    """Skip the test if a tool is not on PATH."""
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)} on PATH, not found")
 
 
 def built(language: str, build: Callable[[Path, Path], None]) -> Path:
-    """The folder in the cache with what ``build(sources, folder)`` has made; called when the sources have changed."""
+    """The cached folder with the result of ``build(sources, folder)``, which runs if the sources have changed."""
     sources = FOLDER / language
     digest = hashlib.sha256()
     for path in sorted(sources.rglob("*")):
@@ -49,11 +49,16 @@ def built(language: str, build: Callable[[Path, Path], None]) -> Path:
 
 
 def step(*command: str, cwd: Path, **variables: str) -> None:
-    """One command of a build; fails the test with its words."""
+    """Run one command of a build; fails the test with its output."""
     done = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S,
+        command,
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
         check=False,
-    )  # fmt: skip
+    )
     if done.returncode != 0:
         pytest.fail(
             f"{' '.join(command)}: {done.returncode}\n{done.stdout[-1500:]}{done.stderr[-3000:]}", pytrace=False
@@ -61,7 +66,7 @@ def step(*command: str, cwd: Path, **variables: str) -> None:
 
 
 def scenarios(*command: str, cwd: Path | None = None, variables: Mapping[str, str] | None = None) -> list[str]:
-    """Run a client program; the scenarios it found to be as they should."""
+    """Run a client program; returns the scenarios that succeeded."""
     environment = {**os.environ, **(variables or {})}
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False

@@ -1,0 +1,1 @@
+"""Spark's Kafka source and sink, used through PySpark."""

@@ -1,9 +1,9 @@
-"""A Spark job to be killed: copies a topic, committed records only, into another topic and into Parquet.
+"""A Spark job that tests kill: it copies the committed records of a topic to another topic and to Parquet.
 
     python -m compat_tests.clients.pyspark.job BOOTSTRAP SOURCE TARGET FOLDER
 
-Runs until it is killed; its checkpoints are in FOLDER. It prints again and again how far both copies are:
-the sum of the source's offsets.
+It runs until it is killed; its checkpoints are in FOLDER. It prints the progress of the slower copy repeatedly, as the
+sum of the offsets in the source topic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def position(query: Any, topic: str) -> int:
-    """The sum of the offsets that a query has reached in a topic's partitions."""
+    """The sum of a query's offsets in the topic's partitions."""
     progress = query.lastProgress
     end = progress["sources"][0]["endOffset"] if progress else None
     if isinstance(end, str):

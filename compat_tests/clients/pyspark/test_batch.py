@@ -1,4 +1,4 @@
-"""Spark's Kafka source and sink in batches, through PySpark: the same from both brokers, whatever way it is asked."""
+"""Spark's Kafka source and sink in batch queries, through PySpark: the same results from both brokers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compat_tests.clients.pyspark.conftest import (
+from compat_tests.clients.pyspark.frames import (
     FIRST_MS,
     PARTITIONS,
     RECORDS,
@@ -19,7 +19,7 @@ from compat_tests.clients.pyspark.conftest import (
     produce_in_transactions,
     values,
 )
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.processes.brokers import Broker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]

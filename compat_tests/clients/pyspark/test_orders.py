@@ -1,4 +1,4 @@
-"""The order pipeline, small: producer, Spark job killed and restarted, result equal to a plain loop."""
+"""The order pipeline of the example with little data: its Spark job is killed and restarted, the result is exact."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
 def test_killed_and_restarted_job_finds_every_order_exactly_once(broker: Broker) -> None:
     if broker.kind != "kwire":
-        pytest.skip("the pipeline's own test; Apache Kafka is compared in test_dataframes")
+        pytest.skip("the pipeline's own test; test_batch and test_streaming compare Spark on both brokers")
     assert demo.main(["--bootstrap", broker.bootstrap, "--orders", "30000", "--rate", "4000"]) == 0

@@ -1,4 +1,4 @@
-"""A streaming job goes on from its checkpoints when it, or the broker, is killed: nothing lost, nothing twice."""
+"""A streaming job whose process, or whose broker, is killed continues from its checkpoints and is exact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.clients.pyspark.conftest import PARTITIONS, Frames, values
+from compat_tests.clients.pyspark.frames import PARTITIONS, Frames, values
 from harness.processes.brokers import Broker, wait_until
 from harness.processes.kwire_cluster import KwireCluster
 
@@ -23,12 +23,12 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 TRANSACTIONS = 32
 EACH = 25
-SLOWLY_S = 0.25  # between two transactions, so that the kills fall into the work
+SLOWLY_S = 0.25  # pause between two transactions, so that the kills happen during the work
 
 
 @contextmanager
 def running_job(*arguments: str, folder: Path) -> Iterator[Callable[[], int]]:
-    """The job as a process of its own, killed with its JVM at the end: yields how far it is, -1 before it works."""
+    """Run the job as a process, killed with its JVM at the end; yields its progress, -1 before the first batch."""
     log = folder / "job.log"
     command = [sys.executable, "-m", "compat_tests.clients.pyspark.job", *arguments]
     root = str(Path(__file__).parents[3])
@@ -57,8 +57,8 @@ def running_job(*arguments: str, folder: Path) -> Iterator[Callable[[], int]]:
 
 
 def produce_slowly(bootstrap: str, topic: str, committed: list[str], stop: threading.Event) -> None:
-    """Transactions at an even pace, every fourth aborted; `committed` gets what was acknowledged. A transaction that a
-    dead broker interrupts is tried again by librdkafka."""
+    """Run transactions at an even pace and abort every fourth; the values of acknowledged commits go to `committed`.
+    librdkafka retries a transaction that a dead broker interrupts."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-tx", "linger.ms": 5})
     producer.init_transactions(60)
     for transaction in range(TRANSACTIONS):
@@ -77,7 +77,7 @@ def produce_slowly(bootstrap: str, topic: str, committed: list[str], stop: threa
 
 
 def make_topics(bootstrap: str, replicas: int) -> None:
-    """What the job reads and writes."""
+    """Create the topics that the job reads and writes."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -119,7 +119,7 @@ def test_kills_of_broker_and_of_spark_lose_and_double_nothing(
 
 
 def test_a_job_goes_on_when_the_leading_broker_of_a_cluster_dies(spark: Any, tmp_path: Path) -> None:
-    """It comes back while the job runs; the next one that leads most dies then."""
+    """A killed broker restarts while the job runs; then the broker that leads most partitions is killed."""
     cluster = KwireCluster(tmp_path / "cluster")
     committed: list[str] = []
     stop = threading.Event()

@@ -1,4 +1,4 @@
-"""Structured streaming from and to a broker through PySpark: the same on both, in one Spark session."""
+"""Structured streaming from and to a broker, through PySpark: the same results on both brokers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from compat_tests.clients.pyspark.conftest import (
+from compat_tests.clients.pyspark.frames import (
     PARTITIONS,
     RECORDS,
     Frames,
@@ -18,7 +18,7 @@ from compat_tests.clients.pyspark.conftest import (
     produce_in_transactions,
     values,
 )
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.processes.brokers import Broker, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
@@ -66,10 +66,14 @@ def test_assign_and_offsets_by_partition(frames: Frames, filled: str) -> None:
 def test_pattern_takes_in_topics_and_partitions_made_meanwhile(
     frames: Frames, broker: Broker, filled: str, make_topic: Callable[..., str], admin: Any
 ) -> None:
-    """One continuous query; a matching topic and more partitions come up while it runs."""
+    """While one query runs, a matching topic and more partitions are created."""
     from confluent_kafka.admin import NewPartitions
 
-    settings = {"subscribePattern": f"{filled}.*", "kafka.metadata.max.age.ms": "100", "minPartitions": 4}
+    settings: dict[str, Any] = {
+        "subscribePattern": f"{filled}.*",
+        "kafka.metadata.max.age.ms": "100",
+        "minPartitions": 4,
+    }
     frame = frames.read_stream(**settings).select("value")
     query = frames.write_stream(frame, "pattern").trigger(processingTime="200 milliseconds").start()
     try:

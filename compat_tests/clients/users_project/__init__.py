@@ -1,0 +1,1 @@
+"""The example project of `examples/`, run as a user of kwire runs it."""

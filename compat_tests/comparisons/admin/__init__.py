@@ -1,0 +1,1 @@
+"""Administration of topics, partitions and features by raw requests."""

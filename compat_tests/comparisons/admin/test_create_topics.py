@@ -1,4 +1,4 @@
-"""CreateTopics, valid and invalid: the same codes, the same numbers and the same topics afterwards."""
+"""CreateTopics, valid and invalid: the same error codes, the same counts and the same topics afterwards."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests.comparisons.admin.conftest import Wire, facts, new_topic
-from compat_tests.conftest import Names
+from compat_tests.comparisons.admin.requests import Wire, facts, new_topic
+from compat_tests.names import Names
 from harness.observations import Observations
 from kwire.codec.messages.create_topics_request import CreateTopicsRequest
 
@@ -17,8 +17,8 @@ def test_every_version_creates_and_tells_the_same(
     wire: Wire, new_name: Names, observe: Observations, version: int
 ) -> None:
     one, defaults = new_name(), new_name()
-    answer = wire.create(new_topic(one, 3, configs=[("retention.ms", "5000")]), version=version)
-    observe("numbers", facts(answer[one]))
+    response = wire.create(new_topic(one, 3, configs=[("retention.ms", "5000")]), version=version)
+    observe("numbers", facts(response[one]))
     if version >= 4:
         observe("defaults", facts(wire.create(new_topic(defaults, -1, -1), version=version)[defaults]))
     observe("afterwards", wire.describe(one, defaults))
@@ -60,7 +60,7 @@ def test_more_partitions_in_one_request_than_are_allowed(wire: Wire, new_name: N
 
 
 def test_assignments(wire: Wire, new_name: Names, observe: Observations) -> None:
-    cases = [
+    cases: list[list[tuple[int, list[int]]]] = [
         [(0, [])],
         [(0, [1, 1])],
         [(0, [99])],
@@ -109,8 +109,8 @@ def test_properties(wire: Wire, new_name: Names, observe: Observations) -> None:
         codes.append((case, list(wire.codes(new_topic(name, configs=[case])).values())))
     observe("codes", codes)
     name = new_name()
-    answer = wire.create(new_topic(name, configs=[("retention.ms", "7"), ("retention.ms", "8")]))[name]
-    observe("given twice", [facts(each) for each in answer.configs or () if each.name == "retention.ms"])
+    response = wire.create(new_topic(name, configs=[("retention.ms", "7"), ("retention.ms", "8")]))[name]
+    observe("given twice", [facts(each) for each in response.configs or () if each.name == "retention.ms"])
 
 
 def test_the_first_of_several_mistakes_is_told(
@@ -129,7 +129,7 @@ def test_the_first_of_several_mistakes_is_told(
 
 def test_validate_only_changes_nothing(wire: Wire, new_name: Names, observe: Observations) -> None:
     name = new_name()
-    observe("answer", facts(wire.create(new_topic(name, 3), validate_only=True)[name]))
+    observe("response", facts(wire.create(new_topic(name, 3), validate_only=True)[name]))
     observe("afterwards", wire.describe(name))
 
 
@@ -140,4 +140,4 @@ def test_a_client_that_does_not_wait(wire: Wire, new_name: Names, observe: Obser
 
 
 def test_an_empty_request(wire: Wire, observe: Observations) -> None:
-    observe("answer", facts(wire.call(CreateTopicsRequest(topics=[]), 7)))
+    observe("response", facts(wire.call(CreateTopicsRequest(topics=[]), 7)))

@@ -1,4 +1,4 @@
-"""UpdateFeatures, what ApiVersions tells after it, and what a cluster without `group.version` refuses."""
+"""UpdateFeatures, ApiVersions after it, and what a cluster without `group.version` refuses."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.admin.conftest import Wire
-from compat_tests.conftest import Names
+from compat_tests.comparisons.admin.requests import Wire
+from compat_tests.names import Names
 from harness.java_runner import JavaRunner
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
@@ -26,27 +26,28 @@ Update = tuple[str, int, int]
 
 
 def update(wire: Wire, *updates: Update, version: int = 2, validate_only: bool = False) -> list[Any]:
-    """The error of the whole, and of each feature where there is one."""
+    """The error of the request, and of each feature in the response."""
     wanted = [
         FeatureUpdateKey(feature=name, max_version_level=level, allow_downgrade=kind != UPGRADE)
         if version == 0
         else FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
         for name, level, kind in updates
     ]
-    request = UpdateFeaturesRequest(feature_updates=wanted, **({"validate_only": True} if validate_only else {}))
-    answer = wire.call(request, version)
-    return [answer.error_code, [(each.feature, each.error_code) for each in answer.results]]
+    options: dict[str, Any] = {"validate_only": True} if validate_only else {}
+    request = UpdateFeaturesRequest(feature_updates=wanted, **options)
+    response = wire.call(request, version)
+    return [response.error_code, [(each.feature, each.error_code) for each in response.results]]
 
 
 def finalised(wire: Wire) -> dict[str, int]:
-    """What is finalised of the features that both brokers have."""
-    answer = wire.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
-    return {each.name: each.max_version_level for each in answer.finalized_features if each.name in SUPPORTED}
+    """The finalised levels of the features that both brokers support."""
+    response = wire.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+    return {each.name: each.max_version_level for each in response.finalized_features if each.name in SUPPORTED}
 
 
 @pytest.fixture
 def levels(wire: Wire) -> Iterator[dict[str, int]]:
-    """What is finalised, and is so again after the test."""
+    """The finalised levels, restored after the test."""
     before = finalised(wire)
     yield before
     for name, level in before.items():
@@ -79,12 +80,12 @@ def levels(wire: Wire) -> Iterator[dict[str, int]]:
 def test_updates_are_taken_or_refused(
     wire: Wire, levels: dict[str, int], observe: Observations, version: int, updates: list[Update]
 ) -> None:
-    observe("answer", update(wire, *updates, version=version, validate_only=version > 0))
+    observe("response", update(wire, *updates, version=version, validate_only=version > 0))
 
 
 @pytest.mark.parametrize("kind", [0, 7])
 def test_an_unknown_type_of_update(wire: Wire, observe: Observations, kind: int) -> None:
-    observe("answer", update(wire, (GROUPS, 1, kind)))
+    observe("response", update(wire, (GROUPS, 1, kind)))
 
 
 def test_levels_go_down_and_up_again(wire: Wire, levels: dict[str, int], observe: Observations) -> None:
@@ -111,8 +112,8 @@ def test_a_cluster_without_the_new_group_protocol(
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    answer = wire.call(request, 1)
-    observe("heartbeat", [answer.error_code, answer.error_message])
+    response = wire.call(request, 1)
+    observe("heartbeat", [response.error_code, response.error_message])
     described = wire.call(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups
     observe("described", [(each.group_id, each.error_code, each.error_message) for each in described])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.admin.conftest import Wire, new_topic
+from compat_tests.comparisons.admin.requests import Wire, new_topic
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
 from kwire.codec.messages.alter_replica_log_dirs_request import (
@@ -22,7 +22,7 @@ from kwire.codec.records import Record, build_batch
 
 
 class TwoDirectories:
-    """A broker with two entries in `log.dirs`; paths are told as "one" and "two"."""
+    """A broker with two entries in `log.dirs`, called "one" and "two"."""
 
     def __init__(self, broker: Broker, parent: Path) -> None:
         self.broker = broker
@@ -31,26 +31,26 @@ class TwoDirectories:
         self._names = {path: name for name, path in self.paths.items()}
 
     def describe(self, topics: Sequence[tuple[str, list[int]]] | None, version: int = 4) -> dict[str, Any]:
-        asked = None
+        requested = None
         if topics is not None:
-            asked = [DescribableLogDirTopic(topic=name, partitions=ids) for name, ids in topics]
-        response = self.wire.call(DescribeLogDirsRequest(topics=asked), version)
+            requested = [DescribableLogDirTopic(topic=name, partitions=ids) for name, ids in topics]
+        response = self.wire.call(DescribeLogDirsRequest(topics=requested), version)
         assert response.error_code == 0
         return {self._names[result.log_dir]: result for result in response.results}
 
     def place_of(self, topic: str) -> dict[int, str]:
-        """Where each partition is, while nothing is being moved."""
+        """The directory of each partition, once no replica is being moved."""
         found: dict[int, str] = {}
         for name, result in self.describe(None).items():
-            for told in result.topics:
-                if told.name == topic:
-                    for partition in told.partitions:
+            for each in result.topics:
+                if each.name == topic:
+                    for partition in each.partitions:
                         assert not partition.is_future_key
                         found[partition.partition_index] = name
         return found
 
     def create(self, partitions: int) -> None:
-        """Topic "t", when all its logs are there (Kafka creates them behind the answer)."""
+        """Create topic "t" and wait for all its logs (Apache Kafka creates them after the response)."""
         self.wire.create(new_topic("t", partitions))
         wait_until(lambda: len(self.place_of("t")) == partitions, 10, "the logs are there")
 
@@ -70,7 +70,7 @@ class TwoDirectories:
         )
 
     def sizes(self) -> list[int]:
-        """Bytes of the one partition, in however many directories it is."""
+        """The bytes of the only partition, in all directories."""
         results = self.describe([("t", [0])]).values()
         return [one.partition_size for result in results for topic in result.topics for one in topic.partitions]
 
@@ -111,10 +111,10 @@ def produce(wire: Wire, topic: str, count: int, index: int = 0) -> None:
 def test_directories_are_described(two: TwoDirectories, observe: Observations, version: int) -> None:
     two.create(4)
     produce(two.wire, "t", 3)
-    told = two.describe([("t", [0, 1, 2, 3, 9]), ("not-there", [0])], version)
-    observe("directories", sorted(told))
+    described = two.describe([("t", [0, 1, 2, 3, 9]), ("not-there", [0])], version)
+    observe("directories", sorted(described))
     sizes: dict[int, Any] = {}
-    for result in told.values():
+    for result in described.values():
         assert (result.total_bytes > 0) == (result.usable_bytes > 0) == (version >= 4)
         for topic in result.topics:
             assert topic.name == "t"
@@ -132,7 +132,7 @@ def test_a_partition_moves_with_its_records(two: TwoDirectories, observe: Observ
     produce(two.wire, "t", 40)
     (here,) = two.place_of("t").values()
     there = "two" if here == "one" else "one"
-    observe("answer", two.move((there, "t", [0])))
+    observe("response", two.move((there, "t", [0])))
     wait_until(lambda: two.settled_on("t", {0: there}), 20, "the partition has moved")
     produce(two.wire, "t", 2)
     observe("size", two.sizes())
@@ -157,5 +157,5 @@ def test_moves_that_cannot_be(two: TwoDirectories, observe: Observations) -> Non
 def test_a_move_to_where_it_is_changes_nothing(two: TwoDirectories, observe: Observations, version: int) -> None:
     two.create(1)
     (here,) = two.place_of("t").values()
-    observe("answer", two.move((here, "t", [0]), version=version))
+    observe("response", two.move((here, "t", [0]), version=version))
     assert two.place_of("t") == {0: here}

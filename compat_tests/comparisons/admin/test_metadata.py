@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster and DescribeTopicPartitions: the same picture of the same cluster."""
+"""Metadata, DescribeCluster and DescribeTopicPartitions: the same responses from both brokers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.admin.conftest import Wire, facts
-from compat_tests.conftest import Names
+from compat_tests.comparisons.admin.requests import TopicReference, Wire, facts, name_and_id
+from compat_tests.names import Names
 from harness.observations import Observations
 from harness.processes.brokers import wait_until
 from kwire.codec.messages.describe_cluster_request import DescribeClusterRequest
@@ -20,34 +20,20 @@ from kwire.codec.messages.describe_topic_partitions_request import (
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
 
-def metadata(
-    wire: Wire, topics: Sequence[str | bytes | tuple[Any, bytes]] | None, version: int = 13, **fields: Any
-) -> Any:
-    """The whole answer, topics in order of name and id."""
-    asked = None
+def metadata(wire: Wire, topics: Sequence[TopicReference] | None, version: int = 13, **fields: Any) -> Any:
+    """The whole response, with topics sorted."""
+    wanted = None
     if topics is not None:
-        asked = [
-            MetadataRequestTopic(name=topic)
-            if isinstance(topic, str)
-            else MetadataRequestTopic(name=None, topic_id=topic)
-            if isinstance(topic, bytes)
-            else MetadataRequestTopic(name=topic[0], topic_id=topic[1])
-            for topic in topics
-        ]
+        wanted = [MetadataRequestTopic(**name_and_id(topic)) for topic in topics]
     if version >= 4:
         fields.setdefault("allow_auto_topic_creation", False)
-    response = wire.call(MetadataRequest(topics=asked, **fields), version)
+    response = wire.call(MetadataRequest(topics=wanted, **fields), version)
     if response == "closed":
         return response
-    told = facts(response)
-    told["topics"] = sorted(told["topics"], key=str)
-    told["brokers"] = len(told["brokers"])
-    return told
-
-
-def id_of(wire: Wire, name: str) -> bytes:
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-    return bytes(wire.call(request, 13).topics[0].topic_id)
+    found = facts(response)
+    found["topics"] = sorted(found["topics"], key=str)
+    found["brokers"] = len(found["brokers"])
+    return found
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -69,12 +55,12 @@ def test_authorised_operations(wire: Wire, made: Callable[..., str], observe: Ob
     fields = {"include_topic_authorized_operations": True}
     if version <= 10:
         fields["include_cluster_authorized_operations"] = True
-    observe("answer", metadata(wire, [made(), "not-there"], version, **fields))
+    observe("response", metadata(wire, [made(), "not-there"], version, **fields))
 
 
 def test_topics_by_id(wire: Wire, made: Callable[..., str], observe: Observations) -> None:
     name, other = made(), made()
-    topic_id = id_of(wire, name)
+    topic_id = wire.id_of(name)
     unknown = bytes(range(16))
     for version in (12, 13):
         observe(f"known {version}", metadata(wire, [topic_id], version))
@@ -101,7 +87,7 @@ def test_topics_are_created_when_they_are_asked_for(
     fields = {"allow_auto_topic_creation": True} if version >= 4 else {}
     first = metadata(wire, [name, "a/b"], version, **fields)["topics"]
     assert [topic["error_code"] for topic in first if topic["name"] == "a/b"] == [17]
-    # Kafka creates behind the answer; either way the next one has it.
+    # Apache Kafka creates the topic after its response; the next response of either broker has it.
     wait_until(lambda: wire.describe(name)[name]["error_code"] == 0, 10, "the topic is created")
     observe("afterwards", wire.describe(name))
 
@@ -111,7 +97,7 @@ def test_topics_are_not_created_when_the_client_forbids_it(
     wire: Wire, new_name: Names, observe: Observations, version: int
 ) -> None:
     name = new_name()
-    observe("answers", [metadata(wire, [name], version) for _ in range(2)])
+    observe("responses", [metadata(wire, [name], version) for _ in range(2)])
 
 
 def test_internal_topics_are_created_as_they_must_be(wire: Wire, observe: Observations) -> None:
@@ -158,7 +144,7 @@ def test_pages_of_partitions(wire: Wire, made: Callable[..., str], observe: Obse
 def test_cursors_that_fit_nothing(wire: Wire, made: Callable[..., str], observe: Observations) -> None:
     one, two = sorted((made(3), made(5)))
     cursors = [(one, -1), ("", 0), ("not-there", 0), ("a/b", 0)]
-    observe("answers", [page(wire, [one, two], cursor) for cursor in cursors])
+    observe("responses", [page(wire, [one, two], cursor) for cursor in cursors])
     observe("not asked for", page(wire, [one], (two, 0)))
 
 
@@ -172,13 +158,14 @@ def test_pages_with_topics_that_are_not_there(wire: Wire, made: Callable[..., st
 
 def test_all_topics_in_pages(wire: Wire, made: Callable[..., str], observe: Observations) -> None:
     name = made(3)
-    cursor, seen = ("", 0), []
+    cursor: tuple[str, int] | None = ("", 0)
+    seen = []
     first = page(wire, [], None, 2)
     assert sum(len(topic["partitions"]) for topic in first["topics"]) <= 2
     while cursor is not None:
-        told = page(wire, [], (cursor[0], cursor[1]), 7)
-        seen += [(topic["name"], each["partition_index"]) for topic in told["topics"] for each in topic["partitions"]]
-        following = told["next_cursor"]
+        found = page(wire, [], (cursor[0], cursor[1]), 7)
+        seen += [(topic["name"], each["partition_index"]) for topic in found["topics"] for each in topic["partitions"]]
+        following = found["next_cursor"]
         cursor = None if following is None else (following["topic_name"], following["partition_index"])
     assert len(set(seen)) == len(seen)
     assert seen == sorted(seen)

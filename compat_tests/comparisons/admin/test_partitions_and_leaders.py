@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.admin.conftest import Wire
+from compat_tests.comparisons.admin.requests import Wire
 from harness.observations import Observations
 from kwire.codec.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -51,7 +51,7 @@ def test_every_version_adds_partitions(
     wire: Wire, made: Callable[..., str], observe: Observations, version: int
 ) -> None:
     name = made(2)
-    observe("answer", grow(wire, (name, 5, None), version=version))
+    observe("response", grow(wire, (name, 5, None), version=version))
     observe("afterwards", wire.describe(name))
 
 
@@ -101,13 +101,13 @@ def elect(
     timeout_ms: int = 10_000,
 ) -> Any:
     topics = None if partitions is None else [TopicPartitions(topic=name, partitions=ids) for name, ids in partitions]
-    fields = {"election_type": kind} if version >= 1 else {}
+    fields: dict[str, Any] = {"election_type": kind} if version >= 1 else {}
     response = wire.call(ElectLeadersRequest(topic_partitions=topics, timeout_ms=timeout_ms, **fields), version)
-    told = [
+    results = [
         (result.topic, [(each.partition_id, each.error_code) for each in result.partition_result])
         for result in response.replica_election_results
     ]
-    return [response.error_code, sorted(told)]
+    return [response.error_code, sorted(results)]
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -119,11 +119,11 @@ def test_elections_where_everybody_leads_already(
     observe("none", elect(wire, [], version=version))
     observe("no partitions", elect(wire, [(name, [])], version=version))
     observe("in two parts", elect(wire, [(name, [0]), (name, [1])], version=version))
-    code, told = elect(wire, None, version=version)
-    observe("all", [code, [result for result in told if result[0] == name]])
+    code, results = elect(wire, None, version=version)
+    observe("all", [code, [result for result in results if result[0] == name]])
 
 
 @pytest.mark.parametrize("kind", [1, 2, -1])
 def test_other_kinds_of_elections(wire: Wire, made: Callable[..., str], observe: Observations, kind: int) -> None:
     name = made()
-    observe("answer", elect(wire, [(name, [0, 3]), ("not-there", [0])], kind=kind))
+    observe("response", elect(wire, [(name, [0, 3]), ("not-there", [0])], kind=kind))

@@ -1,16 +1,17 @@
-"""The same random administration of a few topics, valid or not, on both brokers: the same codes, the same topics."""
+"""Random administration of a few topics, valid and invalid: the same error codes and topics on both brokers."""
 
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.admin.conftest import Wire, new_topic
+from compat_tests.comparisons.admin.requests import Wire, new_topic
 from compat_tests.comparisons.admin.test_delete_topics import delete
 from compat_tests.comparisons.admin.test_partitions_and_leaders import elect, grow
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.observations import Observations
 from harness.processes.brokers import wait_until
 
@@ -18,7 +19,7 @@ CONFIGS = [("retention.ms", "1000"), ("retention.ms", "x"), ("cleanup.policy", "
 
 
 class Script:
-    """Random requests about few names, so that they meet each other."""
+    """Random requests about few names, so that they affect each other."""
 
     def __init__(self, wire: Wire, names: list[str], seed: int) -> None:
         self._wire = wire
@@ -48,11 +49,14 @@ class Script:
         return ["create", self._wire.codes(*topics, version=draw.randint(4, 7), validate_only=validate_only)]
 
     def _delete(self) -> Any:
-        told = delete(self._wire, *self._some(2), version=self._random.randint(1, 6))
-        for name, _, code in told:
+        results = delete(self._wire, *self._some(2), version=self._random.randint(1, 6))
+        for name, _, code in results:
             if code == 0:
-                wait_until(lambda name=name: self._wire.describe(name)[name]["error_code"] != 0, 10, "it is gone")
-        return ["delete", told]
+                wait_until(partial(self._is_gone, name), 10, "the topic is gone")
+        return ["delete", results]
+
+    def _is_gone(self, name: str) -> bool:
+        return bool(self._wire.describe(name)[name]["error_code"] != 0)
 
     def _grow(self) -> Any:
         draw = self._random

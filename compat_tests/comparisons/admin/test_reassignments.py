@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.admin.conftest import Wire, by_key, facts
+from compat_tests.comparisons.admin.requests import Wire, by_key, facts
 from harness.observations import Observations
 from kwire.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -35,8 +35,8 @@ def reassign(wire: Wire, *topics: tuple[str, Wanted], version: int = 1, **fields
         **fields,
     )
     response = wire.call(request, version)
-    told = [(one.name, [(p.partition_index, p.error_code) for p in one.partitions]) for one in response.responses]
-    return [response.error_code, response.allow_replication_factor_change, told]
+    results = [(one.name, [(p.partition_index, p.error_code) for p in one.partitions]) for one in response.responses]
+    return [response.error_code, response.allow_replication_factor_change, results]
 
 
 @pytest.mark.parametrize("version", range(2))
@@ -56,12 +56,12 @@ def test_replicas_that_cannot_be(
     wire: Wire, made: Callable[..., str], observe: Observations, replicas: list[int]
 ) -> None:
     name = made(2)
-    observe("answer", reassign(wire, (name, [(0, replicas), (1, [1])])))
+    observe("response", reassign(wire, (name, [(0, replicas), (1, [1])])))
     observe("same factor", reassign(wire, (name, [(0, replicas)]), allow_replication_factor_change=False))
 
 
 def test_cancelling_what_is_not_under_way(wire: Wire, made: Callable[..., str], observe: Observations) -> None:
-    observe("answer", reassign(wire, (made(), [(0, None)])))
+    observe("response", reassign(wire, (made(), [(0, None)])))
 
 
 def test_reassigning_what_is_not_there(wire: Wire, made: Callable[..., str], observe: Observations) -> None:
@@ -79,13 +79,19 @@ def test_a_topic_twice_in_a_request(wire: Wire, made: Callable[..., str], observ
 def test_a_client_that_does_not_wait_for_reassignments(
     wire: Wire, made: Callable[..., str], observe: Observations
 ) -> None:
-    observe("answer", [reassign(wire, (made(), [(0, [1])]), timeout_ms=timeout_ms) for timeout_ms in (0, -1)])
+    observe("response", [reassign(wire, (made(), [(0, [1])]), timeout_ms=timeout_ms) for timeout_ms in (0, -1)])
 
 
 def test_no_reassignments_are_listed(wire: Wire, made: Callable[..., str], observe: Observations) -> None:
     name = made(2)
-    asked: list[list[tuple[str, list[int]]] | None] = [None, [], [(name, [0, 7])], [("not-there", [0])], [(name, [])]]
-    for each in asked:
+    requested: list[list[tuple[str, list[int]]] | None] = [
+        None,
+        [],
+        [(name, [0, 7])],
+        [("not-there", [0])],
+        [(name, [])],
+    ]
+    for each in requested:
         topics = None
         if each is not None:
             topics = [ListPartitionReassignmentsTopics(name=name, partition_indexes=ids) for name, ids in each]
@@ -99,35 +105,42 @@ def _listing(
     return ListPartitionReassignmentsRequest(topics=topics, timeout_ms=timeout_ms)
 
 
-QUORUM_NUMBERS = {"leader_epoch", "high_watermark", "log_end_offset", "last_fetch_timestamp",
-                  "last_caught_up_timestamp", "replica_directory_id", "nodes"}  # fmt: skip
+QUORUM_NUMBERS = {
+    "leader_epoch",
+    "high_watermark",
+    "log_end_offset",
+    "last_fetch_timestamp",
+    "last_caught_up_timestamp",
+    "replica_directory_id",
+    "nodes",
+}
 
 
 def quorum(wire: Wire, version: int, *topics: tuple[str, list[int]]) -> Any:
-    asked = [
+    requested = [
         TopicData(topic_name=name, partitions=[PartitionData(partition_index=index) for index in ids])
         for name, ids in topics
     ]
-    return wire.call(DescribeQuorumRequest(topics=asked), version)
+    return wire.call(DescribeQuorumRequest(topics=requested), version)
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_quorum_is_this_broker(wire: Wire, observe: Observations, version: int) -> None:
-    answer = quorum(wire, version, ("__cluster_metadata", [0]))
-    observe("answer", facts(answer, leave_out=QUORUM_NUMBERS))
-    (partition,) = answer.topics[0].partitions
+    response = quorum(wire, version, ("__cluster_metadata", [0]))
+    observe("response", facts(response, leave_out=QUORUM_NUMBERS))
+    (partition,) = response.topics[0].partitions
     assert partition.leader_epoch >= 0
     assert partition.high_watermark >= 0
     (voter,) = partition.current_voters
     assert voter.log_end_offset >= partition.high_watermark
     if version >= 1:
         assert voter.last_fetch_timestamp == voter.last_caught_up_timestamp > 0
-    observe("nodes", [(node.node_id, len(node.listeners)) for node in by_key(answer.nodes, "node_id")])
+    observe("nodes", [(node.node_id, len(node.listeners)) for node in by_key(response.nodes, "node_id")])
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_quorum_of_what_has_none(wire: Wire, observe: Observations, version: int) -> None:
-    asked: list[list[tuple[str, list[int]]]] = [
+    requested: list[list[tuple[str, list[int]]]] = [
         [],
         [("not-there", [0])],
         [("__cluster_metadata", [1])],
@@ -135,6 +148,6 @@ def test_the_quorum_of_what_has_none(wire: Wire, observe: Observations, version:
         [("__cluster_metadata", [0, 0])],
         [("__cluster_metadata", [0]), ("not-there", [0])],
     ]
-    for each in asked:
-        answer = quorum(wire, version, *each)
-        observe(f"{each}", answer if answer == "closed" else facts(answer, leave_out=QUORUM_NUMBERS))
+    for each in requested:
+        response = quorum(wire, version, *each)
+        observe(f"{each}", response if response == "closed" else facts(response, leave_out=QUORUM_NUMBERS))

@@ -1,0 +1,1 @@
+"""Messages and record batches against Kafka's Java classes."""

@@ -1,17 +1,16 @@
-"""Record batches against Kafka's own classes: each side reads what the other wrote, and they refuse the same damage."""
+"""Record batches against Kafka's own classes: each side reads what the other wrote, and both refuse the same damage."""
 
 from __future__ import annotations
 
 import base64
 import random
 import struct
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.kafka_jars import compile_java, java_command, kafka_classpath
+from compat_tests.java_programs import Oracle
 from kwire.codec.errors import CorruptBatch
 from kwire.codec.records import (
     CREATE_TIME,
@@ -32,42 +31,39 @@ from kwire.codec.records.header import seal
 pytestmark = pytest.mark.java
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-LEVELS = {"none": [None], "gzip": [None, 1, 9], "snappy": [None], "lz4": [None, 1, 17], "zstd": [None, -5, 19]}
+LEVELS: dict[str, list[int | None]] = {
+    "none": [None],
+    "gzip": [None, 1, 9],
+    "snappy": [None],
+    "lz4": [None, 1, 17],
+    "zstd": [None, -5, 19],
+}
 MAX_BYTES = 1 << 24
 
 
-class Oracle:
-    """The Java program: a line in, a line out."""
+class BatchOracle:
+    """Kafka's own classes; see `BatchOracle.java` for its questions."""
 
     def __init__(self) -> None:
-        classes = compile_java([Path(__file__).with_name("BatchOracle.java")])
-        command = java_command("-cp", f"{classes}:{kafka_classpath()}", "BatchOracle")
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, line: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline().rstrip("\n")
+        self._oracle = Oracle(Path(__file__).with_name("BatchOracle.java"))
 
     def read(self, batch: bytes) -> str:
-        return self.ask("read " + base64.b64encode(batch).decode())
+        """The batch in words, or "error" and a reason."""
+        return self._oracle.ask("read " + base64.b64encode(batch).decode())
 
     def write(self, line: str) -> bytes:
-        answer = self.ask(line)
+        """The batch that Java writes from words."""
+        answer = self._oracle.ask(line)
         assert not answer.startswith("error"), answer
         return base64.b64decode(answer)
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(20)
+        self._oracle.close()
 
 
 @pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    program = Oracle()
+def oracle() -> Iterator[BatchOracle]:
+    program = BatchOracle()
     yield program
     program.close()
 
@@ -82,17 +78,30 @@ def spelled(record: Record) -> str:
 
 
 def described(buffer: bytes) -> str:
-    """What the oracle's `read` says, by kwire; it raises CorruptBatch where Java answers with an error."""
+    """The same text as the oracle's `read`, made by kwire. Raises CorruptBatch where Java reports an error."""
     text = []
     for position, header in iter_headers(buffer):
         if not crc_is_valid(buffer, position, header):
             raise CorruptBatch("crc")
         fields = [
-            header.base_offset, header.last_offset, header.next_offset, header.count, header.partition_leader_epoch,
-            header.crc, header.compression, header.timestamp_type, header.max_timestamp, header.producer_id,
-            header.producer_epoch, header.base_sequence, header.last_sequence, int(header.is_transactional),
-            int(header.is_control), -1 if header.delete_horizon_ms is None else header.delete_horizon_ms, header.size,
-        ]  # fmt: skip
+            header.base_offset,
+            header.last_offset,
+            header.next_offset,
+            header.count,
+            header.partition_leader_epoch,
+            header.crc,
+            header.compression,
+            header.timestamp_type,
+            header.max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_sequence,
+            int(header.is_transactional),
+            int(header.is_control),
+            -1 if header.delete_horizon_ms is None else header.delete_horizon_ms,
+            header.size,
+        ]
         text.append(" ".join(["batch", *map(str, fields)]))
         for record in iter_records(memoryview(buffer)[position : position + header.size], max_bytes=MAX_BYTES):
             line = spelled(record)
@@ -108,21 +117,21 @@ def some_records(rng: random.Random, base_offset: int) -> list[Record]:
     offset, records = base_offset, []
     for _ in range(rng.choice([1, 2, 10, 60])):
         offset += rng.choice([0, 0, 0, 1, 1000])
-        payloads = [
+        key, value = (
             rng.choice([None, b"", rng.randbytes(rng.randrange(40)), b"kafka" * rng.randrange(2000)]) for _ in range(2)
-        ]
+        )
         names = ["", "a", "ключ", "header"]
         headers = [
             (rng.choice(names), rng.choice([None, b"", rng.randbytes(5)])) for _ in range(rng.choice([0, 0, 1, 5]))
         ]
         timestamp = rng.choice([-1, 0, 1_700_000_000_000 + rng.randrange(10**6), rng.randrange(2**50)])
-        records.append(Record(offset, timestamp, *payloads, headers))
+        records.append(Record(offset, timestamp, key, value, headers))
         offset += 1
     return records
 
 
 def cases(seed: int, name: str, count: int) -> Iterator[tuple[str, bytes]]:
-    """For random batches, the line that has Java write one, and the same batch written by kwire."""
+    """For random batches, the line that makes Java write the batch, and the same batch written by kwire."""
     rng = random.Random(seed)
     for index in range(count):
         level = LEVELS[name][index % len(LEVELS[name])]
@@ -137,10 +146,18 @@ def cases(seed: int, name: str, count: int) -> Iterator[tuple[str, bytes]]:
         leader_epoch = rng.choice([-1, 0, 33])
         records = some_records(rng, base_offset)
         words = [
-            "write", CODECS[name], "-" if level is None else level, base_offset, int(append_time is not None),
-            -1 if append_time is None else append_time, *producer, int(transactional), leader_epoch,
-            -1 if horizon is None else horizon, *map(spelled, records),
-        ]  # fmt: skip
+            "write",
+            CODECS[name],
+            "-" if level is None else level,
+            base_offset,
+            int(append_time is not None),
+            -1 if append_time is None else append_time,
+            *producer,
+            int(transactional),
+            leader_epoch,
+            -1 if horizon is None else horizon,
+            *map(spelled, records),
+        ]
         batch = build_batch(
             records,
             base_offset=base_offset,
@@ -159,7 +176,7 @@ def cases(seed: int, name: str, count: int) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_both_read_what_the_other_wrote(oracle: Oracle, name: str) -> None:
+def test_both_read_what_the_other_wrote(oracle: BatchOracle, name: str) -> None:
     for line, ours in cases(2026, name, 60):
         theirs = oracle.write(line)
         assert described(theirs) == oracle.read(theirs)
@@ -168,12 +185,12 @@ def test_both_read_what_the_other_wrote(oracle: Oracle, name: str) -> None:
             assert ours == theirs
 
 
-def test_several_batches_in_one_buffer(oracle: Oracle) -> None:
+def test_several_batches_in_one_buffer(oracle: BatchOracle) -> None:
     buffer = b"".join(batch for name in CODECS for _, batch in cases(7, name, 3))
     assert described(buffer) == oracle.read(buffer)
 
 
-def test_batches_larger_than_a_block_of_any_compression(oracle: Oracle) -> None:
+def test_batches_larger_than_a_block_of_any_compression(oracle: BatchOracle) -> None:
     rng = random.Random(1)
     records = [Record(i, 5, None, rng.randbytes(50_000) + b"x" * 150_000) for i in range(10)]
     for codec in CODECS.values():
@@ -184,7 +201,7 @@ def test_batches_larger_than_a_block_of_any_compression(oracle: Oracle) -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_end_markers_are_equal_byte_for_byte(oracle: Oracle, kind: int) -> None:
+def test_end_markers_are_equal_byte_for_byte(oracle: BatchOracle, kind: int) -> None:
     theirs = oracle.write(f"marker {kind} 77 1700000000000 3 4000 5 12")
     ours = build_control_batch(
         kind,
@@ -199,15 +216,15 @@ def test_end_markers_are_equal_byte_for_byte(oracle: Oracle, kind: int) -> None:
     assert described(theirs) == oracle.read(theirs)
 
 
-def test_java_accepts_a_batch_whose_time_was_patched(oracle: Oracle) -> None:
+def test_java_accepts_a_batch_whose_time_was_patched(oracle: BatchOracle) -> None:
     for _, batch in cases(11, "gzip", 10):
         buffer = bytearray(batch)
         with_log_append_time(buffer, 0, 1_900_000_000_000)
         assert described(bytes(buffer)) == oracle.read(bytes(buffer))
 
 
-def test_what_one_refuses_the_other_refuses(oracle: Oracle) -> None:
-    """Damaged records under a right checksum: the same records, or an error on both sides."""
+def test_what_one_refuses_the_other_refuses(oracle: BatchOracle) -> None:
+    """Damaged records with a correct checksum: the same records, or an error on both sides."""
     rng = random.Random(99)
     refused = accepted = 0
     for _, batch in [case for seed in range(25) for case in cases(seed, "none", 60)]:
@@ -217,14 +234,14 @@ def test_what_one_refuses_the_other_refuses(oracle: Oracle) -> None:
         for _ in range(rng.choice([1, 1, 2, 5])):
             damaged[rng.randrange(61, len(damaged))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         if rng.random() < 0.2:
-            # Never 0: Java then looks at nothing, where kwire minds the bytes that remain.
+            # Never 0: Java then checks nothing, while kwire refuses the remaining bytes.
             struct.pack_into(">i", damaged, 57, max(parse_header(damaged).count + rng.choice([-1, 1]), 1))
         seal(damaged, 0, len(damaged))
         theirs = oracle.read(bytes(damaged))
         try:
             ours = described(bytes(damaged))
         except (CorruptBatch, UnicodeEncodeError) as error:
-            # Java replaces what is no UTF-8 in a header's name; kwire keeps it, and cannot spell it here.
+            # Java replaces invalid UTF-8 in a header's name; kwire keeps it, which this text cannot represent.
             assert theirs.startswith("error") or isinstance(error, UnicodeEncodeError), (bytes(damaged), theirs)
             refused += 1
         else:

@@ -1,4 +1,4 @@
-"""The message classes in the tree are what the generator makes of the tables in Kafka's jars."""
+"""The message classes in the tree equal the generator's output from the tables in Kafka's jars."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from harness.kafka_jars import kafka_jars_dir
-
-ROOT = Path(__file__).resolve().parents[3]
+from harness.paths import ROOT
 
 pytestmark = pytest.mark.java
 
 
 def test_generating_again_changes_nothing(tmp_path: Path) -> None:
-    script = ROOT / "tools" / "generate_messages.py"
-    command = [sys.executable, str(script), "--jars", str(kafka_jars_dir()), "--output", str(tmp_path)]
-    subprocess.run(command, check=True, timeout=60)
+    command = [sys.executable, "-m", "tools.generate_messages", "--jars", str(kafka_jars_dir())]
+    subprocess.run([*command, "--output", str(tmp_path)], check=True, timeout=60, cwd=ROOT)
     tree = ROOT / "kwire" / "codec"
     in_tree = {path.relative_to(tree): path.read_text() for path in (tree / "messages").glob("*.py")}
     in_tree[Path("api_table.py")] = (tree / "api_table.py").read_text()

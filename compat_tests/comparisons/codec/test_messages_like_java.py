@@ -1,9 +1,11 @@
 """Every message class and version against Kafka's own Java classes, byte for byte, in both directions.
 
-One JVM (`MessageOracle.java`) answers for each class and version: Java encodes random messages from JSON (records
-included), reads kwire's bytes (unknown tags included, and damaged ones that kwire still reads) and writes them again,
-encodes its defaults, and encodes messages that were made for another version, which either lose ignorable fields or
-are refused.
+For each class and version, Java (`MessageOracle.java`)
+
+* encodes random messages, records included, from JSON;
+* decodes and re-encodes kwire's bytes, with unknown tags, and damaged ones that kwire still decodes;
+* encodes a message of default values;
+* encodes messages made for another version, which either lose ignorable fields or are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from typing import Any
 
 import pytest
 
-from harness.kafka_jars import compile_java, java_command, kafka_classpath, kafka_jars_dir
+from compat_tests.java_programs import java_program
+from harness.kafka_jars import kafka_jars_dir
 from harness.random_messages import message_classes, random_message, versions_of
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message, Struct
@@ -43,11 +46,10 @@ PACKAGES = {
 
 
 class Oracle:
-    """The JVM. Questions are written by a thread of their own, so that neither side waits for a full pipe."""
+    """The JVM. A thread writes the questions, so that neither side blocks on a full pipe."""
 
     def __init__(self) -> None:
-        classes = compile_java([Path(__file__).with_name("MessageOracle.java")])
-        command = java_command("-cp", f"{classes}:{kafka_classpath()}", "MessageOracle", heap="512m")
+        command = java_program(Path(__file__).with_name("MessageOracle.java"), heap="512m")
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._questions: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._write, daemon=True).start()
@@ -80,7 +82,7 @@ def oracle() -> Iterator[Oracle]:
 
 
 class Case:
-    """The random messages of one class and version, and what kwire makes of them."""
+    """The random messages of one class and version, and how kwire encodes them."""
 
     def __init__(self, cls: type[Message], version: int, table: MessageTable) -> None:
         self.cls = cls
@@ -102,7 +104,7 @@ class Case:
             self._add_damaged(bytearray(data), rng)
 
     def _add_damaged(self, data: bytearray, rng: random.Random) -> None:
-        """Change some bytes; what kwire still reads, Java must read in the same way."""
+        """Change some bytes; Java must decode what kwire still decodes, with the same result."""
         for _ in range(rng.randint(1, 2) if data else 0):
             data[rng.randrange(len(data))] = rng.choice((0, 1, 2, 3, 0x7F, 0x80, 0xFF, rng.randrange(256)))
         try:
@@ -154,7 +156,7 @@ def java_class(table: MessageTable) -> str:
 
 
 def check(case: Case, answer: dict[str, list[str]]) -> list[str]:
-    """What differs, in words."""
+    """The difference, as text."""
     name = f"{case.cls.__name__} v{case.version}"
     wrong = []
     for (made_for, text), mine, theirs in zip(case.encode, case.expected, answer["encode"], strict=True):
@@ -170,16 +172,16 @@ def check(case: Case, answer: dict[str, list[str]]) -> list[str]:
 @pytest.mark.timeout(600)
 def test_every_message_in_every_version_has_the_bytes_of_java(oracle: Oracle) -> None:
     tables = {table.name: table for table in read_tables(kafka_jars_dir())}
-    asked: list[Case] = []
+    requested: list[Case] = []
     wrong: list[str] = []
     for cls in message_classes():
         for version in versions_of(cls):
             case = Case(cls, version, tables[cls.__name__])
             oracle.ask(case.question(java_class(tables[cls.__name__])))
-            asked.append(case)
-            if len(asked) > 4:
-                wrong += check(asked.pop(0), oracle.answer())
-    for case in asked:
+            requested.append(case)
+            if len(requested) > 4:
+                wrong += check(requested.pop(0), oracle.answer())
+    for case in requested:
         wrong += check(case, oracle.answer())
     assert not wrong, f"{len(wrong)} differences:\n" + "\n".join(wrong[:50])
 

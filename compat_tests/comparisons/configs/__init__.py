@@ -1,0 +1,1 @@
+"""Configuration: describing, altering, and the meaning of values."""

@@ -13,13 +13,13 @@ from harness.wire_client import WireClient
 
 @pytest.fixture
 def configs(broker: Broker) -> Iterator[Configs]:
-    """A connection to the shared broker: for topics, groups and subscriptions of the test's own."""
+    """A connection to the shared broker, for the test's own topics, groups and client metrics subscriptions."""
     with WireClient(broker.bootstrap) as client:
         yield Configs(client)
 
 
 @pytest.fixture
 def own_configs(broker_factory: Callable[..., Broker]) -> Iterator[Configs]:
-    """A connection to a broker of this test alone, whose properties may be changed."""
+    """A connection to a broker for this test only, whose properties the test may change."""
     with WireClient(broker_factory().bootstrap) as client:
         yield Configs(client)

@@ -1,4 +1,4 @@
-"""What the configuration scripts are written with: each request for one resource, and its answer as plain data."""
+"""Requests about the configuration of one resource, and their responses as plain data."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ Change = tuple[str, int, str | None]
 
 
 def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
     return ErrorCode(code).name
 
 
 class Configs:
-    """A connection to a broker, and the requests about configuration."""
+    """A connection to a broker, with the requests about configuration."""
 
     def __init__(self, client: WireClient) -> None:
         self.client = client
 
     def create(self, name: str, configs: Mapping[str, str] | None = None, partitions: int = 1) -> str:
-        """A topic that exists."""
+        """Create a topic."""
         texts = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=texts)
-        answer = self.client.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 7).topics[0]
-        assert answer.error_code == 0, (answer.error_code, answer.error_message)
+        response = self.client.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 7).topics[0]
+        assert response.error_code == 0, (response.error_code, response.error_message)
         wait_until(lambda: self.describe(TOPIC, name)["error"] == "NONE")
         return name
 
@@ -53,7 +54,7 @@ class Configs:
         synonyms: bool = True,
         documentation: bool = False,
     ) -> dict[str, Any]:
-        """The whole answer for a resource, without what its error message says; properties by name."""
+        """The whole response for a resource, with properties by name and without the text of the error message."""
         resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
         request = DescribeConfigsRequest(
             resources=[resource], include_synonyms=synonyms, include_documentation=documentation
@@ -81,6 +82,7 @@ class Configs:
         return self.change_all([resource], validate_only, version)[0]
 
     def change_all(self, resources: list[Any], validate_only: bool = False, version: int = 1) -> list[str]:
+        """IncrementalAlterConfigs of several resources: the names of their errors."""
         request = incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
         return [error_name(each.error_code) for each in self.client.call(request, version).responses]
 
@@ -96,15 +98,15 @@ class Configs:
         configs = [replace.AlterableConfig(name=key, value=value) for key, value in texts]
         resource = replace.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         request = replace.AlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        (answer,) = self.client.call(request, version).responses
-        return error_name(answer.error_code)
+        (response,) = self.client.call(request, version).responses
+        return error_name(response.error_code)
 
     def list(self, kinds: list[int], version: int = 1) -> list[Any]:
         """ListConfigResources: the error's name and the resources, sorted."""
-        answer = self.client.call(ListConfigResourcesRequest(resource_types=kinds), version)
+        response = self.client.call(ListConfigResourcesRequest(resource_types=kinds), version)
         return [
-            error_name(answer.error_code),
-            sorted([each.resource_type, each.resource_name] for each in answer.config_resources),
+            error_name(response.error_code),
+            sorted([each.resource_type, each.resource_name] for each in response.config_resources),
         ]
 
 

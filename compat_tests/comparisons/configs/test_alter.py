@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs: what Apache Kafka takes is taken, what it refuses is refused likewise."""
+"""IncrementalAlterConfigs and AlterConfigs: kwire accepts and refuses what Apache Kafka accepts and refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from compat_tests.comparisons.configs.requests import (
     Configs,
     wait_until,
 )
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.observations import Observations
 from kwire.codec.messages.incremental_alter_configs_request import AlterableConfig, AlterConfigsResource
 
@@ -28,7 +28,7 @@ MARK: Change = ("retention.ms", SET, "424242")
 
 
 def topic_state(configs: Configs, topic: str) -> dict[str, Any]:
-    """What is set for a topic, once everything that was asked for before has come true."""
+    """The topic's configuration, once all earlier changes have taken effect."""
     assert configs.change(TOPIC, topic, MARK) == "NONE"
     wait_until(lambda: configs.values(TOPIC, topic, 1).get("retention.ms") == "424242")
     return {name: entry for name, entry in configs.describe(TOPIC, topic)["configs"].items() if entry["source"] == 1}
@@ -216,7 +216,7 @@ def test_changing_brokers(own_configs: Configs, observe: Observations) -> None:
 
 
 def _settle(configs: Configs) -> None:
-    """Wait until what was asked for is what is told."""
+    """Wait until DescribeConfigs returns the requested value."""
     value = str(int(configs.values(BROKER, "", 3).get("max.connections.per.ip") or "1000") + 1)
     assert configs.change(BROKER, "", ("max.connections.per.ip", SET, value)) == "NONE"
     wait_until(lambda: configs.values(BROKER, "1", 3).get("max.connections.per.ip") == value)

@@ -1,24 +1,37 @@
-"""DescribeConfigs and ListConfigResources tell what Apache Kafka tells."""
+"""DescribeConfigs and ListConfigResources: the same responses as Apache Kafka's."""
 
 from __future__ import annotations
 
 import pytest
 
 from compat_tests.comparisons.configs.requests import BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC, Configs
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.observations import Observations
 
-# What the brokers were started with: addresses, directories, roles.
+# Properties that the brokers were started with: addresses, directories, roles.
 _START = {
-    "advertised.listeners", "controller.listener.names", "controller.quorum.voters", "listener.security.protocol.map",
-    "listeners", "log.dir", "log.dirs", "process.roles", "broker.heartbeat.interval.ms", "broker.session.timeout.ms",
-}  # fmt: skip
-# kwire's own defaults, for one broker (and what is there because Kafka's node.id has none).
+    "advertised.listeners",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "process.roles",
+    "broker.heartbeat.interval.ms",
+    "broker.session.timeout.ms",
+}
+# kwire's own defaults for a single broker (and node.id, which has no default in Kafka).
 _OWN_DEFAULTS = {
-    "group.initial.rebalance.delay.ms", "offsets.topic.replication.factor", "transaction.state.log.min.isr",
-    "transaction.state.log.replication.factor", "share.coordinator.state.topic.min.isr",
-    "share.coordinator.state.topic.replication.factor", "node.id", "broker.id",
-}  # fmt: skip
+    "group.initial.rebalance.delay.ms",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "node.id",
+    "broker.id",
+}
 
 
 LEVELS = {"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"}
@@ -61,26 +74,26 @@ def test_some_properties_only(configs: Configs, new_name: Names, observe: Observ
 
 
 def test_a_brokers_properties(configs: Configs, broker_kind: str, observe: Observations) -> None:
-    told = configs.describe(BROKER, "1")["configs"]
+    found = configs.describe(BROKER, "1")["configs"]
     if broker_kind == "kwire":
-        own = [name for name in told if name.startswith("kwire.")]
+        own = [name for name in found if name.startswith("kwire.")]
         assert own == ["kwire.test.control", "kwire.test.supported.features", "kwire.validate.records"]
-        told = {name: entry for name, entry in told.items() if name not in own}
+        found = {name: entry for name, entry in found.items() if name not in own}
     shape = ("read_only", "sensitive", "type")
-    observe("shapes", {name: [entry[part] for part in shape] for name, entry in told.items()})
+    observe("shapes", {name: [entry[part] for part in shape] for name, entry in found.items()})
     for name in _START:
-        del told[name]["value"], told[name]["source"], told[name]["synonyms"]
+        del found[name]["value"], found[name]["source"], found[name]["synonyms"]
     for name in _OWN_DEFAULTS:
-        told[name]["synonyms"] = [each for each in told[name]["synonyms"] if each[2] != 5]
-        if told[name]["source"] == 5:
-            del told[name]["value"]
-    observe("values", told)
+        found[name]["synonyms"] = [each for each in found[name]["synonyms"] if each[2] != 5]
+        if found[name]["source"] == 5:
+            del found[name]["value"]
+    observe("values", found)
     observe("all brokers", configs.describe(BROKER, ""))
 
 
 def test_properties_that_clients_may_ask_documentation_of(configs: Configs, broker_kind: str) -> None:
-    told = configs.describe(BROKER, "1", ["num.partitions", "log.retention.ms"], documentation=True)["configs"]
-    assert all(entry["documentation"] for entry in told.values())
+    found = configs.describe(BROKER, "1", ["num.partitions", "log.retention.ms"], documentation=True)["configs"]
+    assert all(entry["documentation"] for entry in found.values())
 
 
 def test_groups_and_subscriptions_for_which_nothing_is_set(configs: Configs, observe: Observations) -> None:
@@ -89,11 +102,11 @@ def test_groups_and_subscriptions_for_which_nothing_is_set(configs: Configs, obs
 
 
 def test_loggers(configs: Configs, observe: Observations) -> None:
-    told = configs.describe(LOGGER, "1")
-    root = told["configs"]["root"]
-    assert {entry.pop("value") for entry in told["configs"].values()} <= LEVELS
+    found = configs.describe(LOGGER, "1")
+    root = found["configs"]["root"]
+    assert {entry.pop("value") for entry in found["configs"].values()} <= LEVELS
     observe("root", root)
-    assert all(entry == root for entry in told["configs"].values())
+    assert all(entry == root for entry in found["configs"].values())
 
 
 @pytest.mark.parametrize(
@@ -117,7 +130,7 @@ def test_loggers(configs: Configs, observe: Observations) -> None:
     ],
 )
 def test_what_cannot_be_described(configs: Configs, observe: Observations, kind: int, name: str) -> None:
-    observe("answer", configs.describe(kind, name))
+    observe("response", configs.describe(kind, name))
 
 
 def test_listing_what_has_a_configuration(own_configs: Configs, observe: Observations) -> None:

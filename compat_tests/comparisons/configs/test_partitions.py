@@ -1,4 +1,4 @@
-"""InitProducerId, DescribeProducers, DeleteRecords and OffsetForLeaderEpoch answer as Apache Kafka does."""
+"""InitProducerId, DescribeProducers, DeleteRecords and OffsetForLeaderEpoch: the same responses as Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from compat_tests.comparisons.configs.requests import Configs, error_name, wait_until
 from compat_tests.comparisons.data.requests import Topic, batch
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.observations import Observations
 from harness.processes.brokers import Broker
 from harness.wire_client import WireClient
@@ -29,18 +29,18 @@ from kwire.codec.messages.offset_for_leader_epoch_request import (
 
 
 def init_producer(client: WireClient, version: int = 5, **fields: Any) -> tuple[str, int, int]:
-    """(error, id, epoch); asked again while the broker has no ids at hand."""
+    """(error, id, epoch); retries while the broker has no producer ids available."""
     request = InitProducerIdRequest(**{"transactional_id": None, "transaction_timeout_ms": 1000, **fields})
     while True:
-        answer = client.call(request, version)
-        error = error_name(answer.error_code)
+        response = client.call(request, version)
+        error = error_name(response.error_code)
         if error != "COORDINATOR_LOAD_IN_PROGRESS":
-            return error, answer.producer_id, answer.producer_epoch
+            return error, response.producer_id, response.producer_epoch
         time.sleep(0.05)
 
 
-def shape(answer: tuple[str, int, int]) -> list[Any]:
-    return [answer[0], answer[1] >= 0, answer[2]]
+def shape(response: tuple[str, int, int]) -> list[Any]:
+    return [response[0], response[1] >= 0, response[2]]
 
 
 def test_producer_ids(configs: Configs, observe: Observations) -> None:
@@ -109,12 +109,13 @@ def test_active_producers(filled: Topic, observe: Observations) -> None:
     observe("impossible topic", describe("no/such", 0))
 
 
-def delete(client: WireClient, name: str, *asked: tuple[int, int], version: int = 2) -> list[Any]:
-    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
+def delete(client: WireClient, name: str, *requested: tuple[int, int], version: int = 2) -> list[Any]:
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in requested]
     topic = DeleteRecordsTopic(name=name, partitions=partitions)
-    answer = client.call(DeleteRecordsRequest(topics=[topic], timeout_ms=5000), version)
+    response = client.call(DeleteRecordsRequest(topics=[topic], timeout_ms=5000), version)
     return sorted(
-        [each.partition_index, error_name(each.error_code), each.low_watermark] for each in answer.topics[0].partitions
+        [each.partition_index, error_name(each.error_code), each.low_watermark]
+        for each in response.topics[0].partitions
     )
 
 
@@ -137,7 +138,7 @@ def test_deleting_records_of_compacted_topics(
 ) -> None:
     topic = Topic(configs.client, configs.create(new_name(), {"cleanup.policy": policy}))
     topic.produce(batch(b"a", b"b", b"c"))
-    observe("answer", delete(topic.client, topic.name, (0, 1)))
+    observe("response", delete(topic.client, topic.name, (0, 1)))
 
 
 def test_deleted_records_stay_deleted(broker_factory: Callable[..., Broker], observe: Observations) -> None:
@@ -145,7 +146,7 @@ def test_deleted_records_stay_deleted(broker_factory: Callable[..., Broker], obs
     with WireClient(broker.bootstrap) as client:
         topic = Topic(client, Configs(client).create("deleted"))
         topic.produce(batch(b"a", b"b", b"c", b"d"))
-        observe("answer", delete(client, "deleted", (0, 3)))
+        observe("response", delete(client, "deleted", (0, 3)))
     broker.restart()
     with WireClient(broker.bootstrap) as client:
         topic = Topic(client, "deleted")
@@ -155,16 +156,16 @@ def test_deleted_records_stay_deleted(broker_factory: Callable[..., Broker], obs
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_where_leader_epochs_end(filled: Topic, observe: Observations, version: int) -> None:
-    def ends(name: str, *asked: tuple[int, int, int], replica: int = -1) -> list[Any]:
+    def ends(name: str, *requested: tuple[int, int, int], replica: int = -1) -> list[Any]:
         partitions = [
             OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
-            for index, current, epoch in asked
+            for index, current, epoch in requested
         ]
         topic = OffsetForLeaderTopic(topic=name, partitions=partitions)
-        answer = filled.client.call(OffsetForLeaderEpochRequest(replica_id=replica, topics=[topic]), version)
+        response = filled.client.call(OffsetForLeaderEpochRequest(replica_id=replica, topics=[topic]), version)
         return [
             [each.partition, error_name(each.error_code), each.leader_epoch, each.end_offset]
-            for each in answer.topics[0].partitions
+            for each in response.topics[0].partitions
         ]
 
     for current in (-2, -1, 0, 5):

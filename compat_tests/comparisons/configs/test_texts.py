@@ -1,17 +1,17 @@
-"""Texts of configuration mean what they mean to Kafka: values of every property, `.properties` files, environments."""
+"""Configuration texts are parsed as Kafka parses them: values of every property, `.properties` files, environments."""
 
 from __future__ import annotations
 
 import base64
 import random
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from compat_tests.conftest import need
-from harness.kafka_jars import compile_java, java_command, kafka_classpath, why_no_java
+from compat_tests.java_programs import Oracle
+from compat_tests.needs import need
+from harness.kafka_jars import why_no_java
 from kwire.base.config import ConfigError, KafkaConfig
 from kwire.base.config.definitions import BROKER_ROWS, TOPIC_ROWS
 from kwire.base.config.sources import environment_properties, parse_properties
@@ -22,7 +22,7 @@ from kwire.base.config.values import Row, format_value, parse_value
 pytestmark = pytest.mark.java
 
 QUOTAS = {row[0] for row in broker_quotas.ROWS}
-# Kafka looks for the Java class, or judges the addresses; neither is a question of the text alone.
+# Kafka loads the Java class, or validates the addresses: more than the text alone decides.
 NOT_COMPARED = {"controller.quorum.bootstrap.servers", "controller.quorum.voters"}
 TABLES: dict[str, list[Row]] = {
     "broker": [
@@ -34,38 +34,78 @@ TABLES: dict[str, list[Row]] = {
 }
 GENERAL = ["", " ", "x", "0", "1", "-1", "-2", "true", " FALSE ", "yes", "*", "none", "a,b", "a, b ,a", "a,,b", ","]
 NUMBERS = [
-    "+1", "1.0", "1e1", ".5", "5.", "1_0", "0x10", "1d", "1f", "NaN", "Infinity", "-0", "1L", " 7 ", "٣", "²", "1e400",
-    "-32768", "32768", "2147483647", "2147483648", "-2147483649", "9223372036854775807", "9223372036854775808",
-]  # fmt: skip
+    "+1",
+    "1.0",
+    "1e1",
+    ".5",
+    "5.",
+    "1_0",
+    "0x10",
+    "1d",
+    "1f",
+    "NaN",
+    "Infinity",
+    "-0",
+    "1L",
+    " 7 ",
+    "٣",
+    "²",
+    "1e400",
+    "-32768",
+    "32768",
+    "2147483647",
+    "2147483648",
+    "-2147483649",
+    "9223372036854775807",
+    "9223372036854775808",
+]
 CHOICES = [
-    "delete", "compact,delete", "Compact", "producer", "gzip", "GZIP", "CreateTime", "PLAINTEXT", "required",
-    "bidirectional", "Upgrade", "classic,share", "0:1", "0:1,2:3", "0:x", "earliest", "LATEST", "by_duration:PT1H",
-    "by_duration:P1D", "by_duration:PT", "by_duration:P1DT1H1M1.5S", "by_duration:-PT1H", "by_duration:PT-1H",
-    "by_duration:P1DT-25H", "by_duration:-PT-1H", "by_duration:PT0S",
+    "delete",
+    "compact,delete",
+    "Compact",
+    "producer",
+    "gzip",
+    "GZIP",
+    "CreateTime",
+    "PLAINTEXT",
+    "required",
+    "bidirectional",
+    "Upgrade",
+    "classic,share",
+    "0:1",
+    "0:1,2:3",
+    "0:x",
+    "earliest",
+    "LATEST",
+    "by_duration:PT1H",
+    "by_duration:P1D",
+    "by_duration:PT",
+    "by_duration:P1DT1H1M1.5S",
+    "by_duration:-PT1H",
+    "by_duration:PT-1H",
+    "by_duration:P1DT-25H",
+    "by_duration:-PT-1H",
+    "by_duration:PT0S",
     "by_duration:pt1h",
-    "read_committed", "es256", "RS256",
-]  # fmt: skip
+    "read_committed",
+    "es256",
+    "RS256",
+]
 
 
-class Judge:
-    """The JVM that answers."""
+class ConfigOracle:
+    """Kafka's own classes; see `ConfigOracle.java` for its questions."""
 
     def __init__(self) -> None:
-        classes = compile_java([Path(__file__).with_name("ConfigOracle.java")])
-        command = java_command("-cp", f"{classes}:{kafka_classpath()}", "ConfigOracle")
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        self._oracle = Oracle(Path(__file__).with_name("ConfigOracle.java"))
 
     def ask(self, kind: str, *texts: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        """The answer to a question about some texts."""
         words = [base64.b64encode(text.encode()).decode() for text in texts]
-        self._process.stdin.write(" ".join([kind, *words]) + "\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline().strip()
+        return self._oracle.ask(" ".join([kind, *words])).strip()
 
     def ask_map(self, kind: str, *texts: str) -> dict[str, str] | None:
+        """An answer that consists of names and values; None if Kafka refuses the texts."""
         answer = self.ask(kind, *texts)
         if answer == "refused":
             return None
@@ -73,7 +113,7 @@ class Judge:
         return {_decoded(name): _decoded(value) for name, value in pairs}
 
     def close(self) -> None:
-        self._process.communicate(timeout=20)
+        self._oracle.close()
 
 
 def _decoded(text: str) -> str:
@@ -81,15 +121,15 @@ def _decoded(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
+def oracle() -> Iterator[ConfigOracle]:
     need(why_no_java())
-    judge = Judge()
-    yield judge
-    judge.close()
+    oracle = ConfigOracle()
+    yield oracle
+    oracle.close()
 
 
 def candidates(row: Row) -> list[str]:
-    """Texts worth trying: everything for its type, and what lies around the limits."""
+    """The texts to try for a property: all for its type, and numbers around its limits."""
     texts = [*GENERAL, *(NUMBERS if row[1] in ("SHORT", "INT", "LONG", "DOUBLE") else CHOICES)]
     for part in row[5] or ():
         if isinstance(part, (int, float)) and not isinstance(part, bool):
@@ -98,13 +138,13 @@ def candidates(row: Row) -> list[str]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_property_takes_and_refuses_what_kafkas_does(judge: Judge, table: str) -> None:
+def test_every_property_takes_and_refuses_what_kafkas_does(oracle: ConfigOracle, table: str) -> None:
     wrong = []
     for row in TABLES[table]:
         if row[1] == "CLASS" or row[0] in NOT_COMPARED:
             continue
         for text in candidates(row):
-            answer = judge.ask("value", table, row[0], text)
+            answer = oracle.ask("value", table, row[0], text)
             theirs = None if answer == "refused" else _decoded(answer)
             if theirs != (ours := _ours(row, text)):
                 wrong.append(f"{row[0]}={text!r}: Kafka {theirs!r}, kwire {ours!r}")
@@ -119,17 +159,41 @@ def _ours(row: Row, text: str) -> str | None:
     return "[hidden]" if row[1] == "PASSWORD" else value
 
 
-def test_properties_files_are_read_as_java_reads_them(judge: Judge) -> None:
+def test_properties_files_are_read_as_java_reads_them(oracle: ConfigOracle) -> None:
     pieces = [
-        "a", "b.c", "=", ":", " ", "\t", "\f", "\\", "\\\\", "\n", "\r", "\r\n", "#", "!", "\\u00e9", "\\u12",
-        "\\n", "\\t", "\\x", "\\ ", "\\=", "\\#", "é", "😀", "\\ud83d\\ude00", "value",
-    ]  # fmt: skip
+        "a",
+        "b.c",
+        "=",
+        ":",
+        " ",
+        "\t",
+        "\f",
+        "\\",
+        "\\\\",
+        "\n",
+        "\r",
+        "\r\n",
+        "#",
+        "!",
+        "\\u00e9",
+        "\\u12",
+        "\\n",
+        "\\t",
+        "\\x",
+        "\\ ",
+        "\\=",
+        "\\#",
+        "é",
+        "😀",
+        "\\ud83d\\ude00",
+        "value",
+    ]
     chosen = random.Random(11)
     for _ in range(5000):
         text = "".join(chosen.choices(pieces, k=chosen.randrange(1, 14)))
-        theirs = judge.ask_map("properties", text)
+        theirs = oracle.ask_map("properties", text)
         if theirs is not None:
-            theirs.pop("", None)  # Java makes a nameless property of some backslashes at the end of all
+            theirs.pop("", None)  # Java reads some backslashes at the end of the text as a property without a name
         assert _parsed(parse_properties, text) == theirs, repr(text)
 
 
@@ -138,12 +202,12 @@ def _parsed(function: Callable[[str], dict[str, str]], text: str) -> dict[str, s
         properties = function(text)
     except ConfigError:
         return None
-    # Half of a surrogate pair is no character; the judge's output has a question mark for it.
+    # Java prints a question mark for half of a surrogate pair.
     shown = {name.replace("\ufffd", "?"): value.replace("\ufffd", "?") for name, value in properties.items()}
     return {name: value for name, value in shown.items() if name}
 
 
-def test_environments_are_read_as_the_official_image_reads_them(judge: Judge) -> None:
+def test_environments_are_read_as_the_official_image_reads_them(oracle: ConfigOracle) -> None:
     environment = {
         "KAFKA_NODE_ID": "1",
         "KAFKA_LOG_RETENTION_HOURS": "a=b",
@@ -159,7 +223,7 @@ def test_environments_are_read_as_the_official_image_reads_them(judge: Judge) ->
         "CLUSTER_ID": "c",
         "PATH": "p",
     }
-    theirs = judge.ask_map("environment", *(f"{name}={value}" for name, value in environment.items()))
+    theirs = oracle.ask_map("environment", *(f"{name}={value}" for name, value in environment.items()))
     assert environment_properties(environment) == theirs
 
 
@@ -173,8 +237,8 @@ KRAFT = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT",
     "log.dirs": "/tmp/no-such-directory",
 }
-# Left out, because kwire differs on purpose: a port or buffer size that Kafka takes and stumbles over when it opens the
-# socket (refused at once), and what only a KRaft controller or the JVM's log cleaner needs (ignored).
+# Left out, because kwire differs deliberately: ports and buffer sizes that Kafka accepts and fails on when it opens the
+# socket (kwire refuses them at once), and properties of the KRaft controller and the JVM's log cleaner (ignored).
 STARTS: list[dict[str, str]] = [
     {},
     {"listeners": "PLAINTEXT://:9092,OTHER://:9092,CONTROLLER://:9093"},
@@ -243,11 +307,11 @@ STARTS: list[dict[str, str]] = [
     {"min.insync.replicas": "0"},
     {"offsets.retention.minutes": "0"},
     {"replica.fetch.max.bytes": "1"},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("given", STARTS, ids=str)
-def test_a_broker_starts_with_what_kafkas_starts_with(judge: Judge, given: dict[str, str]) -> None:
+def test_a_broker_starts_with_what_kafkas_starts_with(oracle: ConfigOracle, given: dict[str, str]) -> None:
     text = "".join(f"{name}={value}\n" for name, value in {**KRAFT, **given}.items())
     try:
         KafkaConfig.load(text)
@@ -255,4 +319,4 @@ def test_a_broker_starts_with_what_kafkas_starts_with(judge: Judge, given: dict[
         ours = f"refused: {error}"
     else:
         ours = "accepted"
-    assert ours.partition(":")[0] == judge.ask("start", text), ours
+    assert ours.partition(":")[0] == oracle.ask("start", text), ours

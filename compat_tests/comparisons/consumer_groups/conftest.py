@@ -1,4 +1,4 @@
-"""Brokers with settings of their own, and a script for each test."""
+"""The `script` fixture, on a broker whose target assignments follow at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def prompt_broker(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def script(prompt_broker: Broker, observe: Observations) -> Iterator[ConsumerScript]:
-    """A conversation with the broker; what it saw must be the same on both."""
+    """A conversation with the broker; its observations must be the same on both kinds."""
     with ConsumerScript(prompt_broker) as conversation:
         yield conversation
         observe("conversation", conversation.seen)

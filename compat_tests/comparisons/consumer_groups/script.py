@@ -1,4 +1,4 @@
-"""Scripts of raw requests to consumer groups: `compat_tests.comparisons.groups.script` with the requests of KIP-848."""
+"""Scripts of raw requests to consumer groups: `compat_tests.comparisons.groups.script` and the requests of KIP-848."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ LONG_MS = 600_000
 _OWN_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 SETTINGS = {"group.consumer.assignment.interval.ms": "0", "group.consumer.min.session.timeout.ms": "500"}
-"""Target assignments follow at once, so that nothing depends on the clock."""
+"""Target assignments follow at once, so that no test depends on the clock."""
 
 Owned = dict[bytes, list[int]]
 
 
 class ConsumerScript(Script):
-    """A conversation about consumer groups."""
+    """A conversation about consumer groups of KIP-848."""
 
     def topic(self, name: str = "tt", partitions: int = 2) -> bytes:
+        """Create a topic and wait for it, also at the group coordinator; returns its id."""
         topic_id = super().topic(name, partitions)
-        time.sleep(0.3)  # Kafka's coordinator learns of it a little later than Metadata does
+        time.sleep(0.3)  # Apache Kafka's coordinator sees the topic a little later than Metadata
         return topic_id
 
     def plain(self, value: Any, field: str = "") -> Any:
+        """As in `Script`, with the fields of consumer groups sorted or named."""
         if field == "member_id" and isinstance(value, str) and _OWN_ID.fullmatch(value):
             return self._name(value, "member")
         plain = super().plain(value, field)
@@ -39,7 +41,7 @@ class ConsumerScript(Script):
         return plain
 
     def beat(self, what: str, group: str, member: str, epoch: int, version: int = 1, **fields: Any) -> Any:
-        """One ConsumerGroupHeartbeat; ``owned`` as topic id -> partitions."""
+        """Send a ConsumerGroupHeartbeat. ``owned``: topic id -> partitions."""
         owned: Owned | None = fields.pop("owned", None)
         if owned is not None:
             fields["topic_partitions"] = [
@@ -49,7 +51,7 @@ class ConsumerScript(Script):
         return self.call(what, request, version)
 
     def enter(self, what: str, group: str, member: str, version: int = 1, **fields: Any) -> Any:
-        """Join."""
+        """Join the group with member epoch 0."""
         fields.setdefault("rebalance_timeout_ms", LONG_MS)
         fields.setdefault("owned", {})
         if "subscribed_topic_regex" not in fields:
@@ -57,15 +59,15 @@ class ConsumerScript(Script):
         return self.beat(what, group, member, 0, version, **fields)
 
     def look(self, group: str, version: int = 1) -> Any:
-        """See the group as ConsumerGroupDescribe tells it, and as ListGroups does."""
-        answer = self.watch("looks", ConsumerGroupDescribeRequest(group_ids=[group]), version)
+        """Record the group as ConsumerGroupDescribe and ListGroups return it."""
+        response = self.watch("looks", ConsumerGroupDescribeRequest(group_ids=[group]), version)
         listed = self.client("watch").call(ListGroupsRequest(), 5).groups
         self.see("is listed", [one for one in listed if one.group_id == group])
-        return answer.groups[0]
+        return response.groups[0]
 
 
-def owned_of(answer: Any) -> Owned | None:
-    """The assignment that a heartbeat told."""
-    if answer.assignment is None:
+def owned_of(response: Any) -> Owned | None:
+    """The assignment in a heartbeat's response."""
+    if response.assignment is None:
         return None
-    return {topic.topic_id: sorted(topic.partitions) for topic in answer.assignment.topic_partitions}
+    return {topic.topic_id: sorted(topic.partitions) for topic in response.assignment.topic_partitions}

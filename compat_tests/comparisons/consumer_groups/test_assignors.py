@@ -1,12 +1,11 @@
-"""The server-side assignors against Kafka's own classes: random groups, and what becomes of them over many rounds."""
+"""The server-side assignors against Kafka's own classes: random groups that change over many rounds."""
 
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 
-from harness.kafka_jars import compile_java, java_command, kafka_classpath
+from compat_tests.java_programs import answers
 from kwire.base.uuids import uuid_to_text
 from kwire.coordinator.assignors import ASSIGNORS, GroupAssignment, GroupSpec, MemberSpec
 
@@ -16,7 +15,7 @@ ROUNDS = 6
 
 
 class Group:
-    """A group that lives through random changes."""
+    """A group with random changes of members and topics."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -99,23 +98,20 @@ def text_of(assignment: GroupAssignment) -> str:
 
 
 def test_assignments_equal_kafkas() -> None:
-    asked: list[str] = []
+    questions: list[str] = []
     expected: list[str] = []
     for seed in range(GROUPS):
         group = Group(seed)
         for _ in range(ROUNDS):
             spec = group.spec()
             group.assigned = ASSIGNORS[group.assignor](spec)
-            asked.append(line_of(group.assignor, spec))
+            questions.append(line_of(group.assignor, spec))
             expected.append(text_of(group.assigned))
             for _ in range(group.chance.randrange(1, 4)):
                 group.change()
-    classes = compile_java([SOURCE])
-    command = java_command("-cp", f"{classes}:{kafka_classpath()}", "AssignorOracle")
-    done = subprocess.run(command, input="\n".join(asked), capture_output=True, text=True, check=True)
-    answers = done.stdout.splitlines()
-    assert len(answers) == len(asked)
-    for question, ours, kafkas in zip(asked, expected, answers, strict=True):
+    found = answers(SOURCE, questions)
+    assert len(found) == len(questions)
+    for question, ours, kafkas in zip(questions, expected, found, strict=True):
         assert ours == kafkas, question
 
 

@@ -1,17 +1,17 @@
-"""Java and librdkafka consumers with group.protocol=consumer, in processes of their own, on both brokers: they grow,
-shrink, are killed and come back, subscribe by pattern, and move a live group from one protocol to the other."""
+"""Java and librdkafka consumers with group.protocol=consumer, each a process, on both brokers: groups grow and shrink,
+members are killed and restarted, subscribe by pattern, and move a live group from one protocol to the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from compat_tests.clients.members import Member, wait_settled
-from compat_tests.conftest import Names
+from compat_tests.clients.members import Join, joining, wait_settled
+from compat_tests.names import Names
 from harness.observations import Observations
 from harness.processes.brokers import Broker, make_broker, wait_until
 from harness.wire_client import WireClient
@@ -26,7 +26,6 @@ SETTINGS = {
     "group.consumer.assignment.interval.ms": "100",
 }
 CLIENTS = ["confluent", pytest.param("java", marks=pytest.mark.java)]
-Join = Callable[..., Member]
 
 
 @pytest.fixture(scope="session")
@@ -47,17 +46,8 @@ def topic(live_broker: Broker, new_name: Names) -> str:
 @pytest.fixture
 def join(live_broker: Broker) -> Iterator[Join]:
     """``join(client, group, topic, **options) -> Member``; every member ends with the test."""
-    members: list[Member] = []
-
-    def start(client: str, group: str, topic: str, assignor: str = "uniform", **options: Any) -> Member:
-        options.setdefault("protocol", "consumer")
-        member = Member(client, live_broker.bootstrap, group, [topic], assignor, **options)
-        members.append(member)
-        return member
-
-    yield start
-    for member in members:
-        member.close()
+    with joining(live_broker.bootstrap, "uniform", protocol="consumer") as join:
+        yield join
 
 
 def create(broker: Broker, topic: str, partitions: int) -> None:
@@ -74,7 +64,7 @@ def fill(broker: Broker, topic: str, partitions: int, count: int = 10) -> None:
 
 
 def state(broker: Broker, group: str) -> tuple[str, str]:
-    """Type and state, as ListGroups tells them."""
+    """The group's type and state in ListGroups."""
     with WireClient(broker.bootstrap) as client:
         listed = [one for one in client.call(ListGroupsRequest(), 5).groups if one.group_id == group]
     return (listed[0].group_type, listed[0].group_state) if listed else ("", "")
@@ -169,7 +159,7 @@ def test_a_live_group_moves_to_the_new_protocol_and_back(
     live_broker: Broker, topic: str, new_name: Names, join: Join, client: str
 ) -> None:
     group = new_name("group")
-    # A group of librdkafka's cooperative-sticky cannot move: its assignments carry data of their own.
+    # A group with librdkafka's cooperative-sticky assignor cannot move: its assignments carry user data.
     classic = {"protocol": "classic", "assignor": "cooperative-sticky" if client == "java" else "range"}
     old = [join(client, group, topic, **classic) for _ in range(2)]
     wait_settled(old, topic, 4)

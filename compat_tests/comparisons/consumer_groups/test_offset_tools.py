@@ -1,4 +1,4 @@
-"""Kafka's ConsumerGroupCommand moves and deletes positions of groups of both protocols: the same on both brokers."""
+"""Kafka's ConsumerGroupCommand resets and deletes committed offsets of groups of both protocols: the same results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.java_runner import JavaRunner
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
@@ -20,19 +20,24 @@ DATETIME = "2025-10-09T08:53:20.004"  # 4 ms after the first record
 
 
 class Group:
-    """One group, and Kafka's tool on it."""
+    """A group, and Kafka's tool on it."""
 
     def __init__(self, broker: Broker, java: JavaRunner, name: str, protocol: str) -> None:
         self.name = name
         self._broker = broker
         self._java = java
         self._config = {
-            "bootstrap.servers": broker.bootstrap, "group.id": name, "group.protocol": protocol, "log_level": 0,
-            "enable.auto.commit": False, "auto.offset.reset": "earliest", "client.id": "client",
-        }  # fmt: skip
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": name,
+            "group.protocol": protocol,
+            "log_level": 0,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "client.id": "client",
+        }
 
     def consume(self, topics: list[str], count: int, positions: dict[tuple[str, int], int]) -> Consumer:
-        """A member that has read so much, and committed."""
+        """Run a member that reads ``count`` records and commits the offsets ``positions``."""
         consumer = Consumer(self._config)
         consumer.subscribe(topics)
         assert len(consumer.consume(count, 30)) == count
@@ -41,7 +46,7 @@ class Group:
         return consumer
 
     def tool(self, *arguments: str) -> list[object]:
-        """Status and words of each line; addresses, ids and a broker's own words are masked."""
+        """The status and the words of each line; addresses, ids and error messages are masked."""
         result = self._java.tool(
             "ConsumerGroupCommand", "--bootstrap-server", self._broker.bootstrap, "--group", self.name, *arguments
         )

@@ -1,5 +1,6 @@
-"""Random conversations with consumer groups: seeded members do what members do, and what they should not, on both
-brokers alike. A campaign runs many seeds (`KWIRE_GROUP_SEEDS=FIRST:END`)."""
+"""Random conversations with consumer groups: members, driven by a seed, send valid and invalid requests.
+
+A campaign runs many seeds (`KWIRE_GROUP_SEEDS=FIRST:END`)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 
 from compat_tests.comparisons.consumer_groups.script import LONG_MS, ConsumerScript, Owned, owned_of
 from compat_tests.comparisons.groups.script import commit
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -21,7 +22,7 @@ STEPS = 60
 
 
 class Actor:
-    """A member as its client knows it."""
+    """A member's state on the client's side."""
 
     def __init__(self, name: str, instance: str | None) -> None:
         self.name = name
@@ -36,6 +37,8 @@ class Actor:
 
 
 class Conversation:
+    """Actors that send random heartbeats of one group."""
+
     def __init__(self, script: ConsumerScript, group: str, topics: list[str], seed: int) -> None:
         self.script = script
         self.group = group
@@ -64,13 +67,13 @@ class Conversation:
                 self.script.call("deletes", DeleteGroupsRequest(groups_names=[self.group]), 2)
             self.script.look(self.group)
 
-    def hear(self, actor: Actor, answer: Any) -> None:
-        if answer.error_code:
-            if answer.error_code in (25, 110, 82):  # unknown, fenced: join again
+    def hear(self, actor: Actor, response: Any) -> None:
+        if response.error_code:
+            if response.error_code in (25, 110, 82):  # UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH: join again
                 actor.epoch, actor.owned = 0, {}
             return
-        actor.epoch = answer.member_epoch
-        given = owned_of(answer)
+        actor.epoch = response.member_epoch
+        given = owned_of(response)
         if given is not None:
             actor.owned = given
 
@@ -86,9 +89,9 @@ class Conversation:
             fields["server_assignor"] = self.assignor
         if self.chance.random() < 0.2:
             fields["rack_id"] = "r1"
-        answer = self.script.enter(f"{actor.name} joins", self.group, actor.member_id, **fields)
+        response = self.script.enter(f"{actor.name} joins", self.group, actor.member_id, **fields)
         actor.owned = {}
-        self.hear(actor, answer)
+        self.hear(actor, response)
 
     def beat(self, actor: Actor) -> None:
         fields: dict[str, Any] = {"instance_id": actor.instance}
@@ -106,32 +109,32 @@ class Conversation:
         fields: dict[str, Any] = {"owned": owned, "instance_id": instance}
         if epoch == 0:
             fields |= {"subscribed_topic_names": [self.topics[0]]}
-        answer = self.script.beat(what, self.group, actor.member_id, epoch, **fields)
-        if not answer.error_code:
-            self.hear(actor, answer)
+        response = self.script.beat(what, self.group, actor.member_id, epoch, **fields)
+        if not response.error_code:
+            self.hear(actor, response)
 
     def subscribe(self, actor: Actor) -> None:
-        fields = {"subscribed_topic_names": self.some_topics(), "instance_id": actor.instance}
-        answer = self.script.beat(
+        fields: dict[str, Any] = {"subscribed_topic_names": self.some_topics(), "instance_id": actor.instance}
+        response = self.script.beat(
             f"{actor.name} subscribes", self.group, actor.member_id, actor.epoch, owned=actor.owned, **fields
         )
-        self.hear(actor, answer)
+        self.hear(actor, response)
 
     def leave(self, actor: Actor) -> None:
         epoch = self.chance.choice((-1, -2)) if actor.instance else -1
-        answer = self.script.beat(
+        response = self.script.beat(
             f"{actor.name} leaves", self.group, actor.member_id, epoch, instance_id=actor.instance
         )
-        if not answer.error_code:
+        if not response.error_code:
             actor.epoch, actor.owned = 0, {}
 
     def offsets(self, actor: Actor) -> None:
         epoch = actor.epoch + self.chance.choice((0, 0, -1, -1, -2, 1))
         if self.chance.random() < 0.3:
-            asked = OffsetFetchRequestGroup(
+            requested = OffsetFetchRequestGroup(
                 group_id=self.group, member_id=actor.member_id, member_epoch=epoch, topics=None
             )
-            self.script.call("reads", OffsetFetchRequest(groups=[asked]), 9)
+            self.script.call("reads", OffsetFetchRequest(groups=[requested]), 9)
             return
         where = {(self.topics[0], self.chance.randrange(3)): self.chance.randrange(100)}
         request = commit(
@@ -150,7 +153,7 @@ def test_random_conversations(script: ConsumerScript, new_name: Names, seed: int
     script.ready(group)
     topics = [new_name(f"t{seed}a")]
     script.topic(topics[0], 5)
-    if seed % 2:  # the uniform assignor decides by topic ids, which differ
+    if seed % 2:  # the uniform assignor orders by topic ids, which differ
         topics.append(new_name(f"t{seed}b"))
         script.topic(topics[1], 3)
     Conversation(script, group, topics, seed).run()

@@ -1,4 +1,4 @@
-"""Scripts of ConsumerGroupHeartbeat and its neighbours, valid and not: the same answers and the same visible state."""
+"""Scripts of ConsumerGroupHeartbeat and related requests, valid and invalid: the same responses and visible state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.comparisons.consumer_groups.script import LONG_MS, ConsumerScript, owned_of
 from compat_tests.comparisons.groups.script import commit, heartbeat, join, leave, settle, sync
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.processes.brokers import wait_until
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -89,7 +89,7 @@ def test_static_members(script: ConsumerScript, new_name: Names) -> None:
     topic, group = new_name(), new_name("g")
     script.ready(group)
     script.topic(topic, 4)
-    enter = {"subscribed_topic_names": [topic]}
+    enter: dict[str, Any] = {"subscribed_topic_names": [topic]}
     first = script.enter("a joins", group, "a", instance_id="i", **enter)
     script.enter("b takes its instance id", group, "b", instance_id="i", **enter)
     script.enter("a joins again", group, "a", instance_id="i", **enter)
@@ -115,15 +115,22 @@ def test_regular_expressions(script: ConsumerScript, new_name: Names) -> None:
     script.ready(group)
     script.topic(f"{prefix}-a", 2)
     pattern = f"{prefix}-[ab]"
-    first = script.enter("joins", group, "m", subscribed_topic_regex=pattern)  # the pattern is looked at later
+    first = script.enter("joins", group, "m", subscribed_topic_regex=pattern)  # the pattern is resolved later
     describe = ConsumerGroupDescribeRequest(group_ids=[group])
     wait_until(lambda: script.client("watch").call(describe, 1).groups[0].group_epoch > 1, 20, "the pattern's topics")
     beat = script.beat("beats", group, "m", first.member_epoch)
     script.look(group)
     second = script.enter("another joins with the same", group, "n", subscribed_topic_regex=pattern)
     script.beat("beats", group, "m", beat.member_epoch, owned=owned_of(beat))
-    script.beat("goes over to names", group, "m", second.member_epoch, owned={}, subscribed_topic_regex="",
-                subscribed_topic_names=[f"{prefix}-a"])  # fmt: skip
+    script.beat(
+        "goes over to names",
+        group,
+        "m",
+        second.member_epoch,
+        owned={},
+        subscribed_topic_regex="",
+        subscribed_topic_names=[f"{prefix}-a"],
+    )
     script.look(group)
     script.beat("wants nonsense", group, "n", second.member_epoch, subscribed_topic_regex="[")
     script.beat("leaves", group, "n", -1)
@@ -163,7 +170,7 @@ def test_offsets_with_member_epochs(script: ConsumerScript, new_name: Names) -> 
     first = script.enter("joins", group, "m", subscribed_topic_names=[topic])
     for epoch in (first.member_epoch, first.member_epoch - 1, first.member_epoch + 1, -1):
         for version in (8, 9):
-            fields = {"member_id": "m", "generation_id_or_member_epoch": epoch}
+            fields: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": epoch}
             script.call(f"commits in {epoch}", commit(group, where, **fields), version)
     script.call("somebody commits", commit(group, where, member_id="x", generation_id_or_member_epoch=1), 9)
     script.call("an administrator commits", commit(group, where, generation_id_or_member_epoch=-1), 9)
@@ -214,7 +221,7 @@ def test_a_group_has_its_own_intervals(script: ConsumerScript, new_name: Names) 
 
 
 def test_a_static_group_moves_there_and_back(script: ConsumerScript, new_name: Names) -> None:
-    """Static members, and the range assignor: nothing depends on the ids that the coordinators make."""
+    """Static members and the range assignor, so that nothing depends on generated member ids."""
     topic, group = new_name(), new_name("g")
     script.ready(group)
     script.topic(topic, 4)
@@ -247,9 +254,9 @@ def test_a_static_group_moves_there_and_back(script: ConsumerScript, new_name: N
     script.look(group)
     where = {(topic, 0): 3}
     fields = {"member_id": joined.member_id, "group_instance_id": "a"}
-    script.call("the old one commits", commit(
-        group, where, generation_id_or_member_epoch=joined.generation_id, **fields
-    ), 8)  # fmt: skip
+    script.call(
+        "the old one commits", commit(group, where, generation_id_or_member_epoch=joined.generation_id, **fields), 8
+    )
     script.beat("the new one leaves", group, "n", -1, instance_id="n")
     settle(0.3)
     script.look(group)

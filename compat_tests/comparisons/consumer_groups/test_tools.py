@@ -1,4 +1,4 @@
-"""Kafka's ConsumerGroupCommand on groups of the new protocol: it prints the same on both brokers."""
+"""Kafka's ConsumerGroupCommand on groups of the consumer protocol: the same output on both brokers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.java_runner import JavaRunner
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
 
 pytestmark = pytest.mark.java
-_ID = re.compile(r"(?<!\S)[A-Za-z0-9_/+-]{22}(?!\S)")  # librdkafka and Kafka make ids of this form
+_ID = re.compile(r"(?<!\S)[A-Za-z0-9_/+-]{22}(?!\S)")  # member ids of librdkafka and Kafka have this form
 
 
 def test_groups_are_listed_described_and_deleted(

@@ -1,0 +1,1 @@
+"""Produce, Fetch and ListOffsets by raw requests."""

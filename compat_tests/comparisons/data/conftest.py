@@ -1,4 +1,4 @@
-"""A connection and a fresh topic for each script."""
+"""Fixtures of the data tests: a connection and fresh topics."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from harness.wire_client import WireClient
 
 @pytest.fixture
 def client(broker: Broker) -> Iterator[WireClient]:
+    """A connection to the shared broker."""
     with WireClient(broker.bootstrap) as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""What the data-path scripts are written with: batches, requests for one partition, and answers as plain data."""
+"""Record batches, requests for one partition, and responses as plain data, for the tests of Produce and Fetch."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def batch(*values: bytes | None, timestamp: int = NOW_MS, key: bytes | None = b"
 
 
 def with_byte(data: bytes, position: int, value: int) -> bytes:
-    """A copy with one byte changed; the CRC is left as it was."""
+    """A copy with one byte changed and the old CRC."""
     return data[:position] + bytes([value]) + data[position + 1 :]
 
 
 def resealed(data: bytes) -> bytes:
-    """A copy with the right CRC for what it holds by now."""
+    """A copy with the correct CRC for its content."""
     import crc32c
 
     return data[:17] + struct.pack(">I", crc32c.crc32c(data[21:])) + data[21:]
 
 
 class Topic:
-    """One topic and a connection to its broker: the requests of these tests, each for partition 0 unless told."""
+    """One topic and a connection to its broker: the requests of these tests, for partition 0 unless given."""
 
     def __init__(self, client: WireClient, name: str) -> None:
         self.client = client
@@ -68,21 +68,22 @@ class Topic:
         topic_id: bytes | None = None,
         transactional_id: str | None = None,
     ) -> dict[str, Any]:
-        """The answer for the partition; times that vary are reduced to whether they are there."""
+        """The response for the partition; varying times are reduced to whether they are present."""
         data = PartitionProduceData(index=index, records=records)
         topic = TopicProduceData(
             name=self.name if name is None else name, topic_id=topic_id or self.id, partition_data=[data]
         )
         request = ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[topic], transactional_id=transactional_id)
         response = self.client.call(request, version)
-        answer = plain(response.responses[0].partition_responses[0])
-        # The words are each broker's own; that there are some is not.
-        answer["error_message"] = bool(answer["error_message"])
-        for error in answer["record_errors"]:
+        fields: dict[str, Any] = plain(response.responses[0].partition_responses[0])
+        # The texts differ between the brokers; whether there is one must not.
+        fields["error_message"] = bool(fields["error_message"])
+        for error in fields["record_errors"]:
             error["batch_index_error_message"] = bool(error["batch_index_error_message"])
-        return answer
+        return fields
 
     def fetch_request(self, offset: int, **options: Any) -> FetchRequest:
+        """A Fetch request for the topic; options are fields of the request or of its partition."""
         partition_options = {
             name: options.pop(name)
             for name in ("partition_max_bytes", "current_leader_epoch", "last_fetched_epoch")
@@ -97,8 +98,8 @@ class Topic:
         return FetchRequest(**{"max_wait_ms": 100, "min_bytes": 0, "max_bytes": 1 << 22, "topics": [topic], **options})
 
     def fetch(self, offset: int, version: int = 16, **options: Any) -> dict[str, Any]:
-        """The whole answer, with the topic's own name and id left out and records as bytes."""
-        return fetch_answer(self.client.call(self.fetch_request(offset, **options), version))
+        """The whole response, without the topic's name and id, and with records as bytes."""
+        return plain_fetch(self.client.call(self.fetch_request(offset, **options), version))
 
     def offset_at(self, timestamp: int, version: int = 11, **options: Any) -> dict[str, Any]:
         """ListOffsets for one partition."""
@@ -109,20 +110,21 @@ class Topic:
         )
         topic = ListOffsetsTopic(name=options.pop("name", self.name), partitions=[partition])
         request = ListOffsetsRequest(replica_id=-1, topics=[topic], **options)
-        return plain(self.client.call(request, version).topics[0].partitions[0])
+        found: dict[str, Any] = plain(self.client.call(request, version).topics[0].partitions[0])
+        return found
 
 
-def fetch_answer(response: Any) -> dict[str, Any]:
-    """A Fetch response without what differs from broker to broker: session ids (kept as 0 or 1) and topic ids."""
-    answer = plain(response)
-    answer["session_id"] = min(answer["session_id"], 1)
-    for topic in answer["responses"]:
+def plain_fetch(response: Any) -> dict[str, Any]:
+    """A Fetch response without topic names and ids, and with session ids reduced to 0 or 1."""
+    fields: dict[str, Any] = plain(response)
+    fields["session_id"] = min(fields["session_id"], 1)
+    for topic in fields["responses"]:
         del topic["topic"], topic["topic_id"]
-    return answer
+    return fields
 
 
 def plain(value: Any) -> Any:
-    """A message as dicts and lists, with unsteady times reduced to their presence."""
+    """A message as dicts and lists, with varying times reduced to whether they are present."""
     if isinstance(value, Struct):
         fields = {name: plain(getattr(value, name)) for name in value.__slots__}
         for name in _TIMES:
@@ -137,12 +139,13 @@ def plain(value: Any) -> Any:
 
 
 def outcome(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What a call gives, or that the broker closed the connection."""
+    """The result of a call, or "closed" if the broker closed the connection."""
     try:
         return function(*arguments, **options)
-    except (EOFError, ConnectionError):
+    except ConnectionError:
         return "closed"
 
 
 def versions(lowest: int, highest: int) -> Iterable[int]:
+    """All versions from the lowest to the highest."""
     return range(lowest, highest + 1)

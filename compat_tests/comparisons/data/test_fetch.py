@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets, asked in every version and in every wrong way, give the same answers as Apache Kafka."""
+"""Fetch and ListOffsets in every version, valid and invalid: the same responses as Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from compat_tests.comparisons.data.requests import NOW_MS, Topic, batch, fetch_answer, versions
+from compat_tests.comparisons.data.requests import NOW_MS, Topic, batch, plain_fetch, versions
 from harness.observations import Observations
 from harness.processes.brokers import Broker
 from harness.wire_client import WireClient
@@ -33,12 +33,12 @@ def test_every_version_gives_the_same_answer(wire_topic: Make, observe: Observat
 
 def test_an_offset_inside_a_batch_returns_the_whole_batch(wire_topic: Make, observe: Observations) -> None:
     topic = filled(wire_topic)
-    observe("answers", {offset: topic.fetch(offset) for offset in (1, 2, 3, 7, 14)})
+    observe("responses", {offset: topic.fetch(offset) for offset in (1, 2, 3, 7, 14)})
 
 
 def test_offsets_at_and_beyond_the_ends(wire_topic: Make, observe: Observations) -> None:
     topic = filled(wire_topic)
-    observe("answers", {offset: topic.fetch(offset) for offset in (15, 16, 1_000_000, -1, -2, 2**62)})
+    observe("responses", {offset: topic.fetch(offset) for offset in (15, 16, 1_000_000, -1, -2, 2**62)})
 
 
 def test_limits_on_bytes(wire_topic: Make, observe: Observations) -> None:
@@ -56,7 +56,7 @@ def test_the_limit_of_the_request_spans_partitions(wire_topic: Make, observe: Ob
         request.topics[0].partitions = [
             FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=400) for index in (2, 0, 1)
         ]
-        observe(f"limit {limit}", fetch_answer(topic.client.call(request, 16)))
+        observe(f"limit {limit}", plain_fetch(topic.client.call(request, 16)))
 
 
 def test_leader_epochs(wire_topic: Make, observe: Observations) -> None:
@@ -88,24 +88,24 @@ def test_a_session_from_beginning_to_end(wire_topic: Make, observe: Observations
     first = topic.fetch_request(15, session_epoch=0)
     first.topics[0].partitions.append(FetchPartition(partition=1, fetch_offset=15, partition_max_bytes=1 << 20))
     opened = topic.client.call(first, 16)
-    observe("opened", fetch_answer(opened))
+    observe("opened", plain_fetch(opened))
     session = opened.session_id
-    observe("no news", fetch_answer(topic.client.call(incremental(session, 1), 16)))
+    observe("no news", plain_fetch(topic.client.call(incremental(session, 1), 16)))
     topic.produce(batch(b"news"), index=1)
-    observe("news", fetch_answer(topic.client.call(incremental(session, 2), 16)))
+    observe("news", plain_fetch(topic.client.call(incremental(session, 2), 16)))
     moved = FetchPartition(partition=1, fetch_offset=16, partition_max_bytes=1 << 20)
     update = incremental(session, 3, topics=[FetchTopic(topic=topic.name, topic_id=topic.id, partitions=[moved])])
-    observe("moved on", fetch_answer(topic.client.call(update, 16)))
-    observe("wrong epoch", fetch_answer(topic.client.call(incremental(session, 9), 16)))
-    observe("names instead of ids", fetch_answer(topic.client.call(incremental(session, 4), 12)))
-    observe("unknown session", fetch_answer(topic.client.call(incremental(session ^ 1, 1), 16)))
+    observe("moved on", plain_fetch(topic.client.call(update, 16)))
+    observe("wrong epoch", plain_fetch(topic.client.call(incremental(session, 9), 16)))
+    observe("names instead of ids", plain_fetch(topic.client.call(incremental(session, 4), 12)))
+    observe("unknown session", plain_fetch(topic.client.call(incremental(session ^ 1, 1), 16)))
     forget = [ForgottenTopic(topic=topic.name, topic_id=topic.id, partitions=[0])]
-    answer = topic.client.call(incremental(session, 4, forgotten_topics_data=forget), 16)
-    observe("forgotten", fetch_answer(answer))
+    response = topic.client.call(incremental(session, 4, forgotten_topics_data=forget), 16)
+    observe("forgotten", plain_fetch(response))
     forget = [ForgottenTopic(topic=topic.name, topic_id=topic.id, partitions=[1])]
-    answer = topic.client.call(incremental(session, 5, forgotten_topics_data=forget), 16)
-    observe("the last one forgotten", fetch_answer(answer))
-    observe("gone", fetch_answer(topic.client.call(incremental(session, 6), 16)))
+    response = topic.client.call(incremental(session, 5, forgotten_topics_data=forget), 16)
+    observe("the last one forgotten", plain_fetch(response))
+    observe("gone", plain_fetch(topic.client.call(incremental(session, 6), 16)))
 
 
 def test_a_session_tells_errors_and_their_repetition(wire_topic: Make, observe: Observations) -> None:
@@ -113,18 +113,18 @@ def test_a_session_tells_errors_and_their_repetition(wire_topic: Make, observe: 
     first = topic.fetch_request(15, session_epoch=0)
     first.topics[0].partitions.append(FetchPartition(partition=8, fetch_offset=0, partition_max_bytes=1 << 20))
     opened = topic.client.call(first, 16)
-    observe("opened", fetch_answer(opened))
+    observe("opened", plain_fetch(opened))
     for epoch in (1, 2):
-        answer = topic.client.call(incremental(opened.session_id, epoch), 16)
-        observe(f"again {epoch}", fetch_answer(answer))
+        response = topic.client.call(incremental(opened.session_id, epoch), 16)
+        observe(f"again {epoch}", plain_fetch(response))
 
 
 def test_a_closed_session_is_gone(wire_topic: Make, observe: Observations) -> None:
     topic = filled(wire_topic)
     opened = topic.client.call(topic.fetch_request(15, session_epoch=0), 16)
     closing = topic.fetch_request(0, session_id=opened.session_id, session_epoch=-1)
-    observe("closing", fetch_answer(topic.client.call(closing, 16)))
-    observe("after", fetch_answer(topic.client.call(incremental(opened.session_id, 1), 16)))
+    observe("closing", plain_fetch(topic.client.call(closing, 16)))
+    observe("after", plain_fetch(topic.client.call(incremental(opened.session_id, 1), 16)))
 
 
 def incremental(session: int, epoch: int, **options: object) -> FetchRequest:
@@ -149,11 +149,11 @@ def test_a_waiting_fetch_is_answered_by_an_append(broker: Broker, wire_topic: Ma
     thread = threading.Thread(target=produce_soon)
     thread.start()
     started = time.monotonic()
-    answer = topic.fetch(15, min_bytes=1, max_wait_ms=10_000)
+    response = topic.fetch(15, min_bytes=1, max_wait_ms=10_000)
     took = time.monotonic() - started
     thread.join()
     assert 0.25 < took < 5
-    observe("answer", answer)
+    observe("response", response)
 
 
 def test_a_waiting_fetch_ends_with_its_time(wire_topic: Make, observe: Observations) -> None:
@@ -167,21 +167,21 @@ def test_a_waiting_fetch_ends_with_its_time(wire_topic: Make, observe: Observati
 def test_list_offsets_in_every_version(wire_topic: Make, observe: Observations) -> None:
     topic = filled(wire_topic)
     for timestamp in range(-8, 0):
-        answers = {v: topic.offset_at(timestamp, v) for v in versions(1, 11)}
-        for answer in answers.values():
-            if answer["timestamp"] > 0:
-                answer["timestamp"] -= NOW_MS
-        observe(f"special {timestamp}", answers)
+        responses = {v: topic.offset_at(timestamp, v) for v in versions(1, 11)}
+        for response in responses.values():
+            if response["timestamp"] > 0:
+                response["timestamp"] -= NOW_MS
+        observe(f"special {timestamp}", responses)
 
 
 def test_list_offsets_by_time(wire_topic: Make, observe: Observations) -> None:
     topic = filled(wire_topic)
     first = NOW_MS - 600_000
     for shift in (-1_000_000, -1, 0, 1, 2, 3, 9_999, 10_000, 10_001, 25_000, 40_002, 40_003, 10_000_000):
-        answer = topic.offset_at(first + shift)
-        if answer["timestamp"] > 0:
-            answer["timestamp"] -= first
-        observe(f"at {shift}", answer)
+        response = topic.offset_at(first + shift)
+        if response["timestamp"] > 0:
+            response["timestamp"] -= first
+        observe(f"at {shift}", response)
     observe("zero", topic.offset_at(0)["offset"])
 
 
@@ -198,4 +198,4 @@ def test_a_partition_listed_twice(wire_topic: Make, observe: Observations) -> No
     twice = [ListOffsetsPartition(partition_index=0, timestamp=at) for at in (-1, -2)]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=twice)])
     response = topic.client.call(request, 8)
-    observe("answers", [[p.partition_index, p.error_code, p.offset] for p in response.topics[0].partitions])
+    observe("responses", [[p.partition_index, p.error_code, p.offset] for p in response.topics[0].partitions])

@@ -1,4 +1,4 @@
-"""Produce, asked in every version and in every wrong way, gives the same answers as Apache Kafka."""
+"""Produce in every version, valid and invalid: the same responses as Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Make = Callable[..., Topic]
 
 def test_every_version_answers_and_stores_the_same(wire_topic: Make, observe: Observations) -> None:
     topic = wire_topic()
-    observe("answers", {v: topic.produce(batch(b"a", b"b"), v) for v in versions(3, 13)})
+    observe("responses", {v: topic.produce(batch(b"a", b"b"), v) for v in versions(3, 13)})
     observe("acks=1", topic.produce(batch(b"c"), acks=1))
     observe("stored", topic.fetch(0))
 
@@ -29,7 +29,7 @@ def test_every_version_answers_and_stores_the_same(wire_topic: Make, observe: Ob
 def test_every_compression_is_stored_as_it_came(wire_topic: Make, observe: Observations, compression: int) -> None:
     topic = wire_topic()
     data = batch(b"x" * 2000, None, b"", compression=compression)
-    observe("answer", topic.produce(data))
+    observe("response", topic.produce(data))
     stored = topic.fetch(0)["responses"][0]["partitions"][0]["records"]
     assert stored[61:] == data[61:], "the records are not touched"
     if compression == 4:
@@ -49,7 +49,7 @@ def test_partitions_that_are_not_there(wire_topic: Make, observe: Observations) 
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_acks_that_do_not_exist(wire_topic: Make, observe: Observations, acks: int) -> None:
     topic = wire_topic()
-    observe("answer", outcome(topic.produce, batch(b"a"), acks=acks))
+    observe("response", outcome(topic.produce, batch(b"a"), acks=acks))
 
 
 def malformed() -> dict[str, bytes]:
@@ -93,12 +93,12 @@ def test_malformed_batches(
     wire_topic: Make, observe: Observations, reconnect: Callable[[Topic], Topic], what: str
 ) -> None:
     topic = wire_topic()
-    answer = outcome(topic.produce, malformed()[what])
+    response = outcome(topic.produce, malformed()[what])
     if what in UNFORESEEN_BY_KAFKA:
-        assert answer["error_code"] in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
+        assert response["error_code"] in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
     else:
-        observe("answer", answer)
-    if answer == "closed":
+        observe("response", response)
+    if response == "closed":
         topic = reconnect(topic)
     observe("after it", topic.produce(batch(b"fine")))
     observe("stored", topic.fetch(0))
@@ -129,7 +129,7 @@ def test_the_default_bound_on_future_timestamps(wire_topic: Make, observe: Obser
 @pytest.mark.parametrize("compression", [0, 2])
 def test_log_append_time(wire_topic: Make, observe: Observations, compression: int) -> None:
     topic = wire_topic(configs={"message.timestamp.type": "LogAppendTime"})
-    observe("answer", topic.produce(batch(b"a", b"b", timestamp=5, compression=compression)))
+    observe("response", topic.produce(batch(b"a", b"b", timestamp=5, compression=compression)))
     stored = topic.fetch(0)["responses"][0]["partitions"][0]["records"]
     observe("attributes", stored[21:23])
     (max_timestamp,) = struct.unpack_from(">q", stored, 35)
@@ -161,7 +161,7 @@ def test_compacted_topics_need_keys(wire_topic: Make, observe: Observations) -> 
 def producer(topic: Topic) -> tuple[int, int]:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
     while (response := topic.client.call(request, 4)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        pass  # Apache Kafka fetches its first block of ids when somebody asks for one
+        pass  # Apache Kafka requests its first block of producer ids when a client needs one
     assert response.error_code == 0
     return response.producer_id, response.producer_epoch
 

@@ -1,0 +1,1 @@
+"""Full file systems, failed data directories and exhausted file descriptors."""

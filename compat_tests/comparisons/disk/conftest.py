@@ -1,7 +1,7 @@
-"""Fixtures of the disk tests: volumes that are unmounted afterwards, and a kwire broker on directories of one's choice.
+"""Fixtures of the disk tests: volumes that are unmounted afterwards, and a kwire broker with given log directories.
 
-kwire only, but for `test_like_kafka`: Apache Kafka gives a directory up, and with the last one itself, where kwire
-waits for room.
+Most tests are for kwire only: on a full disk Apache Kafka takes the log directory offline, and shuts down with the last
+one, while kwire waits for space. `test_like_kafka` compares both.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def volume(tmp_path: Path) -> Iterator[Callable[..., Volume]]:
 
 @pytest.fixture
 def broker_on(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
-    """``broker_on(path, path, **{"property": "value"})``: a started kwire with these `log.dirs`."""
+    """``broker_on(path, path, **{"property": "value"})``: a started kwire broker with these `log.dirs`."""
     started: list[Broker] = []
 
     def start(*directories: Path, **settings: str) -> Broker:
-        quick = {"replica.high.watermark.checkpoint.interval.ms": "300", "log.cleaner.backoff.ms": "300"}
+        often = {"replica.high.watermark.checkpoint.interval.ms": "300", "log.cleaner.backoff.ms": "300"}
         dirs = {"log.dirs": ",".join(str(each / "data") for each in directories)}
-        broker = make_broker("kwire", tmp_path / f"broker-{len(started)}", {**quick, **dirs, **settings})
+        broker = make_broker("kwire", tmp_path / f"broker-{len(started)}", {**often, **dirs, **settings})
         started.append(broker)
         broker.start()
         return broker
@@ -49,7 +49,7 @@ def broker_on(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
 
 @pytest.fixture
 def account_with() -> Iterator[Callable[[Broker], Account]]:
-    """``account_with(broker)``: a client that is closed afterwards."""
+    """``account_with(broker)``: an `Account` that is closed afterwards."""
     made: list[Account] = []
 
     def make(broker: Broker) -> Account:

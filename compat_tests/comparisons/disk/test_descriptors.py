@@ -1,4 +1,4 @@
-"""A broker at its limit of descriptors: it lives, answers errors, and goes on when it has some again."""
+"""A broker at its limit of file descriptors: it keeps running, responds with errors, and recovers."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_files_and_connections_wait_for_descriptors(
     assert isinstance(account.read(0), dict)
     allow(broker, in_use(broker))
 
-    # Files: those that are open and idle are closed for others.
+    # Files: the broker closes idle files to open others.
     codes = {partition: account.write(partition) for partition in range(PARTITIONS)}
     assert set(codes.values()) <= {0, STORAGE_ERROR}
     assert list(codes.values()).count(0) > PARTITIONS // 2
-    # Checkpoints and new topics: they fail or not, and the directory is not given up.
+    # Checkpoints and new topics may fail, but the log directory stays online.
     account.create(name="u")
-    # Connections: they wait.
+    # Connections wait.
     waiting = [socket.create_connection((broker.host, broker.port)) for _ in range(5)]
     wait_until(lambda: "cannot accept" in broker.log_text(), 5, "the line in the log")
     assert account.write(0) == 0

@@ -1,4 +1,4 @@
-"""Data directories that go away: the broker notices, says so once, goes on with the others, and has all back later."""
+"""Log directories that fail: the broker logs it once, serves the others, and has all of them again after a restart."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def failures(broker: Broker) -> int:
 
 
 def directories(account: Account) -> list[int]:
-    answer = account.wire.call(DescribeLogDirsRequest(topics=None), 4)
-    return [each.error_code for each in answer.results]
+    response = account.wire.call(DescribeLogDirsRequest(topics=None), 4)
+    return [each.error_code for each in response.results]
 
 
 def test_a_directory_that_is_unmounted_is_given_up_and_comes_back_with_the_next_start_that_has_it(
@@ -54,7 +54,7 @@ def test_a_directory_that_is_unmounted_is_given_up_and_comes_back_with_the_next_
     account.create(2, name="u")
     assert len(list((tmp_path / "stays" / "data").glob("u-?"))) == 2
 
-    broker.restart()  # the mount point is there, and empty
+    broker.restart()  # the mount point exists and is empty
     account.reconnect()
     assert "is it mounted?" in broker.log_text()
     check_what_goes_on(account, kept, lost)
@@ -110,8 +110,8 @@ def test_coordinators_on_a_failed_directory_are_not_available(
 
     def coordinators() -> list[int]:
         keys = ["a", "b", "c", "d"]  # one for each of the four partitions
-        answer = account.wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=keys), 4)
-        return sorted(each.error_code for each in answer.coordinators)
+        response = account.wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=keys), 4)
+        return sorted(each.error_code for each in response.coordinators)
 
     wait_until(lambda: coordinators() == [0] * 4, 10, "coordinators")
     shutil.rmtree(tmp_path / "goes")

@@ -1,4 +1,4 @@
-"""A file system that fills up under a broker: writers are told, reads go on, and room is all it takes to go on."""
+"""A full file system: producers get errors, fetches continue, and produce works again once there is space."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ BrokerOn = Callable[..., Broker]
 AccountWith = Callable[[Broker], Account]
 NOT_COORDINATOR = 16
 CONCURRENT_TRANSACTIONS = 51
-LOAD_IN_PROGRESS = 14  # as long as there is no block of producer ids
+LOAD_IN_PROGRESS = 14  # while there is no block of producer ids
 
 
 def write_until_full(account: Account, volume: Volume) -> None:
-    """Fill the disk while writing: some appends that take their room, then refusals only."""
+    """Fill the disk while writing: appends succeed until their space is used up, then all are refused."""
     for partition in (0, 1):
         for _ in range(10):
             assert account.write(partition) == 0
@@ -65,7 +65,7 @@ def test_writers_are_told_and_room_is_enough_to_go_on(
     for partition in (0, 1):
         account.check(partition)
         assert account.write(partition) == 0
-    assert broker.log_text().count("takes no writes at present") < 10
+    assert broker.log_text().count("accepts no writes at present") < 10
 
 
 @pytest.mark.parametrize(("kind", "end"), [("ext4", "kill"), ("ext4", "stop"), ("tmpfs", "kill")])
@@ -83,7 +83,7 @@ def test_nothing_acknowledged_is_lost_when_the_broker_ends_on_a_full_disk_and_st
     account.reconnect()
     for partition in (0, 1):
         account.check(partition)
-    disk.fill()  # the start has given back what the metadata store keeps for such a day
+    disk.fill()  # the start has restored the metadata store's reserve
     assert account.write(0, size=200_000) == STORAGE_ERROR
     broker.kill()
     disk.free()
@@ -124,7 +124,7 @@ def test_the_metadata_store_may_be_full_while_other_directories_are_not(
     assert account.create(2) == 0
     in_store, beside = (1, 0) if (tmp_path / "roomy" / "data" / "t-0").exists() else (0, 1)
     codes: dict[str, int] = {}
-    while STORAGE_ERROR not in codes.values():  # at first there is the store's reserve
+    while STORAGE_ERROR not in codes.values():  # the metadata store uses its reserve first
         disk.fill()
         codes[f"u{len(codes)}"] = account.create(name=f"u{len(codes)}")
     assert set(codes.values()) <= {0, STORAGE_ERROR}
@@ -169,15 +169,15 @@ def test_deleting_a_topic_makes_room(volume: MakeVolume, broker_on: BrokerOn, ac
 def commit(account: Account, group: str, offset: int) -> int:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topics = [OffsetCommitRequestTopic(name=account.topic, partitions=[partition])]
-    answer = account.wire.call(OffsetCommitRequest(group_id=group, topics=topics), 7)
-    code: int = answer.topics[0].partitions[0].error_code
+    response = account.wire.call(OffsetCommitRequest(group_id=group, topics=topics), 7)
+    code: int = response.topics[0].partitions[0].error_code
     return code
 
 
 def committed(account: Account, group: str) -> int:
     groups = [OffsetFetchRequestGroup(group_id=group, topics=None)]
-    answer = account.wire.call(OffsetFetchRequest(groups=groups), 8).groups[0]
-    offset: int = answer.topics[0].partitions[0].committed_offset
+    response = account.wire.call(OffsetFetchRequest(groups=groups), 8).groups[0]
+    offset: int = response.topics[0].partitions[0].committed_offset
     return offset
 
 
@@ -196,16 +196,16 @@ def test_coordinators_refuse_and_go_on(
     assert NOT_COORDINATOR in refused
     last = 1000 + max((number for number, code in enumerate(refused) if code == 0), default=-993)
     assert committed(account, "g") == last
-    asked = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
+    requested = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
     codes = [0]
-    while codes[-1] == 0:  # at first there is the metadata store's reserve
+    while codes[-1] == 0:  # the metadata store uses its reserve first
         disk.fill()
-        codes.append(account.wire.call(asked, 2).error_code)
+        codes.append(account.wire.call(requested, 2).error_code)
     assert codes[-1] in (NOT_COORDINATOR, LOAD_IN_PROGRESS)
     assert len(codes) < 200
     disk.free()
     assert commit(account, "g", 2000) == 0
-    wait_until(lambda: account.wire.call(asked, 2).error_code == 0, 10, "a producer id")
+    wait_until(lambda: account.wire.call(requested, 2).error_code == 0, 10, "a producer id")
     broker.kill()
     broker.start()
     account.reconnect()
@@ -213,13 +213,13 @@ def test_coordinators_refuse_and_go_on(
 
 
 class Transaction:
-    """One transaction on partition 0 of the account's topic, request by request."""
+    """A transaction on partition 0 of the account's topic, request by request."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        asked = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
-        wait_until(lambda: account.wire.call(asked, 4).error_code == 0, 10, "a producer id")
-        found = account.wire.call(asked, 4)
+        requested = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
+        wait_until(lambda: account.wire.call(requested, 4).error_code == 0, 10, "a producer id")
+        found = account.wire.call(requested, 4)
         self._producer = {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
 
     def begin(self) -> None:
@@ -230,8 +230,8 @@ class Transaction:
             v3_and_below_producer_epoch=self._producer["producer_epoch"],
             v3_and_below_topics=topics,
         )
-        answer = self._account.wire.call(request, 3)
-        assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+        response = self._account.wire.call(request, 3)
+        assert response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
 
     def write(self) -> int:
         builder = RecordBatchBuilder(**self._producer, base_sequence=0, is_transactional=True)
@@ -259,7 +259,7 @@ def test_a_transaction_ends_when_there_is_room(
     transaction = Transaction(account)
     transaction.begin()
     assert transaction.write() == 0
-    for _ in range(500):  # what the last pages of the logs still hold
+    for _ in range(500):  # the free part of the logs' last pages
         disk.fill()
         if account.write(size=100) == STORAGE_ERROR:
             break
@@ -275,9 +275,9 @@ def test_a_transaction_ends_when_there_is_room(
 
 
 def last_stable(account: Account) -> int:
-    """The offset below which no transaction is open, as consumers are told, without the marker's own."""
+    """The last stable offset as consumers see it, without the marker's own offset."""
     partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
     topics = [ListOffsetsTopic(name=account.topic, partitions=[partition])]
-    answer = account.wire.call(ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=topics), 5)
-    offset: int = answer.topics[0].partitions[0].offset
+    response = account.wire.call(ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=topics), 5)
+    offset: int = response.topics[0].partitions[0].offset
     return offset

@@ -1,4 +1,4 @@
-"""One of two data directories vanishes under kwire and under Apache Kafka: what clients are told must be the same."""
+"""One of two log directories fails, with kwire and with Apache Kafka: the responses to clients must be the same."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ GROUPS = ["a", "b", "c", "d"]  # one for each of the four partitions of __consum
 
 
 def metadata(account: Account, index: int) -> list[Any]:
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
-    partitions = account.wire.call(asked, 9).topics[0].partitions
+    requested = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+    partitions = account.wire.call(requested, 9).topics[0].partitions
     found = next(each for each in partitions if each.partition_index == index)
     return [found.error_code, found.leader_id, found.leader_epoch, found.isr_nodes, found.offline_replicas]
 
@@ -68,8 +68,8 @@ def offset(account: Account, index: int, timestamp: int) -> list[int]:
 
 def deleted(account: Account, index: int) -> int:
     topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=index, offset=0)])
-    answer = account.wire.call(DeleteRecordsRequest(timeout_ms=1000, topics=[topic]), 1)
-    code: int = answer.topics[0].partitions[0].error_code
+    response = account.wire.call(DeleteRecordsRequest(timeout_ms=1000, topics=[topic]), 1)
+    code: int = response.topics[0].partitions[0].error_code
     return code
 
 
@@ -83,14 +83,16 @@ def epoch_end(account: Account, index: int) -> int:
 def elected(account: Account, kind: int, index: int) -> list[int]:
     topics = [TopicPartitions(topic="t", partitions=[index])]
     request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=3000)
-    answer = account.wire.call(request, 2)
-    return [each.error_code for result in answer.replica_election_results for each in result.partition_result]
+    response = account.wire.call(request, 2)
+    return [each.error_code for result in response.replica_election_results for each in result.partition_result]
 
 
 def moved(account: Account, index: int, path: Path) -> int:
     topic = AlterReplicaLogDirTopic(name="t", partitions=[index])
-    answer = account.wire.call(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=[topic])]), 1)
-    code: int = answer.results[0].partitions[0].error_code
+    response = account.wire.call(
+        AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=[topic])]), 1
+    )
+    code: int = response.results[0].partitions[0].error_code
     return code
 
 
@@ -99,12 +101,12 @@ def group(account: Account, name: str) -> list[Any]:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
     commit = account.wire.call(OffsetCommitRequest(group_id=name, topics=topics), 7).topics[0].partitions[0]
-    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=None)])
-    fetched = account.wire.call(asked, 8).groups[0]
+    requested = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=None)])
+    fetched = account.wire.call(requested, 8).groups[0]
     return [found.error_code, found.node_id, found.error_message, commit.error_code, fetched.error_code]
 
 
-def told(account: Account, index: int) -> dict[str, Any]:
+def responses(account: Account, index: int) -> dict[str, Any]:
     found = account.read(index)
     return {
         "metadata": metadata(account, index),
@@ -139,8 +141,8 @@ def test_clients_are_told_the_same_of_a_directory_that_vanished(
     kept = next(int(each.name[2:]) for each in stays.glob("t-?"))
     shutil.rmtree(goes)
     wait_until(lambda: metadata(account, lost)[1] == -1, 20, "the failure in the metadata")
-    observe("lost", told(account, lost))
-    observe("kept", told(account, kept))
+    observe("lost", responses(account, lost))
+    observe("kept", responses(account, kept))
     observe("groups", sorted(group(account, name) for name in GROUPS))
     observe("directories", directories(account))
     observe("moves", [moved(account, lost, stays), moved(account, kept, goes), moved(account, kept, stays)])

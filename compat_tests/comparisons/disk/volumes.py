@@ -1,4 +1,4 @@
-"""Tiny file systems that fill up and go away, and one client that keeps account of what was acknowledged."""
+"""Tiny file systems that tests fill and unmount, and a client that remembers the acknowledged records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORAGE_ERROR = 56
 
 
 class Volume:
-    """A mounted file system of a few MiB: ``kind`` is "tmpfs" or "ext4" (in a file, through a loop device)."""
+    """A mounted file system of a few MiB. ``kind``: "tmpfs", or "ext4" in a file, through a loop device."""
 
     def __init__(self, kind: str, path: Path, size_mib: int) -> None:
         self.kind = kind
@@ -37,23 +37,24 @@ class Volume:
         self.mount()
 
     def mount(self) -> None:
+        """Mount the file system."""
         if self.kind == "ext4":
             _run("mount", "-o", "loop", str(self._image), str(self.path))
         else:
             _run("mount", "-t", "tmpfs", "-o", f"size={self._size_mib}m", "tmpfs", str(self.path))
 
     def unmount(self) -> None:
-        """Take it away from under whoever has files open in it."""
+        """Unmount it while files are open in it."""
         subprocess.run(["umount", "-l", str(self.path)], check=False, capture_output=True)
 
     def fill(self, leave_bytes: int = 0) -> None:
-        """Take all room but so much."""
+        """Use up the space except for ``leave_bytes``."""
         with contextlib.suppress(OSError), open(self.path / "ballast", "ab", buffering=0) as ballast:
             while (free := shutil.disk_usage(self.path).free - leave_bytes) > 0:
                 ballast.write(bytes(min(free, 1 << 20)))
 
     def free(self) -> None:
-        """Give the room back."""
+        """Free the space again."""
         (self.path / "ballast").unlink(missing_ok=True)
 
 
@@ -67,7 +68,7 @@ def _run(*command: str) -> None:
 
 
 class Account:
-    """A client that writes to partitions of one topic and remembers what was acknowledged, in order."""
+    """A client that writes to partitions of one topic and remembers the acknowledged records in order."""
 
     def __init__(self, bootstrap: str, topic: str = "t") -> None:
         self.bootstrap = bootstrap
@@ -77,19 +78,22 @@ class Account:
         self._count = 0
 
     def reconnect(self) -> None:
+        """Open a new connection to the broker."""
         self.wire.close()
         self.wire = WireClient(self.bootstrap)
 
     def create(self, partitions: int = 1, name: str | None = None, **configs: str) -> int:
-        """Create the topic; the error code."""
-        told = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-        topic = CreatableTopic(name=name or self.topic, num_partitions=partitions, replication_factor=1, configs=told)
-        answer = self.wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
-        code: int = answer.topics[0].error_code
+        """Create the topic; returns the error code."""
+        properties = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+        topic = CreatableTopic(
+            name=name or self.topic, num_partitions=partitions, replication_factor=1, configs=properties
+        )
+        response = self.wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        code: int = response.topics[0].error_code
         return code
 
     def write(self, partition: int = 0, size: int = 1000, topic: str | None = None) -> int:
-        """One record; the error code."""
+        """Write one record; returns the error code."""
         self._count += 1
         value = self._count.to_bytes(8, "big") + bytes(size - 8)
         builder = RecordBatchBuilder()
@@ -100,39 +104,39 @@ class Account:
             timeout_ms=5000,
             topic_data=[TopicProduceData(name=topic or self.topic, partition_data=[data])],
         )
-        answer = self.wire.call(request, 9).responses[0].partition_responses[0]
-        if answer.error_code == 0 and topic is None:
-            self.acknowledged.setdefault(partition, {})[answer.base_offset] = value
-        code: int = answer.error_code
+        response = self.wire.call(request, 9).responses[0].partition_responses[0]
+        if response.error_code == 0 and topic is None:
+            self.acknowledged.setdefault(partition, {})[response.base_offset] = value
+        code: int = response.error_code
         return code
 
     def read(self, partition: int = 0) -> dict[int, bytes] | int:
         """All records by offset, or the error code."""
         found: dict[int, bytes] = {}
         while True:
-            answer = self._fetch(partition, len(found))
-            if answer.error_code:
-                code: int = answer.error_code
+            response = self._fetch(partition, len(found))
+            if response.error_code:
+                code: int = response.error_code
                 return code
-            records = [record for record in _records(answer.records) if record[0] >= len(found)]
+            records = [record for record in _records(response.records) if record[0] >= len(found)]
             found.update(records)
-            if not records or len(found) >= answer.high_watermark:
+            if not records or len(found) >= response.high_watermark:
                 return found
 
     def _fetch(self, partition: int, offset: int) -> Any:
-        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        requested = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(
             max_wait_ms=200,
             min_bytes=1,
             max_bytes=1 << 20,
             session_id=0,
             session_epoch=-1,
-            topics=[FetchTopic(topic=self.topic, partitions=[asked])],
+            topics=[FetchTopic(topic=self.topic, partitions=[requested])],
         )
         return self.wire.call(request, 11).responses[0].partitions[0]
 
     def check(self, partition: int = 0) -> None:
-        """What is there is what was acknowledged, and (a write may end without an answer) at most one more."""
+        """The partition has the acknowledged records and at most one more (a write may end without a response)."""
         found = self.read(partition)
         assert isinstance(found, dict), f"error {found}"
         acknowledged = self.acknowledged.get(partition, {})
@@ -141,13 +145,13 @@ class Account:
 
     def leaders(self, topic: str | None = None) -> list[tuple[int, int, list[int]]]:
         """(error code, leader, offline replicas) of each partition."""
-        asked = [MetadataRequestTopic(name=topic or self.topic)]
-        answer = self.wire.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 9)
-        return [(each.error_code, each.leader_id, each.offline_replicas) for each in answer.topics[0].partitions]
+        requested = [MetadataRequestTopic(name=topic or self.topic)]
+        response = self.wire.call(MetadataRequest(topics=requested, allow_auto_topic_creation=False), 9)
+        return [(each.error_code, each.leader_id, each.offline_replicas) for each in response.topics[0].partitions]
 
 
 def _records(data: Any) -> list[tuple[int, bytes]]:
-    """Of whole batches; the last one may be cut off."""
+    """The records of all complete batches; the last batch may be incomplete."""
     view, found = memoryview(data or b""), []
     while len(view) >= LOG_OVERHEAD:
         size = parse_header(view).size if len(view) >= HEADER_SIZE else len(view) + 1

@@ -1,4 +1,4 @@
-"""A script for each test, whose observations are compared when the test is over."""
+"""The `script` fixture; its observations are compared when the test is over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.processes.brokers import Broker
 
 @pytest.fixture
 def script(broker: Broker, observe: Observations) -> Iterator[Script]:
-    """A conversation with the broker; what it saw must be the same on both."""
+    """A conversation with the broker; its observations must be the same on both kinds."""
     with Script(broker) as conversation:
         yield conversation
         observe("conversation", conversation.seen)

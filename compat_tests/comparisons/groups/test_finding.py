@@ -1,4 +1,4 @@
-"""FindCoordinator in every version, and settings that need a broker of their own."""
+"""FindCoordinator in every version, and group settings that need a separate broker."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from compat_tests.comparisons.groups.script import Script, join, leave, sync
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.observations import Observations
 from harness.processes.brokers import Broker
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 
 
-def found(script: Script, answer: Any) -> Any:
-    """An answer without the port, which each broker has its own of."""
-    for place in (answer, *answer.coordinators):
+def found(script: Script, response: Any) -> Any:
+    """A response without the port, which differs."""
+    for place in (response, *response.coordinators):
         if place.port == script.broker.port:
             place.port = 0
-    return answer
+    return response
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -39,21 +39,22 @@ def test_the_coordinator_is_found(script: Script, new_name: Names, version: int)
     if version >= 1:
         requests |= {"strange": strange, "share": share}
     for what, request in requests.items():
-        answer = found(script, script.client(what).call(request, version))
-        for place in answer.coordinators:
-            place.error_message = None  # one text for the request, or one for each key
-        script.see(what, answer)
+        response = found(script, script.client(what).call(request, version))
+        for place in response.coordinators:
+            place.error_message = None  # Kafka has one text for the request, or one for each key
+        script.see(what, response)
 
 
 def test_groups_have_a_largest_size(broker_factory: Callable[..., Broker], observe: Observations) -> None:
     with Script(broker_factory({"group.max.size": "2"})) as script:
-        group, fields = "full", {"rebalance_timeout_ms": 2_000}
+        group = "full"
+        fields: dict[str, Any] = {"rebalance_timeout_ms": 2_000}
         script.ready(group)
         first = script.call("a", join(group, **fields), 3, "a")
         parked = script.send(join(group, **fields), 3, "b")
         script.until(group, "PreparingRebalance")
         first = script.call("a again", join(group, first.member_id, **fields), 3, "a")
-        second = script.answer("b joined", parked)
+        second = script.receive("b joined", parked)
         script.call("c while the leader assigns", join(group, **fields), 3, "c")
         script.call("a syncs", sync(group, first, {}), 3, "a")
         script.call("c in a stable group", join(group, **fields), 3, "c")
@@ -64,8 +65,8 @@ def test_groups_have_a_largest_size(broker_factory: Callable[..., Broker], obser
         assert script.is_parked(waiting)
         script.call("b is late", join(group, second.member_id, **fields), 3, "b")
         script.call("d is too many", join(group, **fields), 3, "d")
-        script.answer("a joined", parked)
-        script.answer("c joined", waiting)
+        script.receive("a joined", parked)
+        script.receive("c joined", waiting)
         script.call("all leave", leave(group, (first.member_id, None)), 5)
         observe("conversation", script.seen)
 
@@ -79,14 +80,14 @@ def test_the_first_rebalance_waits(broker_factory: Callable[..., Broker], observ
         script.describe("waiting", group)
         second = script.send(join(group), 3, "b")
         assert script.is_parked(first, 1.0), "somebody came: it waits once more"
-        leader, follower = script.answer("a joined", first), script.answer("b joined", second)
+        leader, follower = script.receive("a joined", first), script.receive("b joined", second)
         waiting = script.send(sync(group, follower), 3, "b")
         script.call("a syncs", sync(group, leader, {follower.member_id: b"B"}), 3, "a")
-        script.answer("b synced", waiting)
+        script.receive("b synced", waiting)
         third = script.send(join(group), 3, "c")
         script.until(group, "PreparingRebalance")
         again = script.send(join(group, leader.member_id), 3, "a")
         script.call("b joins at once", join(group, follower.member_id), 3, "b")
-        script.answer("a joined again", again)
-        script.answer("c joined", third)
+        script.receive("a joined again", again)
+        script.receive("c joined", third)
         observe("conversation", script.seen)

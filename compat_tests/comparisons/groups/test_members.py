@@ -1,4 +1,4 @@
-"""The classic protocol, step by step: the same requests give the same answers, states and records on both brokers."""
+"""The classic protocol, step by step: the same responses, states and records on both brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compat_tests.comparisons.groups.script import SUBSCRIPTION, Script, heartbeat, join, leave, settle, sync
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 
 OTHER = b"\0\0\0\0\0\1\0\2uu\xff\xff\xff\xff"
 
@@ -20,15 +20,15 @@ def group(script: Script, new_name: Names) -> str:
 
 
 def two_members(script: Script, group: str, **fields: Any) -> tuple[Any, Any]:
-    """A stable group of clients "a" (leader) and "b", both seen joining."""
+    """A stable group of the clients "a" (leader) and "b"; both joins are recorded."""
     first = script.call("a", join(group, **fields), 3, "a")
     second = script.send(join(group, **fields), 3, "b")
     script.until(group, "PreparingRebalance")
     first = script.call("a again", join(group, first.member_id, **fields), 3, "a")
-    follower = script.answer("b joined", second)
+    follower = script.receive("b joined", second)
     waiting = script.send(sync(group, follower), 3, "b")
     script.call("a syncs", sync(group, first, {first.member_id: b"A", follower.member_id: b"B"}), 3, "a")
-    script.answer("b synced", waiting)
+    script.receive("b synced", waiting)
     return first, follower
 
 
@@ -70,7 +70,7 @@ def test_requests_that_do_not_fit(script: Script, group: str) -> None:
     script.call("no protocol in version 5", join(group, protocols={}), 5)
     script.call("a member of an empty group", join(group, "nobody"), 9)
     member = script.call("join", join(group), 3)
-    for what, changed in {
+    changes: dict[str, dict[str, Any]] = {
         "wrong generation": {"generation_id": 9},
         "negative generation": {"generation_id": -1},
         "stranger": {"member_id": "stranger"},
@@ -81,7 +81,8 @@ def test_requests_that_do_not_fit(script: Script, group: str) -> None:
         "no name": {"protocol_type": "consumer", "protocol_name": None},
         "no group": {"group_id": "no-such-group", "protocol_type": "consumer", "protocol_name": "range"},
         "empty group": {"group_id": "", "protocol_type": "consumer", "protocol_name": "range"},
-    }.items():
+    }
+    for what, changed in changes.items():
         script.call(f"sync: {what}", sync(group, member, **changed), 5)
     script.call("heartbeat: wrong generation", heartbeat(group, member.member_id, 9), 4)
     script.call("heartbeat: stranger", heartbeat(group, "stranger", 1), 4)
@@ -117,7 +118,7 @@ def test_two_members(script: Script, group: str) -> None:
     script.call("follower, heartbeat", heartbeat(group, follower.member_id, leader.generation_id), 4, "b")
     script.call("follower, sync", sync(group, follower), 3, "b")
     follower = script.call("follower joins", join(group, follower.member_id), 9, "b")
-    leader = script.answer("leader joined", parked)
+    leader = script.receive("leader joined", parked)
     script.describe("completing", group)
     script.call("old generation", heartbeat(group, follower.member_id, 1), 4, "b")
     script.call("leader asks again", join(group, leader.member_id), 9, "a")
@@ -136,12 +137,12 @@ def test_new_metadata_starts_a_rebalance(script: Script, group: str) -> None:
     parked = script.send(join(group, follower.member_id, protocols={"range": OTHER}), 9, "b")
     script.until(group, "PreparingRebalance")
     script.call("leader joins", join(group, leader.member_id), 9, "a")
-    script.answer("follower joined", parked)
+    script.receive("follower joined", parked)
     changed = script.send(join(group, follower.member_id, protocols={"range": SUBSCRIPTION}), 9, "b")
     script.until(group, "PreparingRebalance")
     script.call("leader: sync", sync(group, leader, generation_id=3), 3, "a")
     script.call("leader joins again", join(group, leader.member_id), 9, "a")
-    script.answer("follower joined again", changed)
+    script.receive("follower joined again", changed)
 
 
 def test_a_member_that_waits_for_its_part_is_told_of_a_rebalance(script: Script, group: str) -> None:
@@ -149,13 +150,13 @@ def test_a_member_that_waits_for_its_part_is_told_of_a_rebalance(script: Script,
     parked = script.send(join(group, leader.member_id), 9, "a")
     script.until(group, "PreparingRebalance")
     follower = script.call("follower joins", join(group, follower.member_id), 9, "b")
-    leader = script.answer("leader joined", parked)
+    leader = script.receive("leader joined", parked)
     waiting = script.send(sync(group, follower), 5, "b")
     assert script.is_parked(waiting)
     parked = script.send(join(group, leader.member_id, protocols={"range": OTHER}), 9, "a")
-    script.answer("follower: sync", waiting)
+    script.receive("follower: sync", waiting)
     script.call("follower joins again", join(group, follower.member_id), 9, "b")
-    script.answer("leader joined again", parked)
+    script.receive("leader joined again", parked)
 
 
 def test_members_leave_during_a_rebalance(script: Script, group: str) -> None:
@@ -166,7 +167,7 @@ def test_members_leave_during_a_rebalance(script: Script, group: str) -> None:
     script.call("c will not come", leave(group, (third.member_id, None)), 5, "c")
     assert script.is_parked(parked)
     script.call("a is removed", leave(group, (leader.member_id, None)), 5, "c")
-    script.answer("a is told", parked)
+    script.receive("a is told", parked)
     script.call("b joins", join(group, follower.member_id), 9, "b")
     script.describe("at last", group)
     script.written(group)
@@ -179,7 +180,7 @@ def test_a_rebalance_waits_for_an_id_that_was_given_out(script: Script, group: s
     parked = script.send(join(group, leader.member_id), 9, "a")
     assert script.is_parked(parked)
     script.call("b joins", join(group, pending.member_id), 9, "b")
-    script.answer("a joined", parked)
+    script.receive("a joined", parked)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_votes_and_ties(script: Script, group: str, one: list[str], two: list[st
     parked = script.send(join(group, protocols=dict.fromkeys(two, b"")), 3, "b")
     script.until(group, "PreparingRebalance")
     script.call("a again", join(group, first.member_id, protocols=dict.fromkeys(one, b"")), 3, "a")
-    script.answer("b joined", parked)
+    script.receive("b joined", parked)
 
 
 def test_static_members(script: Script, group: str) -> None:
@@ -235,26 +236,26 @@ def test_a_static_follower_comes_back(script: Script, group: str) -> None:
     parked = script.send(join(group, instance="i2"), 9, "b")
     script.until(group, "PreparingRebalance")
     first = script.call("a again", join(group, first.member_id, instance="i1"), 9, "a")
-    second = script.answer("b joined", parked)
+    second = script.receive("b joined", parked)
     waiting = script.send(sync(group, second, group_instance_id="i2"), 5, "b")
     assert script.is_parked(waiting)
     back = script.send(join(group, instance="i2"), 9, "c")  # while the leader assigns
-    script.answer("b is fenced", waiting)
+    script.receive("b is fenced", waiting)
     first = script.call("a joins", join(group, first.member_id, instance="i1"), 9, "a")
-    second = script.answer("c joined", back)
+    second = script.receive("c joined", back)
     script.call("a syncs", sync(group, first, {second.member_id: b"B"}, group_instance_id="i1"), 5, "a")
     script.call("c syncs", sync(group, second, group_instance_id="i2"), 5, "c")
     parked = script.send(join(group, first.member_id, instance="i1"), 9, "a")
     script.until(group, "PreparingRebalance")
     back = script.send(join(group, instance="i1"), 9, "b")  # while members join
-    script.answer("a is fenced", parked)
+    script.receive("a is fenced", parked)
     script.call("c joins", join(group, second.member_id, instance="i2"), 9, "c")
-    script.answer("b joined", back)
+    script.receive("b joined", back)
     script.describe("at last", group)
     script.written(group)
 
 
-# --- time ----------------------------------------------------------------------------------------------------------
+# -- time --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_silent_member_is_out(script: Script, group: str) -> None:
@@ -284,7 +285,7 @@ def test_an_id_that_was_given_out_lasts_for_its_session(script: Script, group: s
 def test_a_rebalance_does_not_wait_for_ever(script: Script, group: str) -> None:
     leader, follower = two_members(script, group, rebalance_timeout_ms=1_000)
     parked = script.send(join(group, leader.member_id, rebalance_timeout_ms=1_000), 9, "a")
-    script.answer("a joined", parked)
+    script.receive("a joined", parked)
     script.call("b is out", heartbeat(group, follower.member_id, 2), 4, "b")
     script.describe("one left", group)
 
@@ -294,9 +295,9 @@ def test_members_that_do_not_ask_for_their_part_are_out(script: Script, group: s
     parked = script.send(join(group, leader.member_id, rebalance_timeout_ms=1_000), 9, "a")
     script.until(group, "PreparingRebalance")
     follower = script.call("b joins", join(group, follower.member_id, rebalance_timeout_ms=1_000), 9, "b")
-    leader = script.answer("a joined", parked)
+    leader = script.receive("a joined", parked)
     waiting = script.send(sync(group, follower), 5, "b")
-    script.answer("b is told", waiting)
+    script.receive("b is told", waiting)
     script.describe("a is out", group)
     script.call("a", heartbeat(group, leader.member_id, leader.generation_id), 4, "a")
     script.call("b joins alone", join(group, follower.member_id, rebalance_timeout_ms=1_000), 9, "b")
@@ -310,4 +311,4 @@ def test_a_member_cut_off_while_it_joins_comes_back(script: Script, group: str) 
     parked = script.send(join(group, leader.member_id), 9, "a")
     assert script.is_parked(parked)
     script.call("b joins", join(group, follower.member_id), 9, "b")
-    script.answer("a joined", parked)
+    script.receive("a joined", parked)

@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` itself: Kafka's tools read what kwire wrote, and each broker goes on with the other's log."""
+"""``__consumer_offsets`` itself: Kafka's tools read kwire's records, and each broker continues with the other's log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUPS = ("worker", "static", "simple", "left", "gone", "assigning")
 
 @pytest.fixture
 def homes(tmp_path: Path) -> Iterator[list[Broker]]:
-    """Brokers of this test alone; killed when it is over."""
+    """Brokers for this test only, killed at its end."""
     brokers: list[Broker] = []
     yield brokers
     for broker in brokers:
@@ -38,7 +38,7 @@ def started(brokers: list[Broker], kind: str, home: Path, data_dir: Path | None 
 
 
 def make_history(script: Script) -> dict[str, Any]:
-    """Groups of every kind, some of them gone again."""
+    """Create groups of every kind, and delete some of them."""
     for group in GROUPS:
         script.ready(group)
     script.topic("tt")
@@ -62,24 +62,24 @@ def make_history(script: Script) -> dict[str, Any]:
 
 
 def picture(script: Script) -> list[Any]:
-    """What clients see of the groups."""
+    """The groups as clients see them."""
     script.seen.clear()
     for group in GROUPS:
         script.ready(group)
-        if group != "assigning":  # nobody wrote down that somebody was about to join
+        if group != "assigning":  # a join in progress is not in the log
             script.describe(group, group)
         script.call(group, fetch(8, group, None), 8)
     return list(script.seen)
 
 
 def go_on(script: Script, members: dict[str, Any]) -> None:
-    """The members do not notice that the broker is another one."""
+    """The members continue on the other broker."""
     worker, static = members["worker"], members["static"]
     assert script.client().call(heartbeat("worker", worker.member_id, 1), 4).error_code == 0
     assert script.client().call(sync("worker", worker), 3).assignment == b"all"
     me = {"member_id": worker.member_id, "generation_id_or_member_epoch": 1}
-    answer = script.client().call(commit("worker", {("tt", 0): 99}, **me), 9)
-    assert answer.topics[0].partitions[0].error_code == 0
+    response = script.client().call(commit("worker", {("tt", 0): 99}, **me), 9)
+    assert response.topics[0].partitions[0].error_code == 0
     assert script.client().call(heartbeat("static", static.member_id, 1, "i"), 4).error_code == 0
     back = script.client().call(join("static", instance="i"), 9)
     assert (back.error_code, back.generation_id, back.skip_assignment) == (0, 1, True)
@@ -120,7 +120,7 @@ def test_kafka_goes_on_with_the_groups_of_kwire(homes: list[Broker], tmp_path: P
 
 
 def give_log(source: Path, target: Path, partition: str) -> None:
-    """Put one broker's segments in the place of the other's, and let it recover them."""
+    """Replace one broker's segments by the other's, and start it, so that it recovers them."""
     for old in (target / partition).iterdir():
         if old.name != "partition.metadata":
             old.unlink()

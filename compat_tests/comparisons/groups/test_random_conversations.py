@@ -1,7 +1,7 @@
-"""Random conversations: seeded members do what members do, and what they should not, on both brokers alike.
+"""Random conversations with classic groups: members, driven by a seed, send valid and invalid requests to both brokers.
 
-Sessions are long, so that only requests move the groups. After every request the script waits until nothing more comes,
-and keeps what came. A failing seed is named in the test's id; a campaign runs many (`KWIRE_GROUP_SEEDS=FIRST:END`).
+Session timeouts are long, so that only requests change the groups. After each request the script collects responses
+until no more arrive. The test's id has the seed; a campaign runs many (`KWIRE_GROUP_SEEDS=FIRST:END`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from compat_tests.comparisons.groups.script import Script, commit, fetch, heartbeat, join, leave
-from compat_tests.conftest import Names
+from compat_tests.names import Names
 from harness.processes.brokers import wait_until
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
@@ -30,7 +30,7 @@ PROTOCOLS = ({"range": b"1"}, {"range": b"2", "sticky": b"2"}, {"sticky": b"3", 
 
 
 class Actor:
-    """A member as its client knows it; it may have several requests under way, on as many connections."""
+    """A member's state on the client's side; it may have several requests in flight, each on its own connection."""
 
     def __init__(self, name: str, instance: str | None) -> None:
         self.name = name
@@ -43,6 +43,8 @@ class Actor:
 
 
 class Conversation:
+    """Actors that send random requests of one group."""
+
     def __init__(self, script: Script, group: str, seed: int) -> None:
         self.script = script
         self.group = group
@@ -68,8 +70,8 @@ class Conversation:
                 self.script.describe("the group", self.group)
 
     def come_to_rest(self, before: str) -> None:
-        """Wait until the coordinator has taken the request: it takes those of a group one after the other. The first
-        rebalance of an empty group ends by a timer, which has no delay but takes a while."""
+        """Wait until the coordinator has processed the request; it processes a group's requests one by one. The first
+        rebalance of an empty group ends with a timer, which has no delay but takes a while."""
         probe = heartbeat(self.group, "nobody", 1)
         for _ in range(2):
             time.sleep(0.02)
@@ -105,14 +107,14 @@ class Conversation:
         if chance < 0.8:
             return "beats", heartbeat(self.group, actor.member_id, actor.generation, actor.instance), 4
         if chance < 0.88:
-            request = commit(
+            commits = commit(
                 self.group,
                 {("tt", 0): self.chance.randrange(100)},
                 member_id=actor.member_id,
                 generation_id_or_member_epoch=actor.generation,
                 group_instance_id=actor.instance,
             )
-            return "commits", request, self.chance.choice((8, 9))
+            return "commits", commits, self.chance.choice((8, 9))
         if chance < 0.92:
             return "reads", fetch(8, self.group, None), 8
         if chance < 0.94:
@@ -122,7 +124,7 @@ class Conversation:
         return "leaves", leave(self.group, (actor.member_id, actor.instance)), 5
 
     def may_go(self, member_id: str) -> bool:
-        """Whom of three or more Kafka makes leader when the leader leaves hangs on the hashes of their random ids."""
+        """Whether the member may leave. With three or more, hashes of random ids would determine the next leader."""
         request = DescribeGroupsRequest(groups=[self.group])
         members = [found.member_id for found in self.script.client("watch").call(request, 5).groups[0].members]
         if member_id == self.leader and len(members) > 2:
@@ -139,7 +141,7 @@ class Conversation:
         return join(self.group, actor.member_id, instance=actor.instance, protocols=PROTOCOLS[actor.protocols])
 
     def listen(self, what: str, speaker: Actor | None) -> None:
-        """Take all answers that come, in a stable order, until nothing comes for a while."""
+        """Record all responses, in a stable order, until none arrives for a while."""
         came: dict[str, Any] = {}
         if speaker is not None and what not in MAY_BE_PARKED:
             select.select([self.script.client(speaker.name).socket], [], [], 20)
@@ -149,6 +151,7 @@ class Conversation:
                 break
             for socket in ready:
                 actor = waiting[socket]
+                assert actor.sent is not None
                 client, key, version, correlation_id = actor.sent
                 actor.sent = None
                 came[actor.name] = (key, self.script.client(client).receive(key, version, correlation_id))
@@ -156,17 +159,17 @@ class Conversation:
             if actor.name in came:
                 self.hear(actor, *came[actor.name])
 
-    def hear(self, actor: Actor, key: int, answer: Any) -> None:
+    def hear(self, actor: Actor, key: int, response: Any) -> None:
         if key == JoinGroupRequest.API_KEY:
-            if answer.member_id:
-                actor.member_id = answer.member_id
-            if answer.error_code == 0:
-                actor.generation = answer.generation_id
-                self.leader = answer.leader
-                actor.leads = [member.member_id for member in answer.members]
-            elif answer.error_code in (25, 82):
+            if response.member_id:
+                actor.member_id = response.member_id
+            if response.error_code == 0:
+                actor.generation = response.generation_id
+                self.leader = response.leader
+                actor.leads = [member.member_id for member in response.members]
+            elif response.error_code in (25, 82):
                 actor.member_id = ""
-        self.script.see(f"{actor.name} hears", answer)
+        self.script.see(f"{actor.name} hears", response)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,0 +1,1 @@
+"""Clients that send garbage, overload the broker or do not read their responses."""

@@ -1,4 +1,4 @@
-"""What the hostile tests share: a broker under watch, sockets that misbehave, and a well-behaved client beside them."""
+"""Tools of the hostile tests: measuring the broker, misbehaving sockets, and a well-behaved client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MiB = 1 << 20
 
 
 class Healthy:
-    """A client that produces one record and fetches it again, and says how long that took."""
+    """A client that produces one record, fetches it and measures the time."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._wire = WireClient(bootstrap, client_id="healthy", timeout_s=20)
@@ -48,30 +48,30 @@ class Healthy:
         raise TimeoutError(f"topic {self._topic} did not come")
 
     def produce(self, batch: bytes) -> int:
-        """Append a batch; its offset."""
+        """Produce a batch; returns its offset."""
         offset = self.offer(batch)
         assert self.last_error == 0, self.last_error
         return offset
 
     def offer(self, batch: bytes) -> int:
-        """Produce a batch, whatever the answer; its error code is `last_error` then."""
+        """Produce a batch and set `last_error` to the response's error code."""
         partition = PartitionProduceData(index=0, records=batch)
         topic = TopicProduceData(name=self._topic, partition_data=[partition])
-        answer = self._wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 9)
-        result = answer.responses[0].partition_responses[0]
+        response = self._wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 9)
+        result = response.responses[0].partition_responses[0]
         self.last_error = result.error_code
         offset: int = result.base_offset
         return offset
 
     def fetch(self, offset: int) -> bytes:
-        """The batches at an offset."""
-        answer = self._wire.call(fetch_request(self._topic, offset), 12)
-        result = answer.responses[0].partitions[0]
+        """Fetch the batches at an offset."""
+        response = self._wire.call(fetch_request(self._topic, offset), 12)
+        result = response.responses[0].partitions[0]
         assert result.error_code == 0, result
         return bytes(result.records or b"")
 
     def round_trip(self) -> float:
-        """Produce and consume one record; the seconds it took, which must be few."""
+        """Produce and consume one record; returns the seconds, which must be few."""
         value = b"healthy %f" % time.monotonic()
         started = time.monotonic()
         offset = self.produce(build_batch([Record(value=value, timestamp=int(time.time() * 1000))]))
@@ -83,12 +83,13 @@ class Healthy:
         return took
 
     def keep_asking(self, seconds: float) -> None:
-        """Round trips, one after the other, for so long."""
+        """Make round trips, one after the other, for ``seconds``."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.round_trip()
 
     def close(self) -> None:
+        """Close the connection."""
         self._wire.close()
 
 
@@ -100,9 +101,9 @@ def fetch_request(topic: str, offset: int, max_bytes: int = MiB, max_wait_ms: in
 
 
 class Watch:
-    """The broker's process: memory and descriptors, before and after, and no traceback in its log.
+    """The broker's process: memory and file descriptors before and after, and no traceback in its log.
 
-    Only kwire is held to the figures; Apache Kafka is only asked to stay responsive, by the same code."""
+    The limits apply to kwire only; of Apache Kafka the tests require only that it stays responsive."""
 
     def __init__(self, broker: Broker, growth_max: int) -> None:
         self._broker = broker
@@ -135,7 +136,7 @@ class Watch:
 
 
 def connect(broker: Broker, timeout_s: float = 10.0, receive_buffer: int | None = None) -> socket.socket:
-    """A bare connection."""
+    """A plain TCP connection to the broker."""
     sock = socket.socket()
     if receive_buffer is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -146,7 +147,7 @@ def connect(broker: Broker, timeout_s: float = 10.0, receive_buffer: int | None 
 
 @contextlib.contextmanager
 def connections(broker: Broker, count: int, receive_buffer: int | None = None) -> Iterator[list[socket.socket]]:
-    """Many of them, closed in the end. No faster than the broker accepts: its backlog is 50, as Kafka's."""
+    """Open many connections, closed at the end, no faster than the broker accepts (its backlog is 50, as Kafka's)."""
     socks: list[socket.socket] = []
     try:
         with connect(broker) as pace:
@@ -161,25 +162,25 @@ def connections(broker: Broker, count: int, receive_buffer: int | None = None) -
 
 
 def frame(api_key: int, version: int, body: bytes, flexible: bool, client_id: bytes = b"hostile") -> bytes:
-    """A request with any body, its size in front."""
+    """A request with any body, preceded by its size."""
     head = struct.pack(f">hhih{len(client_id)}s", api_key, version, 5, len(client_id), client_id)
     head += b"\0" if flexible else b""
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
 def what_comes(sock: socket.socket, wait_s: float = 5.0) -> str:
-    """What the broker does with the connection: `answer`, `closed`, or `nothing` for so long."""
+    """The broker's reaction: `answer`, `closed`, or `nothing` within the time."""
     sock.settimeout(wait_s)
     try:
         return "answer" if sock.recv(65536) else "closed"
     except TimeoutError:
         return "nothing"
     except OSError:
-        return "closed"  # reset: bytes that it did not read were still under way
+        return "closed"  # reset: the broker closed with unread bytes in its buffer
 
 
 def send_all(sock: socket.socket, data: bytes) -> bool:
-    """Send; False when the broker has closed the connection meanwhile."""
+    """Send; returns False if the broker has closed the connection."""
     try:
         sock.sendall(data)
     except OSError:

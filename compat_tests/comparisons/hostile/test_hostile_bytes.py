@@ -1,5 +1,7 @@
-"""Garbage, half frames, giants and clients that never read: the broker answers others within a second, its memory
-stays bounded, and its log has no traceback. What the connection itself gets is compared with Apache Kafka."""
+"""Garbage, incomplete and huge frames, and clients that never read.
+
+The broker must serve other clients within a second, with bounded memory and without a traceback in its log. The fate of
+the hostile connection itself is compared with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -27,6 +29,7 @@ from compat_tests.comparisons.hostile.attack import (
     send_all,
     what_comes,
 )
+from compat_tests.servers import running
 from harness.observations import Observations
 from harness.processes.brokers import Broker, make_broker, wait_until
 from harness.wire_client import WireClient
@@ -38,34 +41,28 @@ from kwire.codec.records import Record, build_batch
 
 @pytest.fixture(scope="module")
 def target(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker of this module alone: its memory is measured."""
+    """A broker for this module only, since its memory is measured."""
     own = make_broker(broker_kind, tmp_path_factory.mktemp(f"hostile-{broker_kind}"))
-    try:
-        own.start()
+    with running(own, own.kill):
         yield own
-    finally:
-        own.kill()
 
 
 @pytest.fixture(scope="module")
 def kwire(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """kwire alone, for what Apache Kafka does not survive (it allocates what a frame announces) or does not promise."""
+    """A kwire broker, for attacks that Apache Kafka does not withstand (it allocates the announced size)."""
     if request.config.getoption("--broker") == "kafka":
-        pytest.skip("asks for what only kwire promises")
+        pytest.skip("tests what only kwire promises")
     own = make_broker("kwire", tmp_path_factory.mktemp("hostile-kwire-alone"))
-    try:
-        own.start()
+    with running(own, own.kill):
         yield own
-    finally:
-        own.kill()
 
 
 @contextlib.contextmanager
 def healthy_client(broker: Broker) -> Iterator[Healthy]:
-    """A well-behaved client, warmed up; it must be served in the end, too."""
+    """A well-behaved client, warmed up, which must be served at the end as well."""
     with contextlib.closing(Healthy(broker.bootstrap, "healthy")) as client:
         with contextlib.suppress(AssertionError):
-            client.round_trip()  # the first one opens files and compiles codecs
+            client.round_trip()  # the first round trip opens files and imports codecs
         client.round_trip()
         yield client
         client.round_trip()
@@ -89,7 +86,7 @@ def sized(size: int) -> bytes:
     return struct.pack(">i", size)
 
 
-# Metadata v9 of topics, then their number as a compact length: more than there are.
+# Metadata v9: the compact length of the topics array, larger than the array.
 _DEEP = b"\xff\xff\xff\xff\x07"
 
 REFUSED: dict[str, bytes] = {
@@ -188,7 +185,7 @@ def test_frames_that_trickle_in_byte_by_byte(kwire: Broker, beside: Healthy) -> 
 
 def test_announced_frames_take_what_was_sent_of_them_only(kwire: Broker, beside: Healthy) -> None:
     with Watch(kwire, 24 * MiB), connections(kwire, 200) as socks:
-        for sock in socks:  # 20 GB in all, if they were believed
+        for sock in socks:  # 20 GB in total, if the broker trusted them
             send_all(sock, sized(100 * 1024 * 1024) + b"x" * 8192)
         beside.keep_asking(0.3)
 
@@ -204,7 +201,7 @@ def test_a_thousand_idle_connections(kwire: Broker, beside: Healthy) -> None:
 
 
 def test_more_connections_than_a_shell_allows_descriptors(tmp_path: Path) -> None:
-    """The process takes what the system allows, not what the shell that started it was content with."""
+    """The broker raises its soft limit of file descriptors to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     own = make_broker("kwire", tmp_path)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
@@ -226,7 +223,7 @@ def test_without_descriptors_those_who_are_connected_are_served_and_accepting_re
         with healthy_client(own) as client, Watch(own, 32 * MiB) as watch:
             limit = watch.descriptors() + 50
             resource.prlimit(own.pid, resource.RLIMIT_NOFILE, (limit, limit))
-            waiting = [connect(own) for _ in range(80)]  # those who are not accepted wait in the backlog
+            waiting = [connect(own) for _ in range(80)]  # connections that are not accepted wait in the backlog
             wait_until(lambda: "cannot accept" in own.log_text(), 10, "the broker to run out of descriptors")
             client.keep_asking(0.5)
             for sock in waiting:
@@ -278,7 +275,7 @@ def test_a_flood_of_small_requests_whose_answers_nobody_reads(kwire: Broker, bes
 
 
 def test_a_client_that_floods_as_fast_as_it_can_read(kwire: Broker, beside: Healthy) -> None:
-    """Others get their turn while one connection is never idle."""
+    """Other clients are served while one connection is never idle."""
     stop = threading.Event()
     flood = frame(ApiKey.API_VERSIONS, 0, b"", False) * 200
 
@@ -307,7 +304,7 @@ def test_a_client_that_floods_as_fast_as_it_can_read(kwire: Broker, beside: Heal
 
 
 def deep_frames() -> dict[str, Callable[[], bytes]]:
-    """Frames within `socket.request.max.bytes` whose elements, not whose bytes, are the attack."""
+    """Frames within `socket.request.max.bytes` that attack by their number of elements, not of bytes."""
     topics = 30_000_000
     count = bytes([0x80 | (topics + 1) & 0x7F]) + bytes(
         (0x80 if shift < 21 else 0) | (((topics + 1) >> shift) & 0x7F) for shift in (7, 14, 21)
@@ -354,7 +351,7 @@ def test_produced_garbage_is_an_error_code_and_no_closed_connection(
         "half a batch": good[:-1],
         "two batches": good * 2,
         "an old message set": struct.pack(">qiIbbii3s", 0, 17, 0, 0, 0, -1, 3, b"abc"),
-        "a length of 1 GB": good[:8] + sized(2**30) + good[12:],  # at 2 GB Apache Kafka's sum overflows
+        "a length of 1 GB": good[:8] + sized(2**30) + good[12:],  # Apache Kafka's sum overflows at 2 GB
         "a negative length": good[:8] + sized(-5) + good[12:],
     }
     with Watch(target, 16 * MiB):
@@ -362,15 +359,15 @@ def test_produced_garbage_is_an_error_code_and_no_closed_connection(
             with connect(target) as sock:
                 body = struct.pack(">hhii", -1, -1, 1000, 1) + b"\0\7healthy" + struct.pack(">ii", 1, 0)
                 send_all(sock, frame(ApiKey.PRODUCE, 8, body + sized(len(records)) + records, False))
-                answer = sock.recv(65536)
-                (error,) = struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len("healthy") + 4 + 4)
+                response = sock.recv(65536)
+                (error,) = struct.unpack_from(">h", response, 4 + 4 + 4 + 2 + len("healthy") + 4 + 4)
                 observe(what, error)
                 assert error != 0
         healthy.round_trip()
 
 
 def bomb(record: bytes, count: int, codec: int) -> bytes:
-    """A batch of one record many times, in few bytes, whose time (the broker's) makes the log look at its records."""
+    """A small compressed batch of many equal records; timestamps by the broker make the log decompress it."""
     body = compress(codec, record * count)
     batch = bytearray(build_batch([Record(value=b"")])[:61])
     struct.pack_into(">i", batch, 8, len(batch) - 12 + len(body))

@@ -1,0 +1,1 @@
+"""Log files, compaction and DeleteRecords."""

@@ -1,8 +1,8 @@
-"""The log cleaners of both brokers leave the same of the same data: segments, batch headers, records, markers.
+"""The log cleaners of both brokers retain the same data: segments, batch headers, records, markers.
 
-Each cleaning is one round over everything dirty: the topic's `min.cleanable.dirty.ratio` is 1 while data is written,
-and drops to 0 for the cleaner. What differs is left out: the moment that a delete horizon was taken from, and the bytes
-of compressed data.
+Each cleaning is one round over the whole dirty part: the topic's `min.cleanable.dirty.ratio` is 1 while data is written
+and 0 for the cleaner. The comparison leaves out what differs by nature: the time of a delete horizon, and compressed
+bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TOPIC = {
 
 
 class CompactedTopic:
-    """A topic of one partition on a broker of its own."""
+    """A topic of one partition on a separate broker."""
 
     def __init__(self, broker: Broker, name: str = "compacted") -> None:
         self.broker = broker
@@ -68,7 +68,7 @@ class CompactedTopic:
         self._admin.incremental_alter_configs([resource])[resource].result(30)
 
     def clean(self) -> None:
-        """Let the cleaner have one round."""
+        """Let the cleaner make one round."""
         end = max(int(path.stem) for path in self.folder.glob("*.log"))
         self.alter("min.cleanable.dirty.ratio", "0.0")
         checkpoint = self.broker.data_dir / "cleaner-offset-checkpoint"
@@ -84,8 +84,8 @@ class CompactedTopic:
         with WireClient(self.broker.bootstrap) as client:
             topic = Topic(client, self.name)
             for batch in batches:
-                answer = topic.produce(batch)
-                assert answer["error_code"] == 0, answer
+                response = topic.produce(batch)
+                assert response["error_code"] == 0, response
 
 
 def what_is_there(folder: Path) -> list[dict[str, Any]]:
@@ -100,9 +100,9 @@ def what_is_there(folder: Path) -> list[dict[str, Any]]:
 
 def batch_facts(data: bytes) -> dict[str, Any]:
     ((_, header),) = iter_headers(data)
-    facts = dict(zip(header._fields, header, strict=True))
+    facts: dict[str, Any] = dict(zip(header._fields, header, strict=True))
     del facts["crc"], facts["magic"]
-    facts["partition_leader_epoch"] = min(facts["partition_leader_epoch"], 1)  # Kafka's restart takes two
+    facts["partition_leader_epoch"] = min(facts["partition_leader_epoch"], 1)  # Apache Kafka's restart takes two
     if header.compression:
         del facts["length"]
     if header.delete_horizon_ms is not None:
@@ -123,7 +123,7 @@ def index_entries(folder: Path, suffix: str, size: int) -> dict[str, list[bytes]
 
 
 def some_batches(seed: int, count: int, *, compressions: tuple[int, ...] = (0,)) -> Iterable[bytes]:
-    """Updates, tombstones, idempotent producers, headers; times that go back and forth."""
+    """Updates, tombstones, idempotent producers, headers, and timestamps that are not in order."""
     chance = random.Random(seed)
     sequences = {1000: 0, 1001: 0}
     for i in range(count):
@@ -137,7 +137,7 @@ def some_batches(seed: int, count: int, *, compressions: tuple[int, ...] = (0,))
             for _ in range(chance.randint(1, 6))
         ]
         how: dict[str, Any] = {"compression": chance.choice(compressions)}
-        if i < count // 2 and i % 3 == 0:  # their last batches will be superseded: headers must stay
+        if i < count // 2 and i % 3 == 0:  # their last batches will be superseded, but the headers must be retained
             producer = chance.choice((1000, 1001)) + seed * 10
             sequences[producer - seed * 10] += len(records)
             sequence = sequences[producer - seed * 10] - len(records)
@@ -169,8 +169,8 @@ def test_what_is_left_of_updates_is_equal(
 
 
 def accepted(java: JavaRunner, folder: Path, observe: Observations) -> None:
-    """DumpLogSegments has no complaint; but of a time index whose entry points to a batch without records it has, also
-    of Kafka's own: these must be the same."""
+    """DumpLogSegments must accept the files, but for time index entries that point to a batch without records: about
+    these it also complains in Kafka's own files, and the complaints must be the same."""
     dump(java, folder, "*.log", "--deep-iteration", "--print-data-log")
     dump(java, folder, "*.index", "--index-sanity-check")
     dump(java, folder, "*.timeindex", "--index-sanity-check")

@@ -1,4 +1,4 @@
-"""DeleteRecords moves the log start; files, and what is too old, are the retention pass's business."""
+"""DeleteRecords moves the log start offset only; the retention check deletes files and expired records."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from harness.processes.brokers import Broker, wait_until
 
 
 def test_files_go_with_the_next_retention_pass(broker_factory: Callable[..., Broker], topic: str) -> None:
-    """Four segments of a MiB: after DeleteRecords into the third all files are there; later two are gone. Records that
-    are older than retention.ms do not go with DeleteRecords either."""
+    """Four segments of 1 MiB: after DeleteRecords into the third one all files exist; later two are deleted.
+
+    DeleteRecords does not remove records older than retention.ms either."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     broker = broker_factory({"log.retention.check.interval.ms": "20000", "log.initial.task.delay.ms": "20000"})

@@ -1,4 +1,4 @@
-"""Kafka's DumpLogSegments is content with the files that kwire writes, and kwire reads what Apache Kafka writes."""
+"""Kafka's DumpLogSegments accepts the files that kwire writes, and kwire reads the files that Apache Kafka writes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
 from kwire.log.manager.adopt import inspect_data_directory
 from kwire.log.manager.log_manager import LogManager
+from kwire.log.manager.settings import ManagerSettings
 from kwire.log.partition.partition_log import PartitionLog
 
 CONFIG = LogConfig(internal_segment_bytes=30_000, index_interval_bytes=1000, retention_ms=-1)
 TOPIC_ID = b"0123456789abcdef"
 
-# Of every segment that does not begin at 0 the tool says this, also of Kafka's own.
+# DumpLogSegments prints this for every segment that does not begin at offset 0, for Kafka's own segments as well.
 FIRST_RECORD = re.compile(r"(Non-consecutive offsets in \S+\n)?^  -1 is followed by \d+$\n?", re.M)
 COMPLAINTS = re.compile(r"mismatch|isvalid: false|not a valid|bytes are not|Non-?consecutive|corrupt|exception", re.I)
 
 
 def busy_log(folder: Path, seed: int = 7, config: LogConfig = CONFIG) -> PartitionLog:
-    """All compressions, idempotent and transactional producers, epochs, timestamps that go back and forth."""
+    """All compression types, idempotent and transactional producers, epochs, and timestamps that are not in order."""
     chance = random.Random(seed)
     log = PartitionLog.open(LogEnvironment.create(Doors()), f"{folder}/t-0", "t", 0, TOPIC_ID, config)
     now_ms = time.time_ns() // 1_000_000
@@ -135,8 +136,8 @@ def test_a_directory_that_kafka_wrote_is_read_with_all_it_holds(tmp_path: Path, 
         broker.stop() if clean else broker.kill()
     folder = _data_folder(Path(broker.data_dir))
     if clean:
-        told = dump(java, folder / "kept-none-0", "*.log", "--deep-iteration")
-        assert FIRST_RECORD.search(told), "Kafka's own segments are told of as well"
+        output = dump(java, folder / "kept-none-0", "*.log", "--deep-iteration")
+        assert FIRST_RECORD.search(output), "DumpLogSegments prints it for Kafka's own segments as well"
     _read_back(folder, sent, clean)
 
 
@@ -181,7 +182,7 @@ def _read_back(folder: Path, sent: dict[str, list[bytes]], clean: bool) -> None:
     assert found.meta.cluster_id is not None
 
     async def check() -> None:
-        logs = LogManager(Doors(), [str(folder)], lambda _topic: LogConfig())
+        logs = LogManager(Doors(), [str(folder)], lambda _topic: LogConfig(), ManagerSettings())
         logs.lock(found.meta.cluster_id, 1)  # type: ignore[union-attr,arg-type]
         await logs.load_all()
         for topic, values in sent.items():

@@ -1,1 +1,1 @@
-"""Transactions on both brokers: the same answers, the same visible state, and whole output under kills."""
+"""Transactions by raw requests, Kafka's own tools and librdkafka."""

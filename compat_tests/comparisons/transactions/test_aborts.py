@@ -1,4 +1,4 @@
-"""Aborts by librdkafka while its records are under way: what no broker can make good, both alike."""
+"""Aborts by librdkafka while records are in flight: no broker can prevent the loss, and both brokers behave alike."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from compat_tests.reading import partition_values
 from harness.observations import Observations
 from harness.processes.brokers import KafkaBroker, free_port, make_broker, wait_until
 from harness.processes.proxy import Proxy
@@ -22,7 +23,7 @@ NOTICED_S = 1.5
 
 @pytest.fixture
 def proxied(broker_kind: str, tmp_path: Path) -> Iterator[tuple[str, Proxy]]:
-    """A broker that its clients reach through the proxy only: its own address, and the proxy."""
+    """A broker that its clients reach only through the proxy: its own address, and the proxy."""
     broker = make_broker(broker_kind, tmp_path)
     broker.port = free_port()
     address = f"{broker.host}:{broker.port}"
@@ -42,19 +43,22 @@ def proxied(broker_kind: str, tmp_path: Path) -> Iterator[tuple[str, Proxy]]:
 def test_a_sequence_number_that_librdkafka_uses_twice_is_a_duplicate_on_both(
     proxied: tuple[str, Proxy], observe: Observations
 ) -> None:
-    """A record is written, its acknowledgement is lost, the transaction is aborted before the record is sent once more.
-    librdkafka (2.16) then gives its sequence number to the next record, in a transaction that commits: for every broker
-    that one is the duplicate of the first, acknowledged and not written. (An application is safe with a new producer
-    after an abort with records under way.)"""
+    """A record is written, its acknowledgement is lost, and the transaction is aborted before the record is retried.
+    librdkafka (2.16) then gives its sequence number to the next record, in a transaction that commits. Every broker
+    takes that record for a duplicate of the first one: it is acknowledged and not written. (Applications avoid this
+    with a new producer after an abort with records in flight.)"""
     address, proxy = proxied
     config = {"bootstrap.servers": proxy.address, "transactional.id": "twice", "log_level": 0}
     producer = Producer(config)
-    told: dict[str, str] = {}
+    delivered: dict[str, str] = {}
 
     def send(value: str) -> None:
         name = value
         producer.produce(
-            TOPIC, value, partition=0, on_delivery=lambda error, _: told.update({name: error.name() if error else "ok"})
+            TOPIC,
+            value,
+            partition=0,
+            on_delivery=lambda error, _: delivered.update({name: error.name() if error else "ok"}),
         )
 
     producer.init_transactions(CALL_S)
@@ -70,42 +74,21 @@ def test_a_sequence_number_that_librdkafka_uses_twice_is_a_duplicate_on_both(
     assert producer.flush(NOTICED_S) == 1
     aborting = threading.Thread(target=producer.abort_transaction, args=(CALL_S,))
     aborting.start()
-    wait_until(lambda: "aborted" in told, CALL_S, "the record is forgotten")
+    wait_until(lambda: "aborted" in delivered, CALL_S, "the record is forgotten")
     proxy.accept()
     aborting.join()
     for value in ("committed", "committed as well"):
         producer.begin_transaction()
         send(value)
         producer.commit_transaction(CALL_S)
-    observe("told", told)
-    assert told["committed"] == told["committed as well"] == "ok"
+    observe("delivered", delivered)
+    assert delivered["committed"] == delivered["committed as well"] == "ok"
     for isolation in ("read_committed", "read_uncommitted"):
-        observe(isolation, read(proxy.address, isolation))
+        observe(isolation, [value.decode() for value in partition_values(proxy.address, TOPIC, isolation)])
 
 
 def end_offset(address: str) -> int:
-    """Asked of the broker itself, past the proxy."""
-    asked = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    """The end offset, requested from the broker itself, not through the proxy."""
+    requested = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
     with WireClient(address) as client:
-        return int(client.call(ListOffsetsRequest(topics=[asked]), 7).topics[0].partitions[0].offset)
-
-
-def read(bootstrap: str, isolation: str) -> list[str]:
-    """All values of the partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "readers",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found: list[str] = []
-    while (message := consumer.poll(CALL_S)) is not None and message.error() is None:
-        value = message.value()
-        assert value is not None
-        found.append(value.decode())
-    consumer.close()
-    return found
+        return int(client.call(ListOffsetsRequest(topics=[requested]), 7).topics[0].partitions[0].offset)

@@ -1,4 +1,4 @@
-"""Scripts of transaction requests, valid and invalid: both brokers answer, write and show the same."""
+"""Scripts of transaction requests, valid and invalid: the same responses, records and state on both brokers."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_aborted_transactions_in_what_was_read(script: TransactionScript) -> Non
         script.write(who, number, b"x" * 3000)
         script.end(who, commit=number % 3 == 0)
     for offset in (0, 1, 2, 5, 8, 11):
-        for max_bytes in (3100, 4000, 7000, 1 << 20):  # where reads end on an index entry, Kafka tells one more
+        for max_bytes in (3100, 4000, 7000, 1 << 20):  # Kafka returns one more if the read ends at an index entry
             script.see(f"read {offset} {max_bytes}", script.read(0, 1, offset, max_bytes))
 
 
@@ -293,8 +293,8 @@ def test_listing(script: TransactionScript) -> None:
     script.list(transactional_id_pattern="txn")
     script.list(transactional_id_pattern="")
     script.list(transactional_id_pattern="(")
-    script.see("nobody", script.describe("nobody"))
-    script.see("empty", script.describe(""))
+    script.see("nobody", script.transaction("nobody"))
+    script.see("empty", script.transaction(""))
     script.end(who, commit=True)
     script.list(duration_filter=0)
     script.list(state_filters=["CompleteCommit"])
@@ -302,7 +302,7 @@ def test_listing(script: TransactionScript) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_random_conversations(script: TransactionScript, seed: int) -> None:
-    """Producers of one transactional id that come, stall, go on and mix up protocols, old and new epochs."""
+    """Producers of one transactional id that start, stall, continue and mix protocol versions, old and new epochs."""
     chance = random.Random(seed)
     new = seed % 3 == 0
     known = [script.init()]
@@ -316,8 +316,8 @@ def test_random_conversations(script: TransactionScript, seed: int) -> None:
             script.add(who, index, version=chance.choice((1, 3)))
         elif luck < 0.6:
             sequence = sequences.get((who, index), 0) if chance.random() < 0.9 else chance.randrange(4)
-            answer = script.write(who, sequence, index=index, version=12 if version == 5 else chance.choice((8, 11)))
-            if answer.responses[0].partition_responses[0].error_code == 0:
+            response = script.write(who, sequence, index=index, version=12 if version == 5 else chance.choice((8, 11)))
+            if response.responses[0].partition_responses[0].error_code == 0:
                 sequences[who, index] = sequence + 1
         elif luck < 0.75:
             following = script.end(who, commit=chance.random() < 0.6, version=version)

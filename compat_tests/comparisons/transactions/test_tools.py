@@ -1,4 +1,4 @@
-"""Kafka's own tools on transactions: what they print is the same on both brokers."""
+"""Kafka's tools on transactions: the same output on both brokers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
 from compat_tests.comparisons.transactions.script import Producer, TransactionScript
-from compat_tests.conftest import Names
+from compat_tests.names import Names
+from compat_tests.reading import partition_values
 from harness.java_runner import JavaRunner, ToolResult
 from harness.observations import Observations
 from harness.processes.brokers import Broker
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.java
 
 
 class Tool:
-    """Kafka's TransactionsCommand; what changes from run to run is masked."""
+    """Kafka's TransactionsCommand; masks what differs between runs."""
 
     def __init__(self, java: JavaRunner, broker: Broker, script: TransactionScript) -> None:
         self._java = java
@@ -53,7 +53,7 @@ def tool(java: JavaRunner, broker: Broker, script: TransactionScript) -> Tool:
 
 
 def test_transactions_are_described(tool: Tool, script: TransactionScript, observe: Observations) -> None:
-    for _ in range(9):  # the producer id is then not mistaken for another small number
+    for _ in range(9):  # so that the producer id is distinct from other small numbers
         script.init()
     who = script.init()
     observe("empty", tool("describe", "--transactional-id", script.id))
@@ -115,7 +115,7 @@ def test_transactions_are_listed_by_how_long_they_run(tool: Tool, script: Transa
 
 
 class Hanging(NamedTuple):
-    """A transaction that its coordinator knows nothing of."""
+    """A transaction that is unknown to its coordinator."""
 
     broker: Broker
     script: TransactionScript
@@ -124,7 +124,7 @@ class Hanging(NamedTuple):
 
 @pytest.fixture
 def hanging(broker_factory: Callable[..., Broker], new_name: Names) -> Iterator[Hanging]:
-    """Where writes are not verified, a batch can open a transaction that nobody ends; it seems to be an hour old."""
+    """Without verification of partitions a batch can open a transaction that never ends; here it is an hour old."""
     broker = broker_factory({"transaction.partition.verification.enable": "false"})
     with TransactionScript(broker, new_name) as script:
         who = script.init()
@@ -158,7 +158,7 @@ def test_kafkas_own_copier_copies_exactly_once(
     new_name: Names,
     aborts: list[str],
 ) -> None:
-    """The one of Kafka's system tests. An aborted transaction is copied again; in the end each record is there once."""
+    """The copier of Kafka's system tests. It copies an aborted transaction again; each record ends up there once."""
     source, target, group = make_topic(), make_topic(), new_name("group")
     producer = ConfluentProducer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for number in range(400):
@@ -169,7 +169,7 @@ def test_kafkas_own_copier_copies_exactly_once(
     copied = java.tool("TransactionalMessageCopier", "--broker-list", broker.bootstrap, *what, *how)
     assert copied.status == 0, copied
     assert json.loads(copied.out.splitlines()[-1])["remaining"] == 0
-    assert committed_values(broker, target) == [b"%d" % number for number in range(400)]
+    assert partition_values(broker.bootstrap, target) == [b"%d" % number for number in range(400)]
 
 
 def test_the_producer_performance_tool_writes_transactions(
@@ -179,24 +179,9 @@ def test_the_producer_performance_tool_writes_transactions(
     how = ["--num-records", "300", "--record-size", "10", "--throughput", "2000"]
     how += ["--transactional-id", transactional_id, "--transaction-duration-ms", "40"]
     tool.run("--topic", topic, *how, tool="ProducerPerformance").check()
-    assert len(committed_values(broker, topic)) == 300
+    assert len(partition_values(broker.bootstrap, topic)) == 300
     described = tool.run("describe", "--transactional-id", transactional_id).check().out
     assert "CompleteCommit" in described
-
-
-def committed_values(broker: Broker, topic: str) -> list[bytes]:
-    """What a read_committed consumer finds in a topic of one partition."""
-    consumer = Consumer({
-        "bootstrap.servers": broker.bootstrap, "group.id": "looker", "isolation.level": "read_committed",
-        "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0,
-    })  # fmt: skip
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
-    while (record := consumer.poll(20)) is not None and record.error() is None:
-        found.append(record.value())
-    consumer.close()
-    assert record is not None and record.error().code() == KafkaError._PARTITION_EOF
-    return found
 
 
 def test_the_console_consumer_reads_committed(tool: Tool, script: TransactionScript, observe: Observations) -> None:

@@ -1,8 +1,8 @@
 """franz-go's own tests of its client (package `kgo`): fetched as the Go module, built once, run on three brokers.
 
-They produce, consume and copy in transactions with groups of all kinds, many members at once, and check that every
-record comes once and in order. Topics have three replicas. Tests of share groups are left out: kwire serves none.
-The settings are Kafka's defaults; those of the cluster are in `harness/processes/clusters.py`.
+They produce, consume and copy in transactions, with groups of all kinds and many members at once, and check that each
+record arrives once and in order. Topics have three replicas. The tests of share groups are left out, because kwire has
+no share groups. The settings are Kafka's defaults; those of the cluster are in `harness/processes/clusters.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compat_tests.suites.suite import CannotBuild, Outcome, Suite, arguments, finish
+from compat_tests.suites.suite import CannotBuild, Outcome, Suite, arguments, carry_out
 from harness.kafka_jars import cache_root, locked
 from harness.processes.clusters import started
 
@@ -28,19 +28,19 @@ LEFT_OUT = "Share|SCRAM"
 LIMIT_S = 900
 _ENDED = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+) \((\d+\.\d+)s\)$", re.M)
 _DONE = re.compile(r"^(?:PASS|FAIL)$", re.M)
-_SPEAKER = re.compile(r"^=== (?:RUN|CONT|NAME) +(\w+)$", re.M)
-_SAID = re.compile(r"^ +\w+_test\.go:\d+: (.*)$", re.M)
+_TURN = re.compile(r"^=== (?:RUN|CONT|NAME) +(\w+)$", re.M)
+_MESSAGE = re.compile(r"^ +\w+_test\.go:\d+: (.*)$", re.M)
 _CLEANING = re.compile("deleting (topic|group)", re.I)
 _STATES = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 
 
 def suite() -> Suite:
-    """The suite at the version that is pinned here."""
+    """The suite at the pinned version."""
     return Suite("franz_go", "franz-go's own tests", VERSION.removeprefix("v"), FOLDER)
 
 
 def program() -> Path:
-    """The tests as a program, in its sources' folder; builds it on first use (a minute). Raises `CannotBuild`."""
+    """The compiled tests, in the folder of their sources; built on first use (a minute). Raises `CannotBuild`."""
     if shutil.which("go") is None:
         raise CannotBuild("needs go on PATH, not found")
     home = cache_root() / f"franz-go-{VERSION}"
@@ -56,8 +56,8 @@ def _build(home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=cache_root()) as place:
         (Path(place) / "go.mod").write_text("module fetch\n")
-        told = _go("mod", "download", "-json", f"{MODULE}@{VERSION}", cwd=Path(place))
-    shutil.copytree(json.loads(told)["Dir"], home, copy_function=shutil.copyfile)
+        downloaded = _go("mod", "download", "-json", f"{MODULE}@{VERSION}", cwd=Path(place))
+    shutil.copytree(json.loads(downloaded)["Dir"], home, copy_function=shutil.copyfile)
     for folder in (home, *home.rglob("*")):
         folder.chmod(0o755 if folder.is_dir() else 0o644)  # the module cache is read-only
     _go("test", "-c", "-o", "kgo.test", ".", cwd=home / "pkg" / "kgo")
@@ -72,7 +72,7 @@ def _go(*words: str, cwd: Path) -> str:
 
 
 def run(kind: str, tests: list[str], records: int = RECORDS) -> list[Outcome]:
-    """Run the tests (all, or those with one of these names) on three brokers of their own."""
+    """Run the tests (all, or those with one of these names) on three new brokers."""
     tests_program = program()
     command = [str(tests_program), "-test.v", f"-test.timeout={LIMIT_S}s", f"-test.skip={LEFT_OUT}"]
     if tests:
@@ -84,15 +84,20 @@ def run(kind: str, tests: list[str], records: int = RECORDS) -> list[Outcome]:
     ):
         environment = {**os.environ, "KGO_SEEDS": cluster.bootstrap, "KGO_TEST_RECORDS": str(records)}
         subprocess.run(
-            command, cwd=tests_program.parent, env=environment, stdout=output, stderr=output, timeout=LIMIT_S + 60,
+            command,
+            cwd=tests_program.parent,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            timeout=LIMIT_S + 60,
             check=False,
-        )  # fmt: skip
+        )
         output.seek(0)
         return _outcomes(output.read())
 
 
 def _outcomes(output: str) -> list[Outcome]:
-    """Every test that ended; where the program itself did not end in order, that as well."""
+    """The outcome of each test that ended, and a failure if the program itself did not end in order."""
     found = []
     for state, test, seconds in _ENDED.findall(output):
         reason = "" if state == "PASS" else _why(output, test)
@@ -103,24 +108,19 @@ def _outcomes(output: str) -> list[Outcome]:
 
 
 def _why(output: str, test: str) -> str:
-    """What a test that did not end well said first, but for its cleaning; tests talk in turns, each turn named."""
-    parts = _SPEAKER.split(output)
+    """The first message of a failed test, apart from its clean-up; the output of parallel tests is interleaved."""
+    parts = _TURN.split(output)
     own = "\n".join(text for name, text in zip(parts[1::2], parts[2::2], strict=True) if name == test)
-    return next((line[:300] for line in _SAID.findall(own) if not _CLEANING.search(line)), "")
+    return next((line[:300] for line in _MESSAGE.findall(own) if not _CLEANING.search(line)), "")
 
 
 def main() -> int:
-    """`run`'s entry."""
-    parser = arguments("franz-go's own tests of its client, on three brokers")
-    parser.add_argument("--records", type=int, default=RECORDS, help=f"how many each copies (default: {RECORDS})")
+    """The command line."""
+    parser = arguments(__package__, "franz-go's own tests of its client, on three brokers")
+    parser.add_argument(
+        "--records", type=int, default=RECORDS, help=f"how many records each test copies (default: {RECORDS})"
+    )
     options = parser.parse_args()
-    try:
-        outcomes = run(options.broker, options.tests, options.records)
-    except CannotBuild as reason:
-        print(reason, file=sys.stderr)
-        return 1
-    return finish(suite(), options.broker, outcomes, options.record)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return carry_out(
+        suite(), options.broker, lambda: run(options.broker, options.tests, options.records), options.record
+    )

@@ -1,9 +1,9 @@
 """kafka-python's own integration tests: fetched as the source package of the installed version, run with pytest.
 
-The sources stay as they are unpacked (in the cache); the two files that they lack are in `stand_in`. Their fixtures use
-the broker at KAFKA_URI when that is set. In mode 4.3 the client is told the version that it infers from the broker; in
-mode 2.6 it speaks the older versions of the APIs. The tests for TLS start a broker from the scripts of a distribution,
-which no setting redirects; they are left out (`findings.md`).
+The unpacked sources (in the cache) are not changed; the two files that they lack are in `stand_in`. The suite's
+fixtures use the broker at KAFKA_URI. In mode 4.3 the client is configured with the version that it would infer from the
+broker; in mode 2.6 it uses the older versions of the APIs. The tests for TLS are left out, because they start a broker
+from the scripts of a distribution, and no setting changes that (`findings.md`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from compat_tests.suites.suite import Outcome, Suite, arguments, finish
+from compat_tests.suites.suite import Outcome, Suite, arguments, carry_out
 from harness.kafka_jars import cache_root, locked
 from harness.processes.brokers import free_port, make_broker
 
 FOLDER = Path(__file__).parent
 MODES = ("4.3", "2.6")
 SETTINGS = {"node.id": "0", "num.partitions": "4", "group.min.session.timeout.ms": "1000"}
-# One test wants ACLs; all others are to find everything allowed.
+# One test needs ACLs; for all others everything is allowed.
 KAFKA_SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -67,7 +67,7 @@ def run(kind: str, mode: str, tests: list[str]) -> list[Outcome]:
         home = Path(folder)
         settings = {**SETTINGS, **(KAFKA_SETTINGS if kind == "kafka" else {})}
         broker = make_broker(kind, home / "broker", settings)
-        if kind == "kwire":  # Kafka's address is always set here; a test looks where the property comes from
+        if kind == "kwire":  # set as for Apache Kafka, because a test checks the property's source
             broker.port = free_port()
             broker.settings["advertised.listeners"] = f"PLAINTEXT://{broker.bootstrap}"
         broker.start()
@@ -83,7 +83,7 @@ def _pytest(bootstrap: str, mode: str, tests: list[str], home: Path) -> list[Out
         **os.environ,
         "KAFKA_URI": f"kafka://{bootstrap}",
         "KAFKA_VERSION": mode,
-        "KAFKA_ROOT": str(home),  # has to be a folder; nothing is started from it
+        "KAFKA_ROOT": str(home),  # must be a folder; the tests start nothing from it
         "KAFKA_PYTHON_SOURCES": str(root),
         "PYTHONPATH": str(FOLDER / "stand_in"),
     }
@@ -111,13 +111,13 @@ def _outcome(case: ElementTree.Element) -> Outcome:
 
 
 def main() -> int:
-    """`run`'s entry."""
-    parser = arguments("kafka-python's own integration tests")
+    """The command line."""
+    parser = arguments(__package__, "kafka-python's own integration tests")
     parser.add_argument("--mode", choices=MODES, default=MODES[0], help="the version that the client speaks")
     options = parser.parse_args()
-    outcomes = run(options.broker, options.mode, options.tests)
-    return finish(suite(options.mode), options.broker, outcomes, options.record)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return carry_out(
+        suite(options.mode),
+        options.broker,
+        lambda: run(options.broker, options.mode, options.tests),
+        options.record,
+    )

@@ -1,4 +1,4 @@
-"""kafka-python's own integration tests on kwire, whole, in both modes, as `run` does it."""
+"""All of kafka-python's own integration tests on kwire, in both modes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def test_what_has_passed_passes(mode: str) -> None:
     outcomes = suite.run("kwire", mode, [])
     allowed = set(its.allowed())
     failed = [one.test for one in outcomes if one.state == "failed" and one.test in allowed]
-    if failed:  # some of its tests wait for a fixed time only: on a busy machine they get a second chance
+    if failed:  # some tests wait for a fixed time only; on a busy machine they get a second attempt
         plain = [test.rpartition("::")[2].partition("[")[0] for test in failed]
         again = {one.test: one for one in suite.run("kwire", mode, plain)}
         outcomes = [again.get(one.test, one) for one in outcomes]
-    assert its.judge("kwire", outcomes) == []
+    assert its.compare("kwire", outcomes) == []
     passed = {one.test for one in outcomes if one.state == "passed"}
     assert allowed <= passed

@@ -1,0 +1,1 @@
+"""librdkafka's own tests (see `suite.py`)."""

@@ -1,11 +1,11 @@
 """librdkafka's own test suite: its source comes with the crate `rdkafka-sys`, is built once and run test by test.
 
-Every test number is a process of the suite's `test-runner`, several at a time, on one broker; those of the scenario
-`noautocreate` have a broker of their own. Tests that need no broker (mocks, unit tests) are left out. The suite calls
-some of Kafka's scripts (`kafka-topics.sh`, `kafka-acls.sh`, a producer in Java): a folder in the form of Kafka's
-distribution, made of Kafka's jars, serves it.
+Each test number runs in a process of the suite's `test-runner`, several at a time, on one broker; the tests of the
+scenario `noautocreate` have a separate broker. Tests that need no broker (mocks, unit tests) are left out. The suite
+calls some of Kafka's scripts (`kafka-topics.sh`, `kafka-acls.sh`, a producer in Java), so there is a folder in the form
+of Kafka's distribution, made from Kafka's jars.
 
-With three brokers the tests that make topics of three replicas do so, and those of racks find some.
+With three brokers, tests can create topics with three replicas, and there are racks.
 
 Needs gcc, g++, make, pkg-config and the development packages of OpenSSL, zlib and zstd; Java for a few tests.
 """
@@ -29,7 +29,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from compat_tests.suites.suite import CannotBuild, Outcome, Suite, arguments, finish
+from compat_tests.suites.suite import CannotBuild, Outcome, Suite, arguments, carry_out
 from harness.kafka_jars import KAFKA_VERSION, cache_root, kafka_jars_dir, locked
 from harness.processes.brokers import Broker, make_broker
 from harness.processes.clusters import Cluster
@@ -37,7 +37,7 @@ from harness.processes.clusters import Cluster
 FOLDER = Path(__file__).parent
 CRATE, LIBRDKAFKA = "4.10.0+2.12.1", "2.12.1"
 CRATE_SHA256 = "e234cf318915c1059d4921ef7f75616b5219b10b46e9f3a511a15eb4b56a3f77"
-# What the suite's own test clusters have. The rest is Kafka's default, also where kwire's is another one.
+# The settings of the suite's own test clusters. The others are Kafka's defaults, also where kwire's differ.
 SETTINGS = {
     "num.partitions": "4",
     "group.min.session.timeout.ms": "6000",
@@ -52,7 +52,7 @@ SELECTOR = {"replica.selector.class": "org.apache.kafka.common.replica.RackAware
 OPEN = {"auto.create.topics.enable": "true", "min.insync.replicas": "1"}
 SCENARIOS = {"default": {}, "noautocreate": {"auto.create.topics.enable": "false"}}
 PACKAGES = {"openssl/ssl.h": "libssl-dev", "zlib.h": "zlib1g-dev", "zstd.h": "libzstd-dev"}
-_OPTIONAL = {"rapidjson/document.h": "rapidjson-dev"}  # three tests read statistics with it
+_OPTIONAL = {"rapidjson/document.h": "rapidjson-dev"}  # three tests need it to parse statistics
 _TEST = re.compile(r"_TEST\((\w+),\s*(.*?)\)(?=,\s*(?:_TEST|\{NULL|#|/\*))", re.S)
 _SCRIPTS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -62,14 +62,14 @@ _SCRIPTS = {
 
 
 def suite(brokers: int = 1) -> Suite:
-    """The suite at the version that is pinned here, on one broker or three."""
+    """The suite at the pinned version, on one broker or three."""
     if brokers == 1:
         return Suite("librdkafka", "librdkafka's own tests", LIBRDKAFKA, FOLDER)
     return Suite("librdkafka-3", "librdkafka's own tests on three brokers", LIBRDKAFKA, FOLDER, "allowed-3.txt")
 
 
 class ThreeBrokers:
-    """A cluster in the place of one broker, each of its brokers in a rack of its own."""
+    """A cluster instead of one broker; each of its brokers is in its own rack."""
 
     def __init__(self, kind: str, home: Path, settings: Mapping[str, str]) -> None:
         self._cluster = Cluster(kind, home, {**SELECTOR, **OPEN, **settings})
@@ -78,17 +78,20 @@ class ThreeBrokers:
 
     @property
     def bootstrap(self) -> str:
+        """The addresses of all brokers."""
         return self._cluster.bootstrap
 
     def start(self) -> None:
+        """Start the cluster."""
         self._cluster.start()
 
     def stop(self) -> None:
+        """Stop the cluster."""
         self._cluster.end()
 
 
 def why_not() -> str | None:
-    """None when the suite can be built (or has been), otherwise what is missing, by name."""
+    """None if the suite can be built or has been, otherwise the names of what is missing."""
     if (_built() / ".complete").exists():
         return None
     missing = [tool for tool in ("gcc", "g++", "make", "pkg-config") if shutil.which(tool) is None]
@@ -119,7 +122,7 @@ def tests_folder() -> Path:
 
 
 def _install_packages() -> None:
-    """The headers from the system's packages, where this may be done."""
+    """Install the headers from the system's packages, if permitted."""
     packages = {**PACKAGES, **_OPTIONAL}
     wanted = [package for header, package in packages.items() if shutil.which("g++") and not _has_header(header)]
     if not wanted or not shutil.which("apt-get") or os.geteuid() != 0:
@@ -146,8 +149,8 @@ def _unpack(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=cache_root()) as place:
         address = f"https://static.crates.io/crates/rdkafka-sys/rdkafka-sys-{CRATE}.crate"
         crate = Path(place) / "crate.tar.gz"
-        with urllib.request.urlopen(address, timeout=120) as answer:
-            crate.write_bytes(answer.read())
+        with urllib.request.urlopen(address, timeout=120) as response:
+            crate.write_bytes(response.read())
         if sha256(crate.read_bytes()).hexdigest() != CRATE_SHA256:
             raise CannotBuild(f"{address} is not what it was")
         with tarfile.open(crate) as tar:
@@ -196,7 +199,7 @@ def run(kind: str, tests: list[str], quick: bool, jobs: int, limit_s: float, cou
         try:
             for scenario in {each for names in chosen.values() for each in names.values()}:
                 settings = {**SETTINGS, **SCENARIOS[scenario]}
-                if count == 3:  # without an authorizer, which would ask more of them
+                if count == 3:  # no authorizer: a cluster would need further settings for it
                     brokers[scenario] = ThreeBrokers(kind, Path(folder) / scenario, settings)
                 else:
                     settings |= KAFKA_SETTINGS if kind == "kafka" else {}
@@ -217,9 +220,9 @@ def run(kind: str, tests: list[str], quick: bool, jobs: int, limit_s: float, cou
 
 
 def _run_number(number: str, scenario: str, bootstrap: str, folder: Path, quick: bool, limit_s: float) -> list[Outcome]:
-    """All tests of a number and a scenario, in one process of the runner."""
+    """Run all tests of a number and a scenario in one process of the runner."""
     report, config = folder / f"{number}-{scenario}.json", folder / f"{number}-{scenario}.conf"
-    # Twice the time, as in the suite's own test clusters.
+    # Double timeouts, as in the suite's own test clusters.
     config.write_text(f"bootstrap.servers={bootstrap}\nbroker.address.family=v4\ntest.timeout.multiplier=2\n")
     environment = {
         **os.environ,
@@ -253,7 +256,7 @@ def _run_number(number: str, scenario: str, bootstrap: str, folder: Path, quick:
 
 
 def _keep(output: Path) -> None:
-    """Leave what the runner printed where somebody who asks for it (KWIRE_SUITE_OUTPUT) can read it."""
+    """Copy the runner's output to the folder KWIRE_SUITE_OUTPUT, if that is set."""
     if "KWIRE_SUITE_OUTPUT" in os.environ:
         place = Path(os.environ["KWIRE_SUITE_OUTPUT"])
         place.mkdir(parents=True, exist_ok=True)
@@ -275,7 +278,7 @@ def _outcome(name: str, found: dict[str, object], output: str) -> Outcome:
 
 
 def _why(output: str, name: str) -> str:
-    """What the runner says of a test that did not pass."""
+    """The runner's reason why a test did not pass."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines()
     for number, line in enumerate(lines[:-1]):
         if line.startswith(f'### Test "{name}'):
@@ -288,16 +291,16 @@ def _why(output: str, name: str) -> str:
 
 
 def main() -> int:
-    """`run`'s entry."""
-    parser = arguments("librdkafka's own tests that need a broker, by number (0045) or name")
+    """The command line."""
+    parser = arguments(__package__, "librdkafka's own tests that need a broker, by number (0045) or name")
     parser.add_argument("--quick", action="store_true", help="the suite's own quick mode: less data, fewer rounds")
     parser.add_argument("--jobs", type=int, default=4, help="tests at a time (default: 4)")
     parser.add_argument("--limit", type=float, default=900, help="seconds for one test number (default: 900)")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="how many (default: 1)")
     options: argparse.Namespace = parser.parse_args()
-    outcomes = run(options.broker, options.tests, options.quick, options.jobs, options.limit, options.brokers)
-    return finish(suite(options.brokers), options.broker, outcomes, options.record)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return carry_out(
+        suite(options.brokers),
+        options.broker,
+        lambda: run(options.broker, options.tests, options.quick, options.jobs, options.limit, options.brokers),
+        options.record,
+    )

@@ -1,18 +1,44 @@
-"""Some of librdkafka's own tests on kwire, in the suite's quick mode, as `run --quick` does it: those that are short,
-and that together touch producing, fetching, groups, offsets, administration and transactions. `run` has all."""
+"""Some of librdkafka's own tests on kwire, in the suite's quick mode: short ones that together cover producing,
+fetching, groups, offsets, administration and transactions. ``python -m compat_tests.suites.librdkafka`` runs all."""
 
 from __future__ import annotations
 
 import pytest
 
-from compat_tests.conftest import need_built
+from compat_tests.needs import need_built
 from compat_tests.suites.librdkafka import suite
 
 QUICK = (
-    "0001", "0005", "0007", "0012", "0013", "0015", "0017", "0029", "0031", "0034", "0036", "0040", "0044",
-    "0048", "0054", "0056", "0059", "0060", "0063", "0065", "0070", "0073", "0085", "0090", "0099", "0112", "0118",
-    "0130", "0140",
-)  # fmt: skip
+    "0001",
+    "0005",
+    "0007",
+    "0012",
+    "0013",
+    "0015",
+    "0017",
+    "0029",
+    "0031",
+    "0034",
+    "0036",
+    "0040",
+    "0044",
+    "0048",
+    "0054",
+    "0056",
+    "0059",
+    "0060",
+    "0063",
+    "0065",
+    "0070",
+    "0073",
+    "0085",
+    "0090",
+    "0099",
+    "0112",
+    "0118",
+    "0130",
+    "0140",
+)
 
 
 @pytest.mark.timeout(900)  # the first run builds librdkafka and its tests
@@ -20,5 +46,5 @@ def test_what_has_passed_passes() -> None:
     need_built(suite.tests_folder)
     its = suite.suite()
     outcomes = suite.run("kwire", list(QUICK), quick=True, jobs=4, limit_s=120)
-    assert its.judge("kwire", outcomes) == []
+    assert its.compare("kwire", outcomes) == []
     assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(QUICK)

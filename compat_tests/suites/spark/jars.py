@@ -1,7 +1,7 @@
-"""Spark's connector, its published test jars and ScalaTest, fetched once through Maven; our classes compiled for them.
+"""Spark's connector, its published test jars and ScalaTest, fetched once through Maven, and the classes of `java/`.
 
-The suites are taken out of their jar, because some open their resources as files. What stays behind is their
-`KafkaTestUtils`, which starts an embedded broker: our own (`java/`) takes its place. Not here: running a suite
+The suites are unpacked from their jar, because some open their resources as files; all but their `KafkaTestUtils`,
+which starts an embedded broker and is replaced by the class in `java/`. What lives elsewhere: running a suite
 (`suite.py`).
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.kafka_jars import compile_java, locked, maven_jars
 
-# The newest Spark of which all artefacts resolve from Maven Central. kafka-clients is 3.9.0 there.
+# The newest Spark whose artefacts all resolve from Maven Central; it uses kafka-clients 3.9.0.
 SPARK_VERSION = "4.0.0"
 SCALATEST_VERSION = "3.2.19"
 
@@ -36,7 +36,7 @@ _JAVA = Path(__file__).parent / "java"
 
 @cache
 def classpath() -> str:
-    """The class path of the suites: our classes, the suites, and all jars. Raises `JarsUnavailable`."""
+    """The class path of the suites: the classes of `java/`, the suites, and all jars. Raises `JarsUnavailable`."""
     folder = _jars()
     classes = compile_java(_JAVA.rglob("*.java"), lambda: f"{folder}/*")
     return f"{classes}:{_JAVA.parent}/conf:{suites()}:{folder}/*"

@@ -1,9 +1,8 @@
 """Spark's own Kafka suites (ScalaTest, as published by Spark) against a broker of either kind.
 
-Each suite runs in a JVM of its own, with a broker of its own that holds nothing yet. How it ended is compared, test by
-test, with what was recorded for Apache Kafka (`compat_tests/suites/results/spark-*.json`). Not here: the jars
-(`jars.py`), the
-stand-in for the suites' test utility (`java/`).
+Each suite runs in its own JVM, on its own empty broker. The outcome of each test is compared with the recorded outcome
+on Apache Kafka (`compat_tests/suites/results/spark-*.json`). What lives elsewhere: the jars (`jars.py`), the
+replacement for the suites' test utility (`java/`).
 """
 
 from __future__ import annotations
@@ -20,9 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from compat_tests.suites.spark import jars
-from compat_tests.suites.suite import STATES, Outcome, Suite
+from compat_tests.suites.suite import STATES, Outcome, Suite, arguments
 from harness.processes.brokers import make_broker
+from tools.compat_table import refresh_suites
 
+FOLDER = Path(__file__).parent
 PACKAGE = "org.apache.spark.sql.kafka010"
 WITHOUT_BROKER = (
     "JsonUtilsSuite",
@@ -62,13 +63,13 @@ WITH_BROKER = (
 ALL = WITH_BROKER + WITHOUT_BROKER
 SUITE_TIMEOUT_S = 3000.0
 
-# Retention is looked at often enough for the suites that wait for it.
+# The retention check runs often, because some suites wait for it.
 _BROKER_SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.initial.task.delay.ms": "100",
     "log.retention.check.interval.ms": "100",
 }
-# What Spark's own build opens and sets for its tests.
+# The modules that Spark's own build opens, and the properties that it sets, for its tests.
 _OPENED = "lang lang.invoke lang.reflect io net nio util util.concurrent util.concurrent.atomic"
 _OPENED_OTHERS = "jdk.internal.ref sun.nio.ch sun.nio.cs sun.security.action sun.util.calendar"
 _PROPERTIES = {
@@ -84,13 +85,10 @@ _PROPERTIES = {
 
 
 class SparkSuite(Suite):
-    """One of Spark's suites; every test of it has to end as on Apache Kafka.
+    """One of Spark's suites; each of its tests must end as on Apache Kafka.
 
-    ``wanted`` is a suite's name, or some of its tests: ``SUITE:TEXT|TEXT`` takes those whose names have one of the
-    texts in them.
+    ``wanted``: a suite's name, or ``SUITE:TEXT|TEXT`` for those of its tests whose names contain one of the texts.
     """
-
-    has_allowed = False
 
     def __init__(self, wanted: str) -> None:
         name, _, texts = wanted.partition(":")
@@ -98,10 +96,10 @@ class SparkSuite(Suite):
         self.needs_broker = name not in WITHOUT_BROKER
         self.texts = texts.split("|") if texts else []
         short = name.rpartition(".")[2]
-        super().__init__(f"spark-{short}", f"Spark's {short}", jars.SPARK_VERSION, Path(__file__).parent)
+        super().__init__(f"spark-{short}", f"Spark's {short}", jars.SPARK_VERSION, FOLDER, None)
 
-    def judge(self, kind: str, outcomes: Iterable[Outcome]) -> list[str]:
-        """Print the counts beside the recorded ones; return every difference, a line for each."""
+    def compare(self, kind: str, outcomes: Iterable[Outcome]) -> list[str]:
+        """Print the counts beside the recorded ones; return one line for each difference."""
         recorded = {
             test: states["kafka"]
             for test, states in self.recorded().items()
@@ -121,10 +119,9 @@ class SparkSuite(Suite):
 
 
 def run(suite: SparkSuite, kind: str, home: Path) -> list[Outcome]:
-    """Run one suite on a fresh broker of a kind, printing a line for each test as it ends.
+    """Run one suite on a fresh broker of a kind and print a line for each test as it ends.
 
-    What the suite's JVM wrote is in ``home/suite.log``. A suite that did not come to its end has a failed test
-    "(the suite)".
+    The output of the suite's JVM is in ``home/suite.log``. A suite that was aborted has a failed test "(the suite)".
     """
     home.mkdir(parents=True, exist_ok=True)
     broker = make_broker(kind, home / "broker", _BROKER_SETTINGS)
@@ -185,7 +182,7 @@ def _command(suite: SparkSuite, bootstrap: str, home: Path) -> list[str]:
 
 
 def _follow(progress: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Yield the lines of a growing file until the process that writes it ends. `TimeoutError` when it takes forever."""
+    """Yield the lines of a growing file until its writer ends. Raises `TimeoutError` after `SUITE_TIMEOUT_S`."""
     deadline = time.monotonic() + SUITE_TIMEOUT_S
     with open(progress, encoding="utf-8") as lines:
         rest = ""
@@ -217,14 +214,14 @@ def _counts(states: Iterable[str]) -> str:
 
 
 def run_all(names: Iterable[str], kind: str, record: bool, jobs: int, keep: Path | None) -> list[str]:
-    """Run suites, so many at a time; return what differs from the record of Apache Kafka, a line for each test."""
+    """Run suites, ``jobs`` at a time; return one line for each test that differs from the record of Apache Kafka."""
     lock = threading.Lock()
     wrong: list[str] = []
 
     def one(suite: SparkSuite, folder: Path) -> None:
         outcomes = run(suite, kind, folder / f"{kind}-{suite.name}")
         with lock:
-            differences = suite.judge(kind, outcomes)
+            differences = suite.compare(kind, outcomes)
             if record:
                 suite.record(kind, outcomes)
             wrong.extend(f"{suite.name}: {each}" for each in differences)
@@ -235,3 +232,27 @@ def run_all(names: Iterable[str], kind: str, record: bool, jobs: int, keep: Path
         for future in [pool.submit(one, SparkSuite(name), folder) for name in names]:
             future.result()
     return wrong
+
+
+def main() -> int:
+    """The command line."""
+    parser = arguments(__package__, "Spark's own Kafka suites, compared with what they gave on Apache Kafka")
+    parser.epilog = (
+        "TEST is a suite (KafkaRelationSuiteV1), or some tests of it by parts of their names"
+        " ('KafkaRelationSuiteV1:read_committed|minPartitions')"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="how many suites run at a time (default: 1)")
+    parser.add_argument("--keep", type=Path, help="keep logs and data in this folder")
+    options = parser.parse_args()
+    unknown = [name for name in options.tests if name.partition(":")[0] not in ALL]
+    if unknown:
+        parser.error(f"no such suite: {', '.join(unknown)}; there are: {', '.join(ALL)}")
+    started = time.monotonic()
+    names = options.tests or ALL
+    wrong = run_all(names, options.broker, options.record, options.jobs, options.keep)
+    if options.record:
+        refresh_suites()
+    for line in wrong:
+        print(f"DIFFERENT  {line}")
+    print(f"{len(names)} suites on {options.broker} in {time.monotonic() - started:.0f} s: {len(wrong)} differences")
+    return 1 if wrong else 0

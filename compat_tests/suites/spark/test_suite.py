@@ -1,4 +1,5 @@
-"""Some of Spark's own suites on kwire, chosen to touch every feature and to fit a run of CI; `run` has all of them."""
+"""Some of Spark's own suites on kwire, chosen to cover every feature within a CI run; ``python -m
+compat_tests.suites.spark`` runs all."""
 
 from __future__ import annotations
 
@@ -28,4 +29,4 @@ CHOSEN = (
 def test_a_suite_ends_as_on_apache_kafka(wanted: str, tmp_path: Path) -> None:
     suite = SparkSuite(wanted)
     assert suite.recorded(), "no record of a run on Apache Kafka"
-    assert suite.judge("kwire", run(suite, "kwire", tmp_path)) == []
+    assert suite.compare("kwire", run(suite, "kwire", tmp_path)) == []

@@ -1,5 +1,7 @@
-"""The package `test` of kafka-python's sources, which ship without its `__init__`: its modules are found where the
-sources were unpacked, and the one that is missing there (`service`) here. Python has a `test` of its own otherwise."""
+"""The package `test` of kafka-python's sources, which ship without its `__init__`.
+
+Its path covers the unpacked sources and this folder, which has the module that is missing there (`service`). Without
+it, `test` would be the package of Python's standard library."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""What kafka-python's fixtures import and its source package leaves out: how they hold a broker.
+"""The module `test.service`, which kafka-python's fixtures import and its source package leaves out.
 
-`ExternalService` is a broker that runs already, whose address is in KAFKA_URI; that is how the suite is run here.
-Brokers that the fixtures start from a distribution's scripts (for TLS) cannot be: there are no scripts.
+`ExternalService` is a running broker, whose address is in KAFKA_URI; the suite runs with it. `SpawnedService` would
+start a broker from a distribution's scripts (for TLS), which are not here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 
 class ExternalService:
-    """A broker that others start and stop."""
+    """A running broker, started and stopped elsewhere."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -23,14 +23,14 @@ class ExternalService:
         """Nothing to close."""
 
     def stop(self) -> None:
-        """Others stop it."""
+        """The broker is stopped elsewhere."""
 
     def dump_logs(self) -> None:
-        """Others have its log."""
+        """The broker's log is elsewhere."""
 
 
 class SpawnedService:
-    """A broker of the fixtures' own; not available."""
+    """A broker that the fixtures start; not available."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         raise RuntimeError("needs a Kafka distribution with its scripts; only KAFKA_URI is supported")

@@ -1,0 +1,7 @@
+"""``python -m compat_tests.suites.spark``."""
+
+import sys
+
+from compat_tests.suites.spark.suite import main
+
+sys.exit(main())
