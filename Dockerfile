@@ -1,10 +1,10 @@
-# A kwire broker as a container image: small, not root, with a health check, and a stand-in for apache/kafka (docs/TESTING.md).
+# A kwire broker as a container image: small, not root, with a health check; it can replace apache/kafka (docs/TESTING.md).
 #
 #   docker build -t kwire .
 #   docker run -p 9092:9092 kwire
 #
-# The base needs python3 (3.11 or newer, with venv) and Debian's shell tools. PIP_OPTIONS is for whoever has an index or
-# a directory of wheels of their own: --build-arg PIP_OPTIONS="--no-index --find-links /src/wheels".
+# The base needs python3 (3.11 or newer, with venv) and Debian's shell tools. PIP_OPTIONS names an index or a directory of
+# wheels of your own: --build-arg PIP_OPTIONS="--no-index --find-links /src/wheels".
 ARG BASE_IMAGE=python:3.13-slim
 
 FROM ${BASE_IMAGE} AS build
@@ -24,7 +24,7 @@ RUN python3 -m venv /opt/kwire \
 
 FROM ${BASE_IMAGE}
 COPY --from=build /image /
-# What Confluent's image has in its PATH, and nothing here has to do.
+# Confluent's image has these commands in its PATH; here they have nothing to do.
 RUN useradd --uid 1000 --gid 0 --no-create-home --shell /usr/sbin/nologin kwire \
  && ln -s /bin/true /usr/local/bin/kafka-storage \
  && ln -s /bin/true /usr/local/bin/zookeeper-server-start

@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+LOCK = ROOT / "requirements-dev.lock"
 _STAMP = VENV / "kwire-environment.json"
 # What a level installs. Each holds everything of those before it.
 _LEVELS = {
@@ -41,16 +42,17 @@ def ensure(level: str) -> Path:
         return PYTHON
     say(f"environment: installing kwire and what `{level}` needs into .venv (once; a minute or two)")
     started = time.monotonic()
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *_LEVELS[level]]
-    _run(command, "pip install failed; its words are above")
+    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(LOCK)]
+    command = [*pip, *_LEVELS[level]]
+    _run(command, "pip install failed; its output is above")
     _STAMP.write_text(json.dumps(wanted))
     say(f"environment: ready in {time.monotonic() - started:.0f} s")
     return PYTHON
 
 
 def _wanted(level: str) -> dict[str, str]:
-    """What must have been installed: the level, by the content of pyproject.toml and the place of the sources."""
-    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    """The stamp of an up-to-date environment: level, digest of pyproject.toml and the lock, path of the sources."""
+    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + LOCK.read_bytes()).hexdigest()
     return {"level": level, "pyproject": digest, "root": str(ROOT)}
 
 
@@ -64,7 +66,7 @@ def _installed() -> dict[str, str] | None:
 
 def _find_python() -> str:
     """This Python when it is 3.11 or newer, else a newer one on PATH."""
-    if sys.version_info >= (3, 11):  # noqa: UP036 - whoever runs this may have an older one
+    if sys.version_info >= (3, 11):  # noqa: UP036 - this may run with an older Python
         return sys.executable
     for name in ("python3.13", "python3.12", "python3.11"):
         found = shutil.which(name)
