@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -82,19 +83,6 @@ class Operation(NamedTuple):
     resource_type: ResourceType
     resource_name: str
 
-
-class Principal(NamedTuple):
-    """The identity of a client, written as in Kafka: ``User:alice``."""
-
-    type: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.type}:{self.name}"
-
-
-ANONYMOUS = Principal("User", "ANONYMOUS")
-"""The principal of every client on a PLAINTEXT listener."""
 
 ALL_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (

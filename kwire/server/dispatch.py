@@ -32,9 +32,10 @@ from kwire.codec.protocol import (
     response_header_version,
 )
 from kwire.handlers.api import Api, CloseConnection, error_of
-from kwire.handlers.context import ANONYMOUS, Principal, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.net.addresses import client_host_text
 from kwire.net.connection import Connection, InvalidFrame, Slot
+from kwire.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from kwire.base.metrics import RequestMetrics
