@@ -264,6 +264,10 @@ class SimulatedSockets(Sockets):
         self._disk = disk
         self.sendfile = self._sendfile
 
+    def bindable_hosts(self, host: str) -> tuple[str, ...]:
+        """See `kwire.base.doors.Sockets`. A simulated host has one address."""
+        return (host,)
+
     def listen(self, host: str, port: int, backlog: int, receive_buffer_bytes: int) -> ListeningSocket:
         """See `kwire.base.doors.Sockets`."""
         network = self._network

@@ -145,6 +145,11 @@ class Sockets:
     )
     MSG_MORE: int = getattr(_socket, "MSG_MORE", 0)
 
+    def bindable_hosts(self, host: str) -> tuple[str, ...]:
+        """The hosts to bind for the host of a listener: `localhost` is the loopback address of IPv4 and that of IPv6,
+        because clients try either first."""
+        return ("127.0.0.1", "::1") if host.lower() == "localhost" else (host,)
+
     def listen(self, host: str, port: int, backlog: int, receive_buffer_bytes: int) -> Any:
         """A non-blocking listening socket on the first address of a host name; "" is every address, of IPv6 and IPv4
         alike where there is IPv6. A receive buffer size of -1 is the system's choice."""

@@ -17,6 +17,7 @@ from asyncio.subprocess import PIPE, Process
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kwire.base.config.listeners import LOCAL_ONLY
 from kwire.base.doors import Sockets
 from kwire.base.logging import get_logger
 from kwire.server.ready_line import PREFIX, ReadyLine
@@ -107,6 +108,7 @@ class Brokers:
         self._members = [
             _Member(config.node_id + number, command) for number, command in enumerate(commands(config, arguments))
         ]
+        self._is_local_only = config.is_local_only
         self._restart = arguments.restart
         self._stopping = asyncio.Event()
         self._failed = 0
@@ -116,6 +118,8 @@ class Brokers:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        if self._is_local_only:
+            _log.info(LOCAL_ONLY)
         runs = [asyncio.ensure_future(self._run_member(member)) for member in self._members]
         ready = asyncio.ensure_future(self._write_ready_line())
         stopping = asyncio.ensure_future(self._stopping.wait())

@@ -8,6 +8,7 @@ accepting pauses instead of spinning. What lives elsewhere: the connections (`co
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from kwire.net.settings import NetSettings
 
 ACCEPTS_PER_TURN: Final = 64
+PORTS_TRIED: Final = 16
+"""How often a free port is picked that must be free for IPv4 and IPv6."""
+
 PAUSE_S: Final = 0.5
 """Seconds without accepting after the system had no descriptor or buffer left."""
 
@@ -68,10 +72,38 @@ class BoundSocket(NamedTuple):
     """The host and port it is bound to."""
 
     @classmethod
-    def bind(cls, doors: Doors, settings: NetSettings, endpoint: Endpoint) -> BoundSocket:
-        """Bind a socket; port 0 picks a free one. OSError if the address cannot be bound."""
-        sock = doors.sockets.listen(endpoint.host, endpoint.port, settings.backlog, settings.receive_buffer_bytes)
-        return cls(endpoint, sock, host_and_port(sock.getsockname()))
+    def bind(cls, doors: Doors, settings: NetSettings, endpoint: Endpoint) -> list[BoundSocket]:
+        """Bind a listener's sockets: one, or for `localhost` one for each loopback address, on the same port. Port 0
+        picks a free one. OSError if the address cannot be bound."""
+        for _ in range(PORTS_TRIED - 1):
+            try:
+                return cls._bind_all(doors, settings, endpoint)
+            except OSError as error:  # the port that was free for IPv4 may be taken for IPv6
+                if endpoint.port or error.errno != errno.EADDRINUSE:
+                    raise
+        return cls._bind_all(doors, settings, endpoint)
+
+    @classmethod
+    def _bind_all(cls, doors: Doors, settings: NetSettings, endpoint: Endpoint) -> list[BoundSocket]:
+        bound: list[BoundSocket] = []
+        port = endpoint.port
+        for host in doors.sockets.bindable_hosts(endpoint.host):
+            try:
+                sock = doors.sockets.listen(host, port, settings.backlog, settings.receive_buffer_bytes)
+            except OSError as error:
+                if bound and error.errno != errno.EADDRINUSE:
+                    break  # this machine has no IPv6
+                for other in bound:
+                    other.socket.close()
+                raise
+            bound.append(cls(endpoint, sock, host_and_port(sock.getsockname())))
+            port = bound[0].address[1]
+        return bound
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self.address[0] == "::1" or self.address[0].startswith("127.")
 
 
 class Listener:

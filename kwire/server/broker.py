@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kwire.base.config import KafkaConfig
+from kwire.base.config.listeners import LOCAL_ONLY
 from kwire.base.doors import Doors
 from kwire.base.errors import KafkaError
 from kwire.base.logging import get_logger
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from kwire.server.dispatch import Dispatcher
 
 _log = get_logger("kwire.server")
+
+OPEN_TO_ALL: Final = "other hosts reach these listeners without authentication: who connects can read and delete all"
 
 
 class Broker:
@@ -99,6 +102,8 @@ class Broker:
             _log.warning(line)
         for line in self.config.notes:
             _log.info(line)
+        if self.config.is_local_only:
+            _log.info(LOCAL_ONLY)
         try:
             await self._start()
         except (KafkaError, LogDirectoryError, StoreError) as error:
@@ -120,6 +125,8 @@ class Broker:
             registry = control.over(registry)
         network = Network.bind(self.doors, self.config)
         stack.callback(network.close)
+        if network.unprotected:
+            _log.warning(OPEN_TO_ALL, listeners=",".join(network.unprotected))
         parts = self._parts = BrokerParts.create(
             self.doors, storage, network, registry, self.metrics, self._authorizer, control, self.fatal_failure
         )

@@ -34,7 +34,7 @@ class Network:
         sockets: list[BoundSocket] = []
         for endpoint in config.endpoints():
             try:
-                sockets.append(BoundSocket.bind(doors, settings, endpoint))
+                sockets += BoundSocket.bind(doors, settings, endpoint)
             except OSError as error:
                 _close(sockets)
                 raise StartError(f"listeners={endpoint}: cannot listen: {error.strerror or error}") from None
@@ -49,6 +49,12 @@ class Network:
         """HOST:PORT of the first listener."""
         return str(Address(self.endpoints[0].host, self.endpoints[0].port))
 
+    @property
+    def unprotected(self) -> list[str]:
+        """The listeners that other hosts reach and that have no authentication."""
+        found = [bound.endpoint for bound in self.sockets if not bound.is_loopback]
+        return [str(endpoint) for endpoint in dict.fromkeys(found) if endpoint.security_protocol == "PLAINTEXT"]
+
     def close(self) -> None:
         """Close the sockets, if the server that accepts on them has not closed them."""
         _close(self.sockets)
@@ -58,10 +64,9 @@ def _registered(config: KafkaConfig, sockets: list[BoundSocket]) -> list[Endpoin
     """The addresses of the listeners as the cluster registers them: the advertised one, or the one bound to."""
     advertised = {endpoint.listener: endpoint for endpoint in config.advertised_endpoints()}
     endpoints = []
-    for bound in sockets:
-        own = bound.endpoint
+    for own, port in {bound.endpoint: bound.address[1] for bound in sockets}.items():
         known = advertised.get(own.listener)
-        host, port = (known.host, known.port) if known is not None else (_reachable(own.host), bound.address[1])
+        host, port = (known.host, known.port) if known is not None else (_reachable(own.host), port)
         endpoints.append(Endpoint(own.listener, host, port, own.security_protocol))
     return endpoints
 

@@ -20,11 +20,24 @@ def test_defaults_are_kafkas_except_where_one_broker_needs_others() -> None:
     assert config.group_initial_rebalance_delay_ms == 0
     assert config.offsets_topic_replication_factor == 1
     assert config.data_dirs == ("./kwire-data",)
-    assert config.endpoints() == [Endpoint("PLAINTEXT", "", 9092, "PLAINTEXT")]
+    assert config.endpoints() == [Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT")]
+    assert config.is_local_only
     assert config.advertised_endpoints() == []
     assert config.node_id == config.broker_id == 1
     assert not config.warnings
     assert not config.notes
+
+
+def test_given_listeners_have_kafkas_meaning() -> None:
+    config = KafkaConfig({"listeners": "PLAINTEXT://:9092"})
+    assert config.endpoints() == [Endpoint("PLAINTEXT", "", 9092, "PLAINTEXT")]
+    assert not config.is_local_only
+
+
+def test_brokers_on_zookeeper_must_say_where_they_listen() -> None:
+    with pytest.raises(ConfigError, match=r"listeners: must be set with zookeeper\.connect"):
+        KafkaConfig({"zookeeper.connect": "host:2181"})
+    KafkaConfig({"zookeeper.connect": "host:2181", "listeners": "PLAINTEXT://:9092"})
 
 
 def test_every_default_passes_its_own_validator() -> None:

@@ -75,7 +75,7 @@ class Network:
     def serve(self, host: str = "127.0.0.1", doors: Doors | None = None, **settings: Any) -> NetServer:
         doors, chosen = doors or Doors(), NetSettings(**settings)
         bound = BoundSocket.bind(doors, chosen, Endpoint("PLAINTEXT", host, 0, "PLAINTEXT"))
-        server = NetServer(doors, chosen, [bound], self.answers, get_logger("tests.net"))
+        server = NetServer(doors, chosen, bound, self.answers, get_logger("tests.net"))
         server.start()
         self.servers.append(server)
         return server

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from kwire.base.config import Endpoint
+from kwire.base.doors import Doors, Sockets
 from kwire.net import listener as listener_module
+from kwire.net.listener import BoundSocket
+from kwire.net.settings import NetSettings
 from tests.net.conftest import OTHER_KEY, Network, frame, request
 
 
@@ -38,6 +42,50 @@ async def test_any_address_takes_both_families_and_knows_them_apart(network: Net
         await client.receive()
     assert [connection.peer[0] for connection in server.connections] == ["127.0.0.1", "::1"]
     assert [connection.local[0] for connection in server.connections] == ["127.0.0.1", "::1"]
+
+
+async def test_localhost_is_both_loopback_addresses_on_one_port(network: Network) -> None:
+    server = network.serve("localhost")
+    assert [host for host, _ in (listener.address for listener in server.listeners)] == ["127.0.0.1", "::1"]
+    for host in ("127.0.0.1", "::1"):
+        client = await network.connect(server, host)
+        await client.send(request(OTHER_KEY))
+        await client.receive()
+
+
+class FailingSockets(Sockets):
+    """The system's sockets, of which the first ones for IPv6 cannot be bound."""
+
+    def __init__(self, error_number: int, failures: int) -> None:
+        self._error_number = error_number
+        self._failures = failures
+
+    def listen(self, host: str, port: int, backlog: int, receive_buffer_bytes: int) -> Any:
+        if host == "::1" and self._failures:
+            self._failures -= 1
+            raise OSError(self._error_number, "no")
+        return super().listen(host, port, backlog, receive_buffer_bytes)
+
+
+async def test_localhost_without_ipv6_is_that_of_ipv4(network: Network) -> None:
+    server = network.serve("localhost", Doors(sockets=FailingSockets(errno.EADDRNOTAVAIL, 1)))
+    assert [listener.address[0] for listener in server.listeners] == ["127.0.0.1"]
+    client = await network.connect(server)
+    await client.send(request(OTHER_KEY))
+    await client.receive()
+
+
+async def test_a_free_port_is_free_for_both_loopback_addresses(network: Network) -> None:
+    server = network.serve("localhost", Doors(sockets=FailingSockets(errno.EADDRINUSE, 3)))
+    assert len({listener.address[1] for listener in server.listeners}) == 1
+    assert len(server.listeners) == 2
+
+
+async def test_a_port_of_localhost_that_another_program_has_for_ipv6_is_not_shared_with_it() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        endpoint = Endpoint("PLAINTEXT", "localhost", taken.getsockname()[1], "PLAINTEXT")
+        with pytest.raises(OSError, match="in use"):
+            BoundSocket.bind(Doors(), NetSettings(), endpoint)
 
 
 async def test_an_address_with_too_many_connections_is_turned_away(network: Network) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ import kwire
 from harness.raw_client import RawClient
 from kwire.base.addresses import parse_address
 from kwire.base.config import ConfigError, KafkaConfig
-from kwire.base.doors import Doors
+from kwire.base.config.listeners import LOCAL_ONLY
+from kwire.base.doors import Doors, Sockets
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -20,7 +22,7 @@ from kwire.codec.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kwire.codec.messages.metadata_request import MetadataRequest
-from kwire.server.broker import Broker
+from kwire.server.broker import OPEN_TO_ALL, Broker
 from kwire.server.dump import dump
 from kwire.server.errors import StartError
 from tests.server.conftest import Brokers
@@ -40,6 +42,37 @@ async def test_a_broker_in_one_process_is_found_under_its_bootstrap_servers(tmp_
             assert metadata.cluster_id == broker.cluster_id
             assert f"{metadata.brokers[0].host}:{metadata.brokers[0].port}" == broker.bootstrap_servers
             assert metadata.controller_id == broker.config.node_id
+
+
+class AnyPortSockets(Sockets):
+    """The system's sockets, with a free port for 9092, which another broker may have."""
+
+    def listen(self, host: str, port: int, backlog: int, receive_buffer_bytes: int) -> Any:
+        return super().listen(host, 0 if port == 9092 else port, backlog, receive_buffer_bytes)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "unprotected"),
+    [
+        (None, []),
+        ("PLAINTEXT://127.0.0.1:0", []),
+        ("PLAINTEXT://[::1]:0", []),
+        ("PLAINTEXT://:9092", ["PLAINTEXT://:9092"]),
+        ("PLAINTEXT://0.0.0.0:0", ["PLAINTEXT://0.0.0.0:0"]),
+    ],
+)
+async def test_listeners_that_other_hosts_reach_without_authentication_are_warned_of_once_per_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], listeners: str | None, unprotected: list[str]
+) -> None:
+    properties = {} if listeners is None else {"listeners": listeners}
+    config = KafkaConfig({"log.dirs": str(tmp_path), **properties})
+    async with Broker(config, doors=Doors(sockets=AnyPortSockets())) as broker:
+        bound = [each.address[0] for each in broker.parts.network.sockets]
+    if listeners is None:
+        assert bound == ["127.0.0.1", "::1"]
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [each["listeners"] for each in lines if each["event"] == OPEN_TO_ALL] == unprotected
+    assert [each["event"] for each in lines].count(LOCAL_ONLY) == (listeners is None)
 
 
 async def test_the_dump_of_a_broker_that_is_still_starting_is_one_line(

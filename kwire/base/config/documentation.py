@@ -42,7 +42,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
         "Bytes per second that throttled replicas which are not in sync are sent at most."
     ),
     "listener.security.protocol.map": "The security protocol of each listener name.",
-    "listeners": "Addresses to open, as NAME://host:port; no host means every address, port 0 a free one.",
+    "listeners": "Addresses to open, as NAME://host:port; no host is every address, localhost 127.0.0.1 and ::1.",
     "log.cleaner.backoff.ms": "How long the log cleaner sleeps when no log is due.",
     "log.cleaner.dedupe.buffer.size": "Memory for the offset maps of all log cleaner threads together, in bytes.",
     "log.cleaner.delete.retention.ms": "How long a compacted topic keeps a tombstone after it could be dropped.",

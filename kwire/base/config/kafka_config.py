@@ -100,6 +100,11 @@ class KafkaConfig(BrokerProperties):
         """The directories that hold logs (`log.dirs`, else `log.dir`)."""
         return self.log_dirs if self.log_dirs else self.log_dir
 
+    @property
+    def is_local_only(self) -> bool:
+        """Whether the broker serves this machine only because `listeners` is not set."""
+        return "listeners" not in self.static
+
     def endpoints(self) -> list[Endpoint]:
         """The listeners to open: those of `listeners`, without KRaft's controller listeners."""
         return self._endpoints("listeners", self.listeners)
@@ -229,6 +234,9 @@ class KafkaConfig(BrokerProperties):
             raise ConfigError("process.roles", ",".join(self.process_roles), "must have broker: kwire is one")
 
     def _check_listeners(self) -> None:
+        if self.is_local_only and self.zookeeper_connect is not None:
+            reason = "must be set with zookeeper.connect: brokers on other hosts do not reach the default"
+            raise ConfigError("listeners", None, reason)
         reachable = self.advertised_endpoints() or self.endpoints()
         name = self.inter_broker_listener_name
         if name is None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kwire.base.addresses import PORT_MAX, Address
 from kwire.base.config.errors import ConfigError
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(\[([0-9a-fA-F:.]+(?:%[\w.-]+)?)\]|[^:/\[\]]*):(-?[0-9]{1,10})")
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+LOCAL_ONLY: Final = "only this machine is served: set listeners=PLAINTEXT://:9092 (or --listen :9092) to serve others"
+"""Logged at start if `listeners` is not set."""
 
 
 class Endpoint(NamedTuple):

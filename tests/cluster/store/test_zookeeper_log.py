@@ -98,7 +98,9 @@ def test_the_changes_from_one_state_to_another() -> None:
 
 def settings(**properties: str) -> ZooKeeperSettings:
     texts = {name.replace("_", "."): text for name, text in properties.items()}
-    return settings_of(KafkaConfig({"zookeeper.connect": "a:1, b:2/kafka//one/", **texts}))
+    return settings_of(
+        KafkaConfig({"listeners": "PLAINTEXT://:1", "zookeeper.connect": "a:1, b:2/kafka//one/", **texts})
+    )
 
 
 def test_settings_are_taken_from_kafkas_names() -> None:

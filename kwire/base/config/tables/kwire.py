@@ -10,10 +10,12 @@ ROWS = (
 )
 
 # One broker is the ordinary case: internal topics have one replica and groups need not wait for their other members.
+# Nobody else's host reaches a broker for which nobody has decided so: Kafka's default listener is on all interfaces.
 DEFAULTS = {
     "broker.id": 1,
     "controller.listener.names": (),
     "group.initial.rebalance.delay.ms": 0,
+    "listeners": ("PLAINTEXT://localhost:9092",),
     "log.dir": ("./kwire-data",),
     "node.id": 1,
     "offsets.topic.replication.factor": 1,
