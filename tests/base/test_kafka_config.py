@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kwire.base.config import ConfigError, Endpoint, KafkaConfig
-from kwire.base.config.definitions import BROKER_ROWS, TOPIC_ROWS
+from kwire.base.config.definitions import BROKER_ROWS, TOPIC_ROWS, broker_row, is_sensitive, listener_property
 from kwire.base.config.documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENTATION
 from kwire.base.config.support import SUPPORTED, Support, support_of
 from kwire.base.config.topic_config import validate_topic
@@ -100,12 +100,15 @@ def test_a_wrong_value_is_one_line_that_names_property_value_and_what_is_allowed
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("security.inter.broker.protocol", "SSL"),
-        ("sasl.enabled.mechanisms", "PLAIN"),
-        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN"),
+        ("sasl.server.callback.handler.class", "org.example.Handler"),
+        ("listener.name.sasl_ssl.plain.sasl.server.callback.handler.class", "org.example.Handler"),
+        ("listener.name.sasl_ssl.sasl.login.class", "org.example.Login"),
+        ("ssl.engine.factory.class", "org.example.Factory"),
+        ("principal.builder.class", "org.example.Builder"),
+        ("security.providers", "org.example.Provider"),
+        ("ssl.provider", "BCFIPS"),
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("remote.log.storage.system.enable", "true"),
-        ("ssl.keystore.location", "/etc/keystore"),
         ("config.providers", "env"),
         ("listeners", "SSL://:9093"),
     ],
@@ -123,8 +126,55 @@ def test_the_default_of_a_refused_property_is_taken() -> None:
 
 def test_a_password_is_not_shown() -> None:
     with pytest.raises(ConfigError) as caught:
-        KafkaConfig({"ssl.keystore.password": "secret"})
-    assert "secret" not in str(caught.value)
+        KafkaConfig({"delegation.token.secret.key": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_kafkas_own_classes_are_accepted_by_name() -> None:
+    package = "org.apache.kafka.common.security."
+    KafkaConfig(
+        {
+            "listener.name.x.plain.sasl.server.callback.handler.class": (
+                package + "plain.internals.PlainServerCallbackHandler"
+            ),
+            "principal.builder.class": package + "authenticator.DefaultKafkaPrincipalBuilder",
+            "ssl.engine.factory.class": package + "ssl.DefaultSslEngineFactory",
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("listener.name.clients.ssl.client.auth", ("clients", "", "ssl.client.auth")),
+        ("listener.name.a.b.ssl.client.auth", ("a.b", "", "ssl.client.auth")),
+        ("listener.name.clients.plain.sasl.jaas.config", ("clients", "plain", "sasl.jaas.config")),
+        ("listener.name.clients.scram-sha-512.sasl.jaas.config", ("clients", "scram-sha-512", "sasl.jaas.config")),
+        ("listener.name.clients.other.sasl.jaas.config", ("clients.other", "", "sasl.jaas.config")),
+        ("listener.name.clients.no.such", None),
+        ("listener.name.ssl.client.auth", None),
+        ("ssl.client.auth", None),
+    ],
+)
+def test_a_listeners_prefix_and_a_mechanism_are_read_from_a_name(name: str, parts: tuple[str, str, str] | None) -> None:
+    assert listener_property(name) == parts
+    assert broker_row(name) == (BROKER_ROWS.get(name) if parts is None else BROKER_ROWS[parts[2]])
+
+
+def test_a_mechanisms_login_belongs_to_one_listener() -> None:
+    name = "listener.name.internal.plain.sasl.jaas.config"
+    config = KafkaConfig({name: "a;", "sasl.jaas.config": "b;"})
+    assert config.get_for_mechanism("INTERNAL", "PLAIN", "sasl.jaas.config") == "a;"
+    assert config.get_for_mechanism("INTERNAL", "SCRAM-SHA-256", "sasl.jaas.config") is None
+    assert config.get_for_mechanism("OTHER", "PLAIN", "sasl.jaas.config") is None
+    assert is_sensitive(name)
+    assert support_of(name) is Support.SUPPORTED
+
+
+def test_a_failed_login_is_answered_before_the_connection_is_idle() -> None:
+    with pytest.raises(ConfigError, match=r"connection\.failed\.authentication\.delay\.ms=100: must be less than"):
+        KafkaConfig({"connections.max.idle.ms": "100"})
+    KafkaConfig({"connections.max.idle.ms": "-1"})
 
 
 def test_unknown_names_are_warned_of_and_performance_knobs_are_not() -> None:

@@ -17,6 +17,7 @@ def check_values(values: dict[str, Any]) -> None:
     _check_replication(values)
     _check_groups(values)
     _check_zookeeper(values)
+    _check_security(values)
 
 
 def _fail(name: str, values: dict[str, Any], reason: str) -> None:
@@ -89,6 +90,12 @@ def _check_between(values: dict[str, Any], prefix: str, what: str) -> None:
         _fail(low, values, f"must be at most {high}")
     if not values[low] <= values[prefix + what] <= values[high]:
         _fail(prefix + what, values, f"must be between {low} and {high}")
+
+
+def _check_security(values: dict[str, Any]) -> None:
+    idle = values["connections.max.idle.ms"]
+    if 0 <= idle <= values["connection.failed.authentication.delay.ms"]:
+        _fail("connection.failed.authentication.delay.ms", values, "must be less than connections.max.idle.ms")
 
 
 def _check_zookeeper(values: dict[str, Any]) -> None:

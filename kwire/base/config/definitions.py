@@ -6,7 +6,7 @@ The rows are facts of Kafka (`tables/`); what kwire makes of a property is in `s
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from kwire.base.config.tables import (
     broker_quotas,
@@ -54,21 +54,49 @@ BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 LISTENER_PREFIX = "listener.name."
+MECHANISM_PREFIXES = frozenset({"gssapi", "oauthbearer", "plain", "scram-sha-256", "scram-sha-512"})
+"""What may stand between a listener's prefix and a property: a SASL mechanism, in lower case as in Kafka."""
+
+
+class ListenerProperty(NamedTuple):
+    """``listener.name.<listener>.<mechanism>.<name>`` in its parts; ``mechanism`` is empty where there is none."""
+
+    listener: str
+    mechanism: str
+    name: str
+
+
+def listener_property(name: str) -> ListenerProperty | None:
+    """The parts of a name with a listener's prefix; None if it has none, or no property of Kafka's behind it."""
+    if not name.startswith(LISTENER_PREFIX) or name in BROKER_ROWS:
+        return None
+    words = name[len(LISTENER_PREFIX) :].split(".")
+    for length in range(1, len(words)):  # listeners may have dots in their names
+        listener, rest = ".".join(words[:length]), words[length:]
+        if ".".join(rest) in BROKER_ROWS:
+            return ListenerProperty(listener, "", ".".join(rest))
+        if rest[0] in MECHANISM_PREFIXES and ".".join(rest[1:]) in BROKER_ROWS:
+            return ListenerProperty(listener, rest[0], ".".join(rest[1:]))
+    return None
+
+
+def general_name(name: str) -> str:
+    """A property's name without the prefix of a listener and of a mechanism."""
+    found = listener_property(name)
+    return name if found is None else found.name
 
 
 def broker_row(name: str) -> Row | None:
-    """The definition of a broker property, also under a listener's prefix (``listener.name.<listener>.``)."""
-    row = BROKER_ROWS.get(name)
-    if row is None and name.startswith(LISTENER_PREFIX):
-        return BROKER_ROWS.get(name[len(LISTENER_PREFIX) :].partition(".")[2])
-    return row
+    """The definition of a broker property, also under a listener's prefix (``listener.name.<listener>.``), with or
+    without a SASL mechanism behind it."""
+    return BROKER_ROWS.get(general_name(name))
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
     """A property and the names it is also known by, strongest first. A listener's own value comes before the
     general one."""
-    if name not in BROKER_ROWS and name.startswith(LISTENER_PREFIX):
-        return (name, name[len(LISTENER_PREFIX) :].partition(".")[2])
+    if (found := listener_property(name)) is not None:
+        return (name, found.name)
     return BROKER_SYNONYMS.get(name, (name,))
 
 

@@ -12,16 +12,27 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kwire.base.config.checks import check_values
-from kwire.base.config.definitions import BROKER_ROWS, LISTENER_PREFIX, broker_row, default_of, is_dynamic, is_sensitive
+from kwire.base.config.definitions import (
+    BROKER_ROWS,
+    LISTENER_PREFIX,
+    broker_row,
+    default_of,
+    general_name,
+    is_dynamic,
+    is_sensitive,
+)
 from kwire.base.config.errors import ConfigError
 from kwire.base.config.listeners import Endpoint, check_ports, parse_endpoints, parse_protocol_map
 from kwire.base.config.sources import environment_properties, parse_properties
-from kwire.base.config.support import Support, is_refused, support_of
+from kwire.base.config.support import Support, support_of, why_refused
 from kwire.base.config.topic_config import topic_defaults, topic_values
 from kwire.base.config.typed import BrokerProperties
 from kwire.base.config.values import HIDDEN, parse_value
 
 ChangeCallback = Callable[[frozenset[str]], None]
+
+_AT_START: Final = ("ssl.", "sasl.")
+"""What Kafka can change while a broker runs, and kwire only at its start."""
 
 _ATTRIBUTES: Final[dict[str, str]] = {name: name.replace(".", "_") for name in BROKER_ROWS}
 
@@ -35,6 +46,7 @@ class KafkaConfig(BrokerProperties):
     ``notes`` are lines that the broker logs when it starts.
     """
 
+    kwire_jaas_config_file: str | None
     kwire_metadata_dir: str | None
     kwire_test_control: bool
     kwire_test_supported_features: tuple[str, ...]
@@ -93,12 +105,21 @@ class KafkaConfig(BrokerProperties):
         prefixed = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
         return self._values.get(prefixed, self._values[name])
 
+    def get_for_mechanism(self, listener: str, mechanism: str, name: str) -> Any:
+        """The value of ``listener.name.<listener>.<mechanism>.<name>``, or None: the general one is not for it."""
+        return self._values.get(f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{name}")
+
     # Derived from more than one property
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
         """The directories that hold logs (`log.dirs`, else `log.dir`)."""
         return self.log_dirs if self.log_dirs else self.log_dir
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether there may be other brokers: they share a metadata store."""
+        return self.kwire_metadata_dir is not None or self.zookeeper_connect is not None
 
     @property
     def is_local_only(self) -> bool:
@@ -238,8 +259,11 @@ class KafkaConfig(BrokerProperties):
             reason = "must be set with zookeeper.connect: brokers on other hosts do not reach the default"
             raise ConfigError("listeners", None, reason)
         reachable = self.advertised_endpoints() or self.endpoints()
+        self._check_inter_broker_mechanism()
         name = self.inter_broker_listener_name
         if name is None:
+            if self.is_clustered:
+                self._check_inter_broker_protocol(reachable)
             return
         if "security.inter.broker.protocol" in self.static:
             raise ConfigError(
@@ -247,6 +271,24 @@ class KafkaConfig(BrokerProperties):
             )
         if name.upper() not in {endpoint.listener for endpoint in reachable}:
             raise ConfigError("inter.broker.listener.name", name, "must be one of the listeners")
+
+    def _check_inter_broker_protocol(self, reachable: list[Endpoint]) -> None:
+        """A listener for brokers must not be guessed where listeners differ in their protocols."""
+        named = {endpoint.listener for endpoint in reachable}
+        if self.inter_broker_listener() in named or all(each.security_protocol == "PLAINTEXT" for each in reachable):
+            return
+        raise ConfigError(
+            "security.inter.broker.protocol", self.security_inter_broker_protocol, "must be the name of a listener"
+        )
+
+    def _check_inter_broker_mechanism(self) -> None:
+        listener, mechanism = self.inter_broker_listener(), self.sasl_mechanism_inter_broker_protocol
+        protocols = {endpoint.listener: endpoint.security_protocol for endpoint in self.endpoints()}
+        if not protocols.get(listener, "").startswith("SASL"):
+            return
+        if mechanism not in self.get_for_listener(listener, "sasl.enabled.mechanisms"):
+            reason = f"must be one of sasl.enabled.mechanisms of listener {listener}, which brokers use"
+            raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, reason)
 
     def _endpoints(self, name: str, texts: tuple[str, ...]) -> list[Endpoint]:
         controllers = {listener.upper() for listener in self.controller_listener_names}
@@ -296,9 +338,8 @@ def _fill_broker_id(values: dict[str, Any], given: dict[str, str]) -> None:
 
 
 def _refuse_unsupported(name: str, text: str, value: Any) -> None:
-    if is_refused(name, value):
-        shown = HIDDEN if is_sensitive(name) else text
-        raise ConfigError(name, shown, "is not supported by kwire: only the default is allowed")
+    if (reason := why_refused(name, value)) is not None:
+        raise ConfigError(name, HIDDEN if is_sensitive(name) else text, reason)
 
 
 def _check_dynamic(name: str, text: str) -> None:
@@ -307,4 +348,6 @@ def _check_dynamic(name: str, text: str) -> None:
         return  # Kafka stores unknown names
     if not is_dynamic(name):
         raise ConfigError(name, HIDDEN if is_sensitive(name) else text, "cannot be changed while the broker runs")
+    if row[4] == "per-broker" and support_of(name) is Support.SUPPORTED and general_name(name).startswith(_AT_START):
+        raise ConfigError(name, HIDDEN, "cannot be changed while a kwire broker runs")
     _refuse_unsupported(name, text, parse_value(row, text, name))

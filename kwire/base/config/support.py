@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from kwire.base.config.definitions import BROKER_ROWS, LISTENER_PREFIX
+from kwire.base.config.definitions import BROKER_ROWS, general_name
 
 
 class Support(Enum):
@@ -42,7 +42,9 @@ SUPPORTED = frozenset(
         "compression.lz4.level",
         "compression.type",
         "compression.zstd.level",
+        "connection.failed.authentication.delay.ms",
         "connections.max.idle.ms",
+        "connections.max.reauth.ms",
         "controlled.shutdown.enable",
         "default.replication.factor",
         "delete.topic.enable",
@@ -54,6 +56,7 @@ SUPPORTED = frozenset(
         "group.max.size",
         "group.min.session.timeout.ms",
         "inter.broker.listener.name",
+        "kwire.jaas.config.file",
         "kwire.metadata.dir",
         "kwire.test.control",
         "kwire.test.supported.features",
@@ -132,10 +135,38 @@ SUPPORTED = frozenset(
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
         "request.timeout.ms",
+        "sasl.client.callback.handler.class",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.mechanism.inter.broker.protocol",
+        "sasl.server.callback.handler.class",
+        "sasl.server.max.receive.size",
+        "security.inter.broker.protocol",
         "socket.listen.backlog.size",
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",
+        "ssl.allow.dn.changes",
+        "ssl.allow.san.changes",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.principal.mapping.rules",
+        "ssl.protocol",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
         "zookeeper.connect",
         "zookeeper.connection.timeout.ms",
         "zookeeper.session.timeout.ms",
@@ -162,7 +193,6 @@ _REFUSED = frozenset(
         "metric.reporters",
         "principal.builder.class",
         "remote.log.storage.system.enable",
-        "security.inter.broker.protocol",
         "security.providers",
         "transaction.two.phase.commit.enable",
         "unstable.api.versions.enable",
@@ -202,14 +232,30 @@ _KRAFT_PREFIXES = (
 # Names that Kafka's own definitions leave out but that belong to a plug-in of Kafka's: no effect without it.
 _PLUGIN_NAMES = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 
-# When a login is renewed: these protect nothing, and there is no login.
-_LOGIN_TIMES = ("sasl.kerberos.min.time.", "sasl.kerberos.ticket.", "sasl.login.refresh.")
+# When a login is renewed, and what only a JVM has: these protect nothing.
+_WITHOUT_EFFECT = ("sasl.kerberos.min.time.", "sasl.kerberos.ticket.", "sasl.login.refresh.")
+_OF_THE_JVM = frozenset({"ssl.keymanager.algorithm", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm"})
+
+_SECURITY = "org.apache.kafka.common.security."
+# Kafka's own classes are names for what kwire does anyway; others cannot be loaded.
+_CLASSES: dict[str, tuple[str, ...]] = {
+    "sasl.client.callback.handler.class": (
+        _SECURITY + "authenticator.SaslClientCallbackHandler",
+        _SECURITY + "scram.internals.ScramSaslClientCallbackHandler",
+    ),
+    "sasl.login.callback.handler.class": (_SECURITY + "authenticator.AbstractLogin$DefaultLoginCallbackHandler",),
+    "sasl.login.class": (_SECURITY + "authenticator.DefaultLogin",),
+    "sasl.server.callback.handler.class": (
+        _SECURITY + "authenticator.SaslServerCallbackHandler",
+        _SECURITY + "plain.internals.PlainServerCallbackHandler",
+        _SECURITY + "scram.internals.ScramServerCallbackHandler",
+    ),
+    "ssl.engine.factory.class": (_SECURITY + "ssl.DefaultSslEngineFactory",),
+}
 
 # Values other than the default that change nothing here.
 _HARMLESS: dict[str, tuple[Any, ...]] = {
     "metric.reporters": ((),),
-    "sasl.enabled.mechanisms": ((),),
-    "ssl.endpoint.identification.algorithm": ("",),
     "zookeeper.clientCnxnSocket": (
         "org.apache.zookeeper.ClientCnxnSocketNIO",
         "org.apache.zookeeper.ClientCnxnSocketNetty",
@@ -222,24 +268,30 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
 
 def support_of(name: str) -> Support:
     """The state of a property, also under a listener's prefix."""
-    if name.startswith(LISTENER_PREFIX) and name not in BROKER_ROWS:
-        name = name[len(LISTENER_PREFIX) :].partition(".")[2]
+    name = general_name(name)
     if name in SUPPORTED:
         return Support.SUPPORTED
     if name in _PLUGIN_NAMES:
         return Support.NO_EFFECT
     if name in _KRAFT_ONLY or (name.startswith(_KRAFT_PREFIXES) and name in BROKER_ROWS):
         return Support.KRAFT_ONLY
-    if name.startswith(_LOGIN_TIMES) and name in BROKER_ROWS:
+    if name in _OF_THE_JVM or (name.startswith(_WITHOUT_EFFECT) and name in BROKER_ROWS):
         return Support.NO_EFFECT
     if name in _REFUSED or name.startswith(_REFUSED_PREFIXES):
         return Support.REFUSED if name in BROKER_ROWS else Support.UNKNOWN
     return Support.NO_EFFECT if name in BROKER_ROWS else Support.UNKNOWN
 
 
-def is_refused(name: str, value: Any) -> bool:
-    """Whether a (typed) value of this property makes the start, or the request that sets it, fail (INVALID_CONFIG)."""
+def why_refused(name: str, value: Any) -> str | None:
+    """Why a (typed) value of this property makes the start, or the request that sets it, fail (INVALID_CONFIG); None
+    if it does not."""
+    general = general_name(name)
+    row = BROKER_ROWS.get(general)
+    if (classes := _CLASSES.get(general)) is not None:
+        reason = f"is not supported by kwire: only {', '.join(classes)}"
+        return None if value is None or value in classes else reason
     if support_of(name) is not Support.REFUSED:
-        return False
-    row = BROKER_ROWS.get(name)
-    return row is None or (value != row[2] and value not in _HARMLESS.get(name, ()))
+        return None
+    if row is not None and (value == row[2] or value in _HARMLESS.get(general, ())):
+        return None
+    return "is not supported by kwire: only the default is allowed"
