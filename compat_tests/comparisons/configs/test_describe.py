@@ -77,7 +77,12 @@ def test_a_brokers_properties(configs: Configs, broker_kind: str, observe: Obser
     found = configs.describe(BROKER, "1")["configs"]
     if broker_kind == "kwire":
         own = [name for name in found if name.startswith("kwire.")]
-        assert own == ["kwire.jaas.config.file", "kwire.test.control", "kwire.test.supported.features", "kwire.validate.records"]
+        assert own == [
+            "kwire.jaas.config.file",
+            "kwire.test.control",
+            "kwire.test.supported.features",
+            "kwire.validate.records",
+        ]
         found = {name: entry for name, entry in found.items() if name not in own}
     shape = ("read_only", "sensitive", "type")
     observe("shapes", {name: [entry[part] for part in shape] for name, entry in found.items()})
