@@ -70,6 +70,7 @@ class Files:
     is_dir: Callable[[str], bool] = staticmethod(os.path.isdir)
     replace: Callable[[str, str], None] = staticmethod(os.replace)
     unlink: Callable[[str], None] = staticmethod(os.unlink)
+    chmod: Callable[[str, int], None] = staticmethod(os.chmod)
     utime: Callable[..., None] = staticmethod(os.utime)  # (path, ns=(accessed, modified))
     rmtree: Callable[[str], None] = staticmethod(shutil.rmtree)
 

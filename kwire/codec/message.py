@@ -5,7 +5,7 @@ The classes themselves are in `kwire.codec.messages`; how they become bytes is i
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 
 class SizedRecords(Protocol):
@@ -23,6 +23,9 @@ UnknownTags: TypeAlias = tuple[tuple[int, bytes], ...]
 
 #: Stands for "not given" where the default is a fresh list or struct (None may mean null).
 UNSET: Any = type("Unset", (), {"__slots__": (), "__repr__": lambda _: "UNSET"})()
+
+SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "salted_password"})
+"""Fields with which one could log in: passwords, what they are verified with, and delegation tokens."""
 
 
 class Struct:
@@ -45,10 +48,15 @@ class Struct:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = [f"{name}={getattr(self, name)!r}" for name in self.__slots__]
+        shown = [f"{name}={_shown(name, getattr(self, name))}" for name in self.__slots__]
         if self.unknown_tags:
             shown.append(f"unknown_tags={self.unknown_tags!r}")
         return f"{self.__class__.__name__}({', '.join(shown)})"
+
+
+def _shown(name: str, value: Any) -> str:
+    """A field in the text of a struct, which may be logged: a secret is only counted."""
+    return f"<{len(value)} bytes>" if name in SECRET_FIELDS and value is not None else repr(value)
 
 
 class Message(Struct):

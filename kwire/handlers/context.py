@@ -84,6 +84,17 @@ class Operation(NamedTuple):
     resource_name: str
 
 
+class ConnectionSecurity(NamedTuple):
+    """How a connection is secured: the protocol of its listener (``SASL_SSL``), and whether the login was one with a
+    delegation token."""
+
+    protocol: str = "PLAINTEXT"
+    token_authenticated: bool = False
+
+
+INSECURE = ConnectionSecurity()
+"""The security of a connection to a PLAINTEXT listener."""
+
 ALL_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
         AclOperation.READ,
@@ -199,6 +210,7 @@ class RequestContext:
         "exclusive",
         "listener",
         "principal",
+        "security",
         "services",
         "software_name",
         "software_version",
@@ -217,6 +229,7 @@ class RequestContext:
         client_host: str = "/127.0.0.1",
         listener: str = "PLAINTEXT",
         principal: Principal = ANONYMOUS,
+        security: ConnectionSecurity = INSECURE,
         endpoint: tuple[str, int] = ("localhost", 9092),
         connection_id: str = "",
         software_name: str = "unknown",
@@ -230,6 +243,7 @@ class RequestContext:
         self.client_host = client_host
         self.listener = listener
         self.principal = principal
+        self.security = security
         self.endpoint = endpoint
         self.connection_id = connection_id
         self.software_name = software_name

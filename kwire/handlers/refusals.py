@@ -89,10 +89,6 @@ LEVELS: Final[dict[int, tuple[Level, ...]]] = {
             ),
         ),
     ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
-        Level("results", "deletions", "AlterUserScramCredentialsResult", {"user": "name"}),
-        Level("results", "upsertions", "AlterUserScramCredentialsResult", {"user": "name"}),
-    ),
     ApiKey.DESCRIBE_TRANSACTIONS: (
         Level("transaction_states", "transactional_ids", "TransactionState", {"transactional_id": ""}),
     ),

@@ -32,7 +32,7 @@ from kwire.codec.protocol import (
     response_header_version,
 )
 from kwire.handlers.api import Api, CloseConnection, error_of
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import INSECURE, RequestContext
 from kwire.net.addresses import client_host_text
 from kwire.net.connection import Connection, InvalidFrame, Slot
 from kwire.security.principals import ANONYMOUS, Principal
@@ -59,10 +59,20 @@ REQUEST_LOGGER: Final = "kafka.request.logger"
 class Client:
     """What is known of the client of a connection."""
 
-    __slots__ = ("endpoint", "host_text", "id", "id_bytes", "principal", "software_name", "software_version")
+    __slots__ = (
+        "endpoint",
+        "host_text",
+        "id",
+        "id_bytes",
+        "principal",
+        "security",
+        "software_name",
+        "software_version",
+    )
 
     def __init__(self, principal: Principal, host: str, endpoint: tuple[str, int]) -> None:
         self.principal = principal
+        self.security = INSECURE
         self.host_text = client_host_text(host)
         self.endpoint = endpoint
         self.id_bytes: bytes | None = None
@@ -120,6 +130,7 @@ class Exchange(RequestContext):
         self.client_host = client.host_text
         self.listener = connection.listener
         self.principal = client.principal
+        self.security = client.security
         self.endpoint = client.endpoint
         self.connection_id = connection.id
         self.software_name = client.software_name

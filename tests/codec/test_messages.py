@@ -268,3 +268,12 @@ def test_equality_looks_at_every_field_and_the_class() -> None:
     assert repr(MetadataRequestTopic(name="x", unknown_tags=((1, b"y"),))) == (
         f"MetadataRequestTopic(topic_id={bytes(16)!r}, name='x', unknown_tags=((1, b'y'),))"
     )
+
+
+def test_the_text_of_a_message_hides_secrets() -> None:
+    from kwire.codec.messages.alter_user_scram_credentials_request import ScramCredentialUpsertion
+
+    text = repr(ScramCredentialUpsertion(name="alice", salted_password=b"planted"))
+    assert "planted" not in text
+    assert "name='alice'" in text
+    assert "salted_password=<7 bytes>" in text

@@ -36,6 +36,7 @@ from kwire.cluster.store.keys import ConfigResource, PartitionState
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
+    from kwire.cluster.controller.credentials import Alterations, CredentialChange
     from kwire.cluster.store.store import MetadataStore
 
 _logger = get_logger("kwire.cluster.controller")
@@ -382,6 +383,19 @@ class Controller:
 
         await self._decisions.decide(decide)
         _logger.info("broker unregistered", broker=broker_id)
+
+    # -- credentials ---------------------------------------------------------------------------------------------------
+
+    async def alter_scram_credentials(self, changes: Sequence[CredentialChange]) -> Alterations:
+        """Create, replace and delete users' SCRAM credentials, each independently of the others. Deletions come
+        first."""
+        from kwire.cluster.controller.credentials import plan_alterations  # few clusters have any
+
+        found = await self._decisions.decide(lambda image, plan: plan_alterations(image, plan, changes))
+        for kind, altered in (("deleted", found.deletions), ("altered", found.upsertions)):
+            for user, change in altered.items():
+                _logger.info(f"SCRAM credential {kind}", user=user, mechanism=change.mechanism)
+        return found
 
     # -- producer ids --------------------------------------------------------------------------------------------------
 

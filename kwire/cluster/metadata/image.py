@@ -22,6 +22,8 @@ from kwire.cluster.store.store import ABSENT, Event, MetadataStore, Subscription
 
 if TYPE_CHECKING:
     from kwire.cluster.metadata.features import Range
+    from kwire.security.delegation_tokens import DelegationToken
+    from kwire.security.scram_credentials import ScramCredential
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that belong to the broker itself (Kafka's `Topic.isInternal`)."""
@@ -79,11 +81,13 @@ class ClusterImage:
         "configs",
         "controller_epoch",
         "controller_id",
+        "delegation_tokens",
         "features",
         "next_producer_id",
         "notes",
         "registered",
         "revision",
+        "scram_credentials",
         "topics",
         "topics_by_id",
     )
@@ -102,6 +106,8 @@ class ClusterImage:
         configs: dict[tuple[ConfigResource, str], Mapping[str, str]] | None = None,
         features: dict[str, int] | None = None,
         next_producer_id: int = 0,
+        scram_credentials: dict[tuple[int, str], ScramCredential] | None = None,
+        delegation_tokens: dict[str, DelegationToken] | None = None,
     ) -> None:
         self.revision = revision
         self.cluster_id = cluster_id
@@ -114,6 +120,8 @@ class ClusterImage:
         self.configs: dict[tuple[ConfigResource, str], Mapping[str, str]] = configs or {}
         self.features: dict[str, int] = features or {}
         self.next_producer_id = next_producer_id
+        self.scram_credentials: dict[tuple[int, str], ScramCredential] = scram_credentials or {}
+        self.delegation_tokens: dict[str, DelegationToken] = delegation_tokens or {}
         self.notes: dict[Any, Any] = {}
         """Scratch space for data derived from this snapshot (prepared responses); it is dropped with the snapshot."""
 
@@ -139,6 +147,14 @@ class ClusterImage:
     def topic_config(self, name: str) -> Mapping[str, str]:
         """The dynamic properties of a topic."""
         return self.configs.get((ConfigResource.TOPIC, name), NO_CONFIG)
+
+    def scram_credential(self, mechanism: int, user: str) -> ScramCredential | None:
+        """A user's credential of a mechanism (by its code), or None."""
+        return self.scram_credentials.get((mechanism, user))
+
+    def delegation_token(self, token_id: str) -> DelegationToken | None:
+        """A delegation token, or None. It may be expired."""
+        return self.delegation_tokens.get(token_id)
 
     def sorted_brokers(self, *, fenced: bool = False) -> list[BrokerImage]:
         """The live brokers by id, or with ``fenced`` all registered ones."""
@@ -271,10 +287,14 @@ class _Builder:
             configs=old.configs,
             features=old.features,
             next_producer_id=old.next_producer_id,
+            scram_credentials=old.scram_credentials,
+            delegation_tokens=old.delegation_tokens,
         )
         self._build_single_keys(image, pending)
         if "brokers" in groups or "registrations" in groups:
             self._build_brokers(image, groups.get("brokers", ()), groups.get("registrations", ()))
+        if "scram" in groups or "delegation-tokens" in groups:
+            _build_credentials(image, groups.get("scram", ()), groups.get("delegation-tokens", ()))
         changed, deleted = self._build_topics(image, groups.get("topics", ()), groups.get("partitions", ()))
         configs = self._build_configs(image, groups.get("configs", ()))
         delta = Delta(changed, deleted, configs, brokers="brokers" in groups, controller=keys.CONTROLLER in pending)
@@ -371,6 +391,17 @@ class _Builder:
             else:
                 image.configs[resource] = MappingProxyType(keys.unpack(key, value)["values"])
         return resources
+
+
+def _build_credentials(
+    image: ClusterImage, scram: Sequence[tuple[str, bytes | None]], tokens: Sequence[tuple[str, bytes | None]]
+) -> None:
+    from kwire.cluster.metadata import credentials  # few clusters have any
+
+    if scram:
+        image.scram_credentials = credentials.changed_credentials(image.scram_credentials, scram)
+    if tokens:
+        image.delegation_tokens = credentials.changed_tokens(image.delegation_tokens, tokens)
 
 
 def _put_broker(brokers: dict[int, BrokerImage], key: str, value: bytes | None, epoch: int) -> None:

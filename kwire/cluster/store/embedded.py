@@ -10,6 +10,7 @@
   lock nothing; then one statement fires a trigger that compares, writes and counts the revision, in a transaction that
   SQLite itself begins and ends.
 * The database's ``user_version`` is the format version; a newer one is refused with a clear message.
+* The database's files can be read by their owner only: they hold credentials.
 
 For local file systems only. The data directory's lock admits one process at a time; sessions that an earlier process
 left behind are ended when the store is opened. What lives elsewhere: one store for several brokers of a host
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -48,6 +50,8 @@ FILE_NAME: Final = "kwire-store.sqlite"
 FORMAT_VERSION: Final = 1
 LEAST_FREE_BYTES: Final = 128 * 1024
 RESERVE_BYTES: Final = 256 * 1024
+PRIVATE: Final = 0o600
+"""The permissions of the database's files."""
 
 _SCHEMA = """
 BEGIN IMMEDIATE;
@@ -136,7 +140,19 @@ class Database:
         except OSError:
             pass  # the next commit tries again
 
+    def _keep_private(self) -> None:
+        """Only the owner may read the database, because there are credentials in it. SQLite gives its other files the
+        permissions of this one."""
+        try:
+            self._files.close(self._files.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE))
+            for path in (self._path, f"{self._path}-wal", f"{self._path}-shm"):
+                if self._files.exists(path):
+                    self._files.chmod(path, PRIVATE)
+        except OSError:
+            pass  # another user's file, or a full disk: SQLite finds out whether the file can be used
+
     def _open(self) -> None:
+        self._keep_private()
         # isolation_level=None: the module begins no transactions of its own.
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:

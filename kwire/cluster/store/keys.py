@@ -15,6 +15,8 @@ broker still counts |
 | ``configs/<type>/<name>`` | always | dynamic properties; the name is escaped, "" stands for all brokers |
 | ``directories/<id>`` | always | the paths of `log.dirs` that a broker with more than one has used |
 | ``producer-ids`` | always | the first producer id that is not allocated yet |
+| ``scram/<mechanism>/<user>`` | until it is deleted | a user's SCRAM credential; the name is escaped |
+| ``delegation-tokens/<token id>`` | until it is expired | a delegation token, without the secret that logs in |
 
 Partitions are kept in shards, so that no value grows with a topic and the failover of thousands of partitions writes
 only a few hundred keys. Every value is an object whose ``v`` is its format version; readers refuse a newer one and
@@ -45,6 +47,8 @@ TOPICS: Final = "topics/"
 PARTITIONS: Final = "partitions/"
 CONFIGS: Final = "configs/"
 DIRECTORIES: Final = "directories/"
+SCRAM: Final = "scram/"
+DELEGATION_TOKENS: Final = "delegation-tokens/"
 
 
 class ConfigResource(IntEnum):
@@ -123,6 +127,22 @@ def config_resource(key: str) -> tuple[ConfigResource, str]:
     """The inverse of `config_key`."""
     _, kind, name = key.split("/", 2)
     return _RESOURCES[kind], _unescape(name)
+
+
+def scram_key(mechanism: int, user: str) -> str:
+    """The key of a user's credential of one mechanism (by its code)."""
+    return f"{SCRAM}{mechanism}/{_escape(user)}"
+
+
+def scram_user(key: str) -> tuple[int, str]:
+    """The inverse of `scram_key`."""
+    _, mechanism, name = key.split("/", 2)
+    return int(mechanism), _unescape(name)
+
+
+def delegation_token_key(token_id: str) -> str:
+    """The key of a delegation token."""
+    return f"{DELEGATION_TOKENS}{token_id}"
 
 
 def pack(**fields: Any) -> bytes:

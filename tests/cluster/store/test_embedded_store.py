@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,6 +46,24 @@ async def test_a_file_that_is_not_a_database_is_a_store_error(tmp_path: Path) ->
     (tmp_path / FILE_NAME).write_bytes(b"x" * 5000)
     with pytest.raises(StoreUnavailable, match=f"{FILE_NAME}.*database"):
         await opened(tmp_path)
+
+
+def modes(path: Path) -> dict[str, int]:
+    return {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.glob(f"{FILE_NAME}*")}
+
+
+async def test_only_the_owner_can_read_the_store(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.commit([], [Write("scram/1/alice", b"salted")])
+    assert modes(tmp_path) == {FILE_NAME: 0o600, f"{FILE_NAME}-wal": 0o600}
+    await store.close()
+
+
+async def test_the_store_of_an_older_kwire_becomes_private(tmp_path: Path) -> None:
+    await (await opened(tmp_path)).close()
+    (tmp_path / FILE_NAME).chmod(0o644)
+    await (await opened(tmp_path)).close()
+    assert modes(tmp_path) == {FILE_NAME: 0o600}
 
 
 async def test_a_closed_store_raises_a_store_error(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Credentials, tokens and logins: what Apache Kafka answers, kwire answers."""

@@ -1,0 +1,73 @@
+"""DescribeClientQuotas (API key 48): the quotas of users, client ids and addresses (KIP-546).
+
+Behaviour:
+
+- There are no quotas yet, so no filter matches anything. Kafka's tools describe quotas whenever they describe users.
+- INVALID_REQUEST for a filter that makes no sense: an empty or repeated entity type, an unknown kind of match, a name
+  where none belongs or none where one is needed, addresses together with users or client ids. UNSUPPORTED_VERSION for
+  an unknown entity type. Such a response has no list of entries.
+
+Versions: 0; 1 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.codec.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
+from kwire.codec.messages.describe_client_quotas_response import DescribeClientQuotasResponse
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+
+IP: Final = "ip"
+ENTITY_TYPES: Final = ("user", "client-id", IP)
+MATCHES: Final = {0: "MATCH_TYPE_EXACT", 1: "MATCH_TYPE_DEFAULT", 2: "MATCH_TYPE_SPECIFIED"}
+
+
+def operations(request: DescribeClientQuotasRequest, context: RequestContext) -> tuple[Operation, ...]:
+    """DESCRIBE_CONFIGS on the cluster."""
+    return (Operation(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME),)
+
+
+def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
+    """Check the filter."""
+    seen: dict[str, None] = {}
+    for component in request.components:
+        _check(component, seen)
+        seen[component.entity_type] = None
+    if IP in seen and len(seen) > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId"
+            " filter component.",
+        )
+    return DescribeClientQuotasResponse()
+
+
+def _check(component: ComponentData, seen: dict[str, None]) -> None:
+    kind = component.entity_type
+    if not kind:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
+    if kind in seen:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter.")
+    if kind not in ENTITY_TYPES:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+    match = MATCHES.get(component.match_type)
+    if match is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
+    if component.match_type == 0 and component.match is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {match}, but set match string to null.")
+    if component.match_type != 0 and component.match is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {match}, but also specified a match string.")
+
+
+def refuse(
+    request: DescribeClientQuotasRequest, version: int, code: ErrorCode, message: str | None
+) -> DescribeClientQuotasResponse:
+    """An error instead of entries."""
+    return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
+
+
+API = Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, served=(0, 1), handle=handle, operations=operations, error_response=refuse)

@@ -1,0 +1,1 @@
+"""Tests of the handlers of credentials and tokens."""
