@@ -26,7 +26,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kwire.base.doors import WOULD_BLOCK
 from kwire.net.large_frames import LARGE_BYTES, LargeFrame, SpareBuffers
@@ -43,6 +43,8 @@ from kwire.net.settings import (
 )
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
 
@@ -63,19 +65,29 @@ class Dispatcher(Protocol):
         """Start a request. Raises `InvalidFrame`."""
 
 
+class ListenerSetup(NamedTuple):
+    """How the connections of a listener begin."""
+
+    dispatcher: Dispatcher
+    request_max_bytes: int
+    """The largest frame, as long as no other limit is set by `Connection.use`."""
+    tls: Callable[[], SSLContext] | None = None
+    """The context for the next TLS connection; None: plaintext."""
+    login: bool = False
+    """Whether clients have to log in: the dispatcher then calls `Connection.use` within `NetSettings.setup_max_ms`,
+    or the connection is closed."""
+
+
 class Wire:
     """What all connections of a broker share. ``tick`` counts sweeps; a connection records it when bytes move."""
 
     __slots__ = (
         "_unsent",
-        "dispatcher",
         "doors",
         "last_read",
         "log",
         "loop",
         "on_close",
-        "pipelined_keys",
-        "request_max_bytes",
         "scratch",
         "settings",
         "spare",
@@ -88,16 +100,12 @@ class Wire:
         loop: asyncio.AbstractEventLoop,
         doors: Doors,
         settings: NetSettings,
-        dispatcher: Dispatcher,
         log: Logger,
         on_close: Callable[[Connection], None],
     ) -> None:
         self.loop = loop
         self.doors = doors
         self.settings = settings
-        self.request_max_bytes = settings.request_max_bytes
-        self.dispatcher = dispatcher
-        self.pipelined_keys = dispatcher.pipelined_keys
         self.log = log
         self.on_close = on_close
         # One receive buffer for all connections: an idle one needs none.
@@ -148,7 +156,8 @@ class Slot:
 
 
 class Connection:
-    """A client's connection. ``peer`` and ``local`` are (host, port); ``context`` is for the dispatcher."""
+    """A client's connection. ``peer`` and ``local`` are (host, port); ``context`` is for the dispatcher.
+    ``request_max_bytes``: the largest frame."""
 
     __slots__ = (
         "_fd",
@@ -160,6 +169,7 @@ class Connection:
         "_partial",
         "_reading",
         "_recv_into",
+        "_setup_timer",
         "_slots",
         "_socket",
         "_taking",
@@ -169,13 +179,23 @@ class Connection:
         "closed",
         "closing",
         "context",
+        "dispatcher",
         "id",
         "listener",
         "local",
         "peer",
+        "request_max_bytes",
     )
 
-    def __init__(self, wire: Wire, sock: Any, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        sock: Any,
+        setup: ListenerSetup,
+        listener: str,
+        peer: tuple[str, int],
+        local: tuple[str, int],
+    ) -> None:
         self._wire = wire
         self._socket = sock
         self._fd: int = sock.fileno()
@@ -189,15 +209,27 @@ class Connection:
         self._taking = False  # requests are being started further up the stack
         self._yielding = False  # a turn of the loop is awaited
         self._muted: asyncio.TimerHandle | None = None
+        self._setup_timer: asyncio.TimerHandle | None = None  # closes a connection whose client does not log in
         self._reading = False
         self.closing = False  # no more requests are started
         self.closed = False
+        self.dispatcher = setup.dispatcher
+        self.request_max_bytes = setup.request_max_bytes
         self.listener = listener
         self.peer = peer
         self.local = local
         self.id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}"
         self.active_tick = wire.tick
         self.context: Any = None
+        if setup.login:
+            self._limit_setup()
+
+    def use(self, dispatcher: Dispatcher, request_max_bytes: int) -> None:
+        """Pass the following requests to another dispatcher, with another limit of their size: the client has logged
+        in."""
+        self.dispatcher = dispatcher
+        self.request_max_bytes = request_max_bytes
+        self._setup_done()
 
     def start(self) -> None:
         """Begin to read."""
@@ -274,13 +306,11 @@ class Connection:
             position = self._complete_partial(data)
             if position == end:
                 return
-        dispatch = self._wire.dispatcher.dispatch
-        size_max = self._wire.request_max_bytes
         out, slots = self._out, self._slots
         budget = FRAMES_PER_TURN
         while end - position >= 4:
             size = _read_size(data, position)[0]
-            if not 0 < size <= size_max:
+            if not 0 < size <= self.request_max_bytes:
                 raise self._invalid_size(size)
             following = position + 4 + size
             if following > end:
@@ -292,7 +322,7 @@ class Connection:
                 return
             budget -= 1
             frame = data[position + 4 : following]
-            dispatch(self, frame if owned else memoryview(bytearray(frame)))
+            self.dispatcher.dispatch(self, frame if owned else memoryview(bytearray(frame)))
             if self.closed:
                 return
             position = following
@@ -302,12 +332,12 @@ class Connection:
     def _frame_size(self, data: memoryview | bytearray, position: int) -> int:
         """The announced size of a frame, validated before any memory is allocated for it."""
         size: int = _read_size(data, position)[0]
-        if not 0 < size <= self._wire.request_max_bytes:
+        if not 0 < size <= self.request_max_bytes:
             raise self._invalid_size(size)
         return size
 
     def _invalid_size(self, size: int) -> InvalidFrame:
-        return InvalidFrame(f"frame of {size} bytes, socket.request.max.bytes={self._wire.request_max_bytes}")
+        return InvalidFrame(f"frame of {size} bytes, at most {self.request_max_bytes} are allowed")
 
     def _may_start(self, data: memoryview, position: int) -> bool:
         """Whether the request whose frame begins here may be started now."""
@@ -320,7 +350,7 @@ class Connection:
             slots[-1].pipelined
             and len(slots) < PIPELINE_DEPTH
             and len(data) - position >= 2
-            and _read_key(data, position)[0] in self._wire.pipelined_keys
+            and _read_key(data, position)[0] in self.dispatcher.pipelined_keys
         )
 
     def _hold(self, rest: memoryview, owned: bool, yielding: bool) -> None:
@@ -369,7 +399,7 @@ class Connection:
         self._partial = None
         frame = memoryview(partial)
         if self._may_start(frame, 4):
-            self._wire.dispatcher.dispatch(self, frame[4:])
+            self.dispatcher.dispatch(self, frame[4:])
             return used if not self.closed else len(data)
         frame.release()
         partial += data[used:]
@@ -461,6 +491,26 @@ class Connection:
 
     # -- end --------------------------------------------------------------------------------------------------------
 
+    def _limit_setup(self) -> None:
+        settings = self._wire.settings
+        self._setup_timer = self._wire.loop.call_later(settings.setup_max_ms / 1000, self._setup_too_long)
+
+    def _setup_done(self) -> None:
+        if self._setup_timer is not None:
+            self._setup_timer.cancel()
+            self._setup_timer = None
+
+    def _setup_too_long(self) -> None:
+        self._wire.log.info("closing connection: the client has not logged in in time", connection=self.id)
+        self.close()
+
+    def close_after(self, delay_ms: int, slot: Slot, parts: list[Part], size: int) -> None:
+        """Send a last response, and close the connection, when the delay is over. Nothing is read and no request is
+        started meanwhile. For logins that have failed (`connection.failed.authentication.delay.ms`)."""
+        self.closing = True
+        self._pause()
+        self._wire.loop.call_later(delay_ms / 1000, slot.answer, parts, size)
+
     @property
     def idle(self) -> bool:
         """Whether nothing is pending and everything is sent."""
@@ -492,6 +542,7 @@ class Connection:
         self._pause()
         if self._muted is not None:
             self._muted.cancel()
+        self._setup_done()
         self._out.close()
         self.cancel_pending()
         self._discard(self._slots)

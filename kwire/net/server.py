@@ -9,11 +9,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.net.addresses import host_and_port
-from kwire.net.connection import Connection, Dispatcher, Wire
+from kwire.net.connection import Connection, ListenerSetup, Wire
 from kwire.net.listener import BoundSocket, ConnectionCounts, Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
@@ -24,18 +24,23 @@ SWEEPS: Final = 8
 
 
 class NetServer:
-    """The network side of a broker, on bound sockets. Use: `start`, ..., `stop_accepting`, `drain`, `close`."""
+    """The network side of a broker, on bound sockets. Use: `start`, ..., `stop_accepting`, `drain`, `close`.
+    ``setups``: how the connections of each listener begin, by the listener's name."""
 
     def __init__(
-        self, doors: Doors, settings: NetSettings, sockets: Sequence[BoundSocket], dispatcher: Dispatcher, log: Logger
+        self,
+        doors: Doors,
+        settings: NetSettings,
+        sockets: Sequence[BoundSocket],
+        setups: Mapping[str, ListenerSetup],
+        log: Logger,
     ) -> None:
         self._doors = doors
         self._settings = settings
         self._log = log
         self._loop = asyncio.get_running_loop()
-        self._wire = Wire(
-            loop=self._loop, doors=doors, settings=settings, dispatcher=dispatcher, log=log, on_close=self._closed
-        )
+        self._setups = setups
+        self._wire = Wire(loop=self._loop, doors=doors, settings=settings, log=log, on_close=self._closed)
         self._counts = ConnectionCounts(settings)
         self._sweep: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -57,7 +62,7 @@ class NetServer:
     def _connected(self, listener: Listener, sock: Any, peer: tuple[str, int]) -> None:
         local = host_and_port(sock.getsockname())
         self._doors.sockets.prepare(sock, self._settings.send_buffer_bytes)
-        connection = Connection(self._wire, sock, listener.name, peer, local)
+        connection = Connection(self._wire, sock, self._setups[listener.name], listener.name, peer, local)
         self.connections[connection] = None
         self.accepted += 1
         connection.start()

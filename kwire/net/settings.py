@@ -30,6 +30,10 @@ SMALL_RANGE: Final = 16 * 1024
 IOV_LIMIT: Final = 256
 """Buffers given to one `sendmsg` (the kernel takes 1024)."""
 
+SETUP_MAX_MS: Final = 30_000
+"""Time for the TLS handshake and the login of a new connection. Kafka's clients wait as long for a connection
+(`socket.connection.setup.timeout.max.ms`)."""
+
 Part = bytes | bytearray | memoryview | FileRange
 """A piece of a response."""
 
@@ -44,14 +48,13 @@ class NetSettings:
         "max_connections_per_ip",
         "max_connections_per_ip_overrides",
         "receive_buffer_bytes",
-        "request_max_bytes",
         "send_buffer_bytes",
+        "setup_max_ms",
     )
 
     def __init__(
         self,
         *,
-        request_max_bytes: int = 100 * 1024 * 1024,
         connections_max_idle_ms: int = 600_000,
         max_connections: int = 2**31 - 1,
         max_connections_per_ip: int = 2**31 - 1,
@@ -59,8 +62,8 @@ class NetSettings:
         send_buffer_bytes: int = 100 * 1024,
         receive_buffer_bytes: int = 100 * 1024,
         backlog: int = 50,
+        setup_max_ms: int = SETUP_MAX_MS,
     ) -> None:
-        self.request_max_bytes = request_max_bytes
         self.connections_max_idle_ms = connections_max_idle_ms
         self.max_connections = max_connections
         self.max_connections_per_ip = max_connections_per_ip
@@ -68,3 +71,4 @@ class NetSettings:
         self.send_buffer_bytes = send_buffer_bytes
         self.receive_buffer_bytes = receive_buffer_bytes
         self.backlog = backlog
+        self.setup_max_ms = setup_max_ms

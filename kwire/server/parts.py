@@ -23,6 +23,7 @@ from kwire.coordinator.groups.coordinator import GroupCoordinator
 from kwire.coordinator.transactions.coordinator import TransactionCoordinator
 from kwire.handlers.context import Services
 from kwire.handlers.data.fetch.sessions import FetchSessions
+from kwire.net.connection import ListenerSetup
 from kwire.net.server import NetServer
 from kwire.server.dispatch import Dispatcher
 from kwire.server.log_dir_failures import OfflineReplicas
@@ -154,7 +155,9 @@ class BrokerParts:
             log_failure=_log_failure,
         )
         dispatcher = Dispatcher(services, registry, network.advertised)
-        net = NetServer(doors, network.settings, network.sockets, dispatcher, get_logger("kwire.net"))
+        setup = ListenerSetup(dispatcher, config.socket_request_max_bytes)
+        setups = {bound.endpoint.listener: setup for bound in network.sockets}
+        net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"))
         session_loss = SessionLossHandler(cluster.membership, cluster.replicas, net.close_connections, fatal)
         return cls(
             storage=storage,

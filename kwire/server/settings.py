@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 def net_settings(config: KafkaConfig) -> NetSettings:
     """The settings of listeners and connections, which follow dynamic changes of the configuration."""
     settings = NetSettings(
-        request_max_bytes=config.socket_request_max_bytes,
         connections_max_idle_ms=config.connections_max_idle_ms,
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,

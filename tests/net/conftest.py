@@ -12,13 +12,14 @@ import pytest
 from kwire.base.config import Endpoint
 from kwire.base.doors import Doors
 from kwire.base.logging import get_logger
-from kwire.net.connection import Connection, Slot
+from kwire.net.connection import Connection, ListenerSetup, Slot
 from kwire.net.listener import BoundSocket
 from kwire.net.server import NetServer
 from kwire.net.settings import NetSettings
 
 PIPELINED_KEY = 0
 OTHER_KEY = 1
+REQUEST_MAX_BYTES = 100 * 1024 * 1024
 
 
 def frame(body: bytes) -> bytes:
@@ -72,10 +73,18 @@ class Network:
         self.clients: list[Client] = []
         self.answers = Answers()
 
-    def serve(self, host: str = "127.0.0.1", doors: Doors | None = None, **settings: Any) -> NetServer:
+    def serve(
+        self,
+        host: str = "127.0.0.1",
+        doors: Doors | None = None,
+        request_max_bytes: int = REQUEST_MAX_BYTES,
+        login: bool = False,
+        **settings: Any,
+    ) -> NetServer:
         doors, chosen = doors or Doors(), NetSettings(**settings)
         bound = BoundSocket.bind(doors, chosen, Endpoint("PLAINTEXT", host, 0, "PLAINTEXT"))
-        server = NetServer(doors, chosen, bound, self.answers, get_logger("tests.net"))
+        setup = ListenerSetup(self.answers, request_max_bytes, login=login)
+        server = NetServer(doors, chosen, bound, {"PLAINTEXT": setup}, get_logger("tests.net"))
         server.start()
         self.servers.append(server)
         return server

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kwire.base.doors import Doors
 from kwire.base.logging import get_logger
-from kwire.net.connection import Connection, Slot, Wire
+from kwire.net.connection import Connection, ListenerSetup, Slot, Wire
 from kwire.net.settings import PIPELINE_DEPTH, NetSettings
-from tests.net.conftest import OTHER_KEY, PIPELINED_KEY, frame, request
+from tests.net.conftest import OTHER_KEY, PIPELINED_KEY, REQUEST_MAX_BYTES, frame, request
 
 
 class Loop:
@@ -120,11 +120,11 @@ def test_order_and_bounds_hold(
         loop=cast(Any, loop),
         doors=Doors(),
         settings=NetSettings(),
-        dispatcher=answers,
         log=get_logger("tests.net"),
         on_close=lambda _: None,
     )
-    connection = Connection(wire, sock, "PLAINTEXT", ("a", 1), ("b", 2))
+    setup = ListenerSetup(answers, REQUEST_MAX_BYTES)
+    connection = Connection(wire, sock, setup, "PLAINTEXT", ("a", 1), ("b", 2))
     connection.start()
     bodies = [struct.pack(">hi", key, n) + b"." * size for n, (key, size) in enumerate(requests)]
     stream = b"".join(request(body[1], body[2:]) for body in bodies)
