@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 ITERATIONS_MIN: Final = 4096
 """Kafka's least number of iterations, of both mechanisms; also the default of its tools."""
 ITERATIONS_MAX: Final = 16384
-SALT_BYTES: Final = 24
-"""The length of a salt that is made here. Clients send salts of any length."""
+
+RandomBytes = Callable[[int], bytes]
+"""Makes that many random bytes, which nobody can guess."""
+
+_TEXT_BITS: Final = 130
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramMechanism(IntEnum):
@@ -67,6 +72,21 @@ class ScramCredential(NamedTuple):
 
     def __repr__(self) -> str:
         return f"ScramCredential(iterations={self.iterations})"
+
+
+def random_text(random_bytes: RandomBytes) -> str:
+    """130 random bits as Kafka writes them, in nonces and in the salts that its tools make: 26 digits of base 36."""
+    return printable(random_bytes(-(-_TEXT_BITS // 8)))
+
+
+def printable(data: bytes) -> str:
+    """The first 130 bits of ``data`` in base 36."""
+    number = int.from_bytes(data, "big") >> (len(data) * 8 - _TEXT_BITS)
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"
 
 
 def credential_of(mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:

@@ -1,0 +1,12 @@
+"""The errors of a login. Neither of them ever contains a password, a token or a key."""
+
+from __future__ import annotations
+
+
+class AuthenticationError(Exception):
+    """A login has failed; the other side gets this text (in SaslAuthenticate: SASL_AUTHENTICATION_FAILED)."""
+
+
+class InvalidCredentials(AuthenticationError):
+    """A login has failed, and the client gets a general text only, so that it learns nothing about users. This text is
+    for the broker's log."""

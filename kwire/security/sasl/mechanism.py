@@ -1,0 +1,46 @@
+"""What a mechanism is for its users: an object for one login, which gets the tokens of the other side and makes ours.
+
+What lives elsewhere: the requests that carry the tokens, and the sequence of logins of a connection
+(`kwire.server.authentication`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from kwire.base.futures import NowOrLater
+    from kwire.security.principals import Principal
+
+OTHER_IDENTITY: Final = "Authentication failed: Client requested an authorization id that is different from username"
+"""Kafka's text for a client that wants to act as somebody else (SASL's authorisation identity)."""
+
+
+class ServerExchange(Protocol):
+    """The broker's side of one login. After an error it is of no further use.
+
+    When ``complete`` is true, no further token is expected, and the others have their values: ``principal`` is who has
+    logged in; ``expires_ms`` is when what it has proved ends (wall clock; None: no limit); ``by_token`` is whether this
+    was a delegation token (KIP-48).
+    """
+
+    complete: bool
+    principal: Principal
+    expires_ms: int | None
+    by_token: bool
+
+    def respond(self, token: bytes) -> NowOrLater[bytes]:
+        """The challenge that follows a client's token, which may be empty. `AuthenticationError`."""
+
+
+class ClientExchange(Protocol):
+    """The client's side of one login."""
+
+    complete: bool
+
+    def first(self) -> bytes:
+        """The first token."""
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The token that follows a challenge; when ``complete`` is true after it, there is none to send.
+        `AuthenticationError` if the server cannot be trusted."""

@@ -1,0 +1,81 @@
+"""PLAIN (RFC 4616): user and password in one token. Only for connections whose bytes nobody else can read.
+
+As in Kafka: an identity to act as (authzid) that is not the user's name is refused, after the password was found to be
+right. Unlike Kafka, a token that is not valid UTF-8 is refused, not repaired.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+from kwire.security.errors import AuthenticationError, InvalidCredentials
+from kwire.security.principals import ANONYMOUS, USER_TYPE, Principal
+from kwire.security.sasl.mechanism import OTHER_IDENTITY
+
+NAME: Final = "PLAIN"
+USER_OPTION: Final = "user_"
+"""An option of Kafka's login module that starts so is a user: ``user_alice="password"``."""
+
+_INVALID: Final = "Authentication failed: Invalid username or password"
+
+
+def users_of(options: Mapping[str, str]) -> dict[str, str]:
+    """The passwords of the users in the options of Kafka's `PlainLoginModule`, by name."""
+    return {
+        name.removeprefix(USER_OPTION): password for name, password in options.items() if name.startswith(USER_OPTION)
+    }
+
+
+class ServerPlain:
+    """The broker's side. ``passwords``: by user's name."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self.complete = False
+        self.principal = ANONYMOUS
+        self.expires_ms: int | None = None
+        self.by_token = False
+
+    def respond(self, token: bytes) -> bytes:
+        """Check the one token there is."""
+        try:
+            # As in Kafka, missing fields are empty, and a fourth one is ignored.
+            identity, user, password, *_ = (*token.decode().split("\0", 3), "", "")
+        except UnicodeDecodeError:
+            raise AuthenticationError(_INVALID) from None
+        if not user or not password:
+            raise InvalidCredentials(f"{'password' if user else 'username'} not specified")
+        expected = self._passwords.get(user)
+        # Unknown users and wrong passwords take the same time, whatever their lengths.
+        matches = hmac.compare_digest(_digest(password), _digest(expected or ""))
+        if expected is None or not matches:
+            raise AuthenticationError(_INVALID)
+        if identity and identity != user:
+            raise AuthenticationError(OTHER_IDENTITY)
+        self.principal = Principal(USER_TYPE, user)
+        self.complete = True
+        return b""
+
+
+def _digest(password: str) -> bytes:
+    return hashlib.sha256(password.encode("utf-8", "surrogatepass")).digest()
+
+
+class ClientPlain:
+    """The client's side."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._token = f"\0{user}\0{password}".encode()
+        self.complete = False
+
+    def first(self) -> bytes:
+        """User and password."""
+        return self._token
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The server has accepted the password."""
+        self.complete = True
+        return b""
