@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options with which a broker is configured."""
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a server.properties as Kafka reads it")
-    parser.add_argument("--config", metavar="FILE", help="the same, as an option")
     listen_help = "short for --set listeners=PLAINTEXT://HOST:PORT; port 0 picks a free one"
     parser.add_argument("--listen", metavar="HOST:PORT", type=_listener, help=listen_help)
+    add_store_arguments(parser)
+
+
+def add_store_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that opens a broker's metadata store but listens nowhere."""
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a server.properties as Kafka reads it")
+    parser.add_argument("--config", metavar="FILE", help="the same, as an option")
     parser.add_argument("--data-dir", metavar="DIR", help="short for --set log.dirs=DIR (default: ./kwire-data)")
     set_help = "a property; may be given more than once"
     parser.add_argument(
@@ -46,7 +51,7 @@ def load(arguments: argparse.Namespace) -> KafkaConfig:
 
     text = _file_text(arguments.file, arguments.config)
     overrides: list[tuple[str, str]] = list(arguments.properties)
-    if arguments.listen:
+    if getattr(arguments, "listen", None):
         overrides.append(("listeners", arguments.listen))
     if arguments.data_dir:
         overrides.append(("log.dirs", arguments.data_dir))

@@ -53,7 +53,7 @@ class Storage:
 
         on_refused: OnRefused = _ignore
         if store is None:
-            store, on_refused = _create_store(config, doors, report_failure)
+            store, on_refused = create_store(config, doors, report_failure)
         metadata = MetadataCache(store)
         failures = LogDirFailureHandler(config.data_dirs, fatal)
 
@@ -129,7 +129,7 @@ class Storage:
                 _log.warning(problem)
 
 
-def _create_store(
+def create_store(
     config: KafkaConfig, doors: Doors, on_failure: Callable[[str, OSError], None]
 ) -> tuple[MetadataStore, OnRefused]:
     """The store that the configuration names, not open yet, and what to do with a broker that refuses connections."""

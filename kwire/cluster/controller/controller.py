@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _logger = get_logger("kwire.cluster.controller")
 
 PRODUCER_ID_BLOCK: Final = 1000
+SCRAM_SECRET_BYTES: Final = 32
 PRODUCER_ID_MAX: Final = 2**63 - 1
 
 ValidateConfig = Callable[[int, str, Mapping[str, str]], None]
@@ -396,6 +397,19 @@ class Controller:
             for user, change in altered.items():
                 _logger.info(f"SCRAM credential {kind}", user=user, mechanism=change.mechanism)
         return found
+
+    async def ensure_scram_secret(self) -> bytes:
+        """The secret from which all brokers compute the salts of unknown users, created if there is none. Any
+        registered broker may create it."""
+
+        def decide(image: ClusterImage, plan: Plan) -> bytes:
+            if image.scram_secret:
+                return image.scram_secret
+            secret = self._random.randbytes(SCRAM_SECRET_BYTES)
+            plan.write(keys.SCRAM_SECRET, keys.pack(secret=secret.hex()))
+            return secret
+
+        return await self._decisions.decide(decide, as_controller=False)
 
     # -- producer ids --------------------------------------------------------------------------------------------------
 

@@ -88,6 +88,7 @@ class ClusterImage:
         "registered",
         "revision",
         "scram_credentials",
+        "scram_secret",
         "topics",
         "topics_by_id",
     )
@@ -107,6 +108,7 @@ class ClusterImage:
         features: dict[str, int] | None = None,
         next_producer_id: int = 0,
         scram_credentials: dict[tuple[int, str], ScramCredential] | None = None,
+        scram_secret: bytes = b"",
         delegation_tokens: dict[str, DelegationToken] | None = None,
     ) -> None:
         self.revision = revision
@@ -121,6 +123,9 @@ class ClusterImage:
         self.features: dict[str, int] = features or {}
         self.next_producer_id = next_producer_id
         self.scram_credentials: dict[tuple[int, str], ScramCredential] = scram_credentials or {}
+        self.scram_secret = scram_secret
+        """What the salts of unknown users are computed from, the same on all brokers; empty until a broker with SCRAM
+        has started."""
         self.delegation_tokens: dict[str, DelegationToken] = delegation_tokens or {}
         self.notes: dict[Any, Any] = {}
         """Scratch space for data derived from this snapshot (prepared responses); it is dropped with the snapshot."""
@@ -288,6 +293,7 @@ class _Builder:
             features=old.features,
             next_producer_id=old.next_producer_id,
             scram_credentials=old.scram_credentials,
+            scram_secret=old.scram_secret,
             delegation_tokens=old.delegation_tokens,
         )
         self._build_single_keys(image, pending)
@@ -307,6 +313,8 @@ class _Builder:
             image.features = features.read_levels(keys.unpack(keys.FEATURES, value)["levels"])
         if (value := pending.get(keys.PRODUCER_IDS)) is not None:
             image.next_producer_id = keys.unpack(keys.PRODUCER_IDS, value)["next"]
+        if (value := pending.get(keys.SCRAM_SECRET)) is not None:
+            image.scram_secret = bytes.fromhex(keys.unpack(keys.SCRAM_SECRET, value)["secret"])
         if keys.CONTROLLER in pending:
             value = pending[keys.CONTROLLER]
             fields = {"broker": -1} if value is None else keys.unpack(keys.CONTROLLER, value)

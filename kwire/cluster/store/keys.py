@@ -16,6 +16,7 @@ broker still counts |
 | ``directories/<id>`` | always | the paths of `log.dirs` that a broker with more than one has used |
 | ``producer-ids`` | always | the first producer id that is not allocated yet |
 | ``scram/<mechanism>/<user>`` | until it is deleted | a user's SCRAM credential; the name is escaped |
+| ``scram-secret`` | always, once a broker has offered SCRAM | what the salts of unknown users are computed from |
 | ``delegation-tokens/<token id>`` | until it is expired | a delegation token, without the secret that logs in |
 
 Partitions are kept in shards, so that no value grows with a topic and the failover of thousands of partitions writes
@@ -48,6 +49,7 @@ PARTITIONS: Final = "partitions/"
 CONFIGS: Final = "configs/"
 DIRECTORIES: Final = "directories/"
 SCRAM: Final = "scram/"
+SCRAM_SECRET: Final = "scram-secret"
 DELEGATION_TOKENS: Final = "delegation-tokens/"
 
 

@@ -133,3 +133,11 @@ async def test_another_broker_learns_credentials_by_the_feed(broker: AdminBroker
     assert other.image.scram_credentials == broker.image.scram_credentials
     late = await node(broker.node.store, 3)
     assert late.image.scram_credential(SHA_256, "alice") is not None
+
+
+async def test_the_secret_behind_unknown_users_salts_is_made_once_for_all_brokers(broker: AdminBroker) -> None:
+    assert broker.image.scram_secret == b""
+    other = await node(broker.node.store, 2)
+    secret = await other.controller.ensure_scram_secret()
+    assert len(secret) == 32
+    assert await broker.node.controller.ensure_scram_secret() == secret == broker.image.scram_secret

@@ -1,0 +1,102 @@
+"""``kwire user add|delete|list``: users who log in with SCRAM, before a cluster's first start or while it is down.
+
+The credentials go into the metadata store that the configuration names, as with ``kwire start``. In a running cluster
+Kafka's tools do the same: ``kafka-configs --alter --entity-type users``. A password comes from a file, from a prompt,
+or from standard input; on the command line other users of the host can read it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from getpass import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kwire.cli import configuration, fail
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
+
+MECHANISM_NAMES: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+ITERATIONS: Final = 4096
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kwire user``."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add = actions.add_parser("add", help="create a user, or change the password of one")
+    add.add_argument("name", metavar="NAME", help="the user's name")
+    add.add_argument("--password-file", metavar="FILE", help="read the password from a file (-: standard input)")
+    add.add_argument("--password", metavar="TEXT", help="the password itself; others on this host can see it")
+    add.add_argument(
+        "--iterations", metavar="N", type=int, default=ITERATIONS, help="4096 (the default) to 16384, to slow guessing"
+    )
+    delete = actions.add_parser("delete", help="delete a user's credentials")
+    delete.add_argument("name", metavar="NAME", help="the user's name")
+    for each in (add, delete):
+        text = "only this mechanism (default: both); may be given twice"
+        each.add_argument("--mechanism", action="append", choices=MECHANISM_NAMES, dest="mechanisms", help=text)
+    for each in (add, delete, actions.add_parser("list", help="list the users and their mechanisms")):
+        configuration.add_store_arguments(each)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it; what was done is on standard output, a line per credential."""
+    from kwire.base.config import ConfigError
+    from kwire.server.errors import StartError
+
+    try:
+        config = configuration.load(arguments)
+        password = _password(arguments) if arguments.action == "add" else ""
+        return asyncio.run(_run(config, arguments, password))
+    except (ConfigError, StartError) as error:
+        return fail(error)
+    except UnicodeDecodeError:
+        return fail("the password is not UTF-8")
+    except OSError as error:
+        return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
+    except (EOFError, KeyboardInterrupt):
+        return fail("no password was given")
+
+
+async def _run(config: KafkaConfig, arguments: argparse.Namespace, password: str) -> int:
+    from kwire.base.doors import Doors
+    from kwire.security.scram_credentials import MECHANISMS
+    from kwire.server.users import users_of
+
+    if arguments.action == "list":
+        async with users_of(config, Doors(), create=False) as users:
+            for user in await users.all():
+                print(f"{user.name} {user.mechanism.mechanism_name} iterations={user.iterations}")
+        return 0
+    mechanisms = [MECHANISMS[name] for name in dict.fromkeys(arguments.mechanisms or MECHANISM_NAMES)]
+    async with users_of(config, Doors(), create=arguments.action == "add") as users:
+        if arguments.action == "add":
+            await users.put(arguments.name, mechanisms, password, arguments.iterations)
+        else:
+            mechanisms = await users.delete(arguments.name, mechanisms)
+    done = "added" if arguments.action == "add" else "deleted"
+    for mechanism in mechanisms:
+        print(f"kwire {done} user={arguments.name} mechanism={mechanism.mechanism_name}")
+    return 0
+
+
+def _password(arguments: argparse.Namespace) -> str:
+    """The password, without the end of its line. OSError, UnicodeDecodeError, EOFError."""
+    if arguments.password is not None:
+        return str(arguments.password)
+    path = arguments.password_file
+    if path not in (None, "-"):
+        return _without_end(Path(path).read_bytes())
+    if path is None and sys.stdin.isatty():
+        password = getpass(f"Password of {arguments.name}: ")
+        if getpass("Again: ") != password:
+            raise OSError("the passwords differ")
+        return password
+    return _without_end(sys.stdin.buffer.readline())
+
+
+def _without_end(line: bytes) -> str:
+    return line.decode().removesuffix("\n").removesuffix("\r")
