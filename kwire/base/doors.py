@@ -14,6 +14,7 @@ ZooKeeper's client in the metadata stores, the control socket of tests. File des
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
@@ -22,7 +23,7 @@ import shutil
 import socket as _socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -98,6 +99,24 @@ class Files:
         """The whole of a (small) file."""
         with open(path, "rb") as file:
             return file.read()
+
+    @contextlib.contextmanager
+    def as_path(self, data: bytes) -> Iterator[str]:
+        """A path under which secret bytes can be read for a while, for libraries that want a file.
+
+        On Linux the bytes are in memory only; elsewhere in a temporary file that nobody else may read.
+        """
+        if hasattr(os, "memfd_create") and os.path.exists("/proc/self/fd"):
+            with open(os.memfd_create("kwire"), "wb", buffering=0) as file:
+                file.write(data)
+                yield f"/proc/self/fd/{file.fileno()}"
+            return
+        import tempfile
+
+        with tempfile.NamedTemporaryFile() as temporary:
+            temporary.write(data)
+            temporary.flush()
+            yield temporary.name
 
     def write_atomic(self, path: str, data: bytes) -> None:
         """Replace a small file: after a crash it has either the old or the new content, never a mixture.

@@ -1,0 +1,1 @@
+"""TLS from Kafka's properties: key stores and trust stores of all formats, cipher suites, contexts of `ssl`."""
