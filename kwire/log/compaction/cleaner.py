@@ -13,7 +13,7 @@ import asyncio
 import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.doors import Doors
 from kwire.base.processes import HelperDied
@@ -53,8 +53,7 @@ IDLE_S = 10.0
 """How long an idle helper process is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerSettings:
+class CleanerSettings(NamedTuple):
     """The broker's `log.cleaner.*` properties, with Kafka's defaults. Sizes in bytes, times in milliseconds."""
 
     enable: bool = True
