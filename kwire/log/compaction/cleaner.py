@@ -70,7 +70,7 @@ class CleanerSettings(NamedTuple):
         return self.io_buffer_size // max(self.threads, 1) // 2
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CleanerStats:
     """What one cleaning has done."""
 
@@ -84,7 +84,7 @@ class CleanerStats:
     utilization: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CleanerFigures:
     """The values of the metrics (`kafka.log:type=LogCleaner` and `LogCleanerManager`)."""
 
