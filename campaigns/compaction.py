@@ -331,7 +331,8 @@ def time_cleaner(kind: str, args: argparse.Namespace, home: Path, updates: Updat
         campaign.start()
         campaign.write(args.count)
         before = campaign.memory()
-        assert campaign.active_base() > 0, "one segment only: nothing can be cleaned"
+        if not campaign.active_base():
+            raise SystemExit("everything fits into one segment: raise --count or lower --throughput-segment-bytes")
         dirty = sum(path.stat().st_size for path in campaign.folder.glob("*.log"))
         begin = time.perf_counter()
         campaign.set_ratio(0.0)

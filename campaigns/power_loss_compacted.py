@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import replace
 
 from campaigns import power_loss as power_loss_campaign
 from campaigns import seeds
@@ -45,7 +44,7 @@ IN_TRANSACTIONS = 9
 class CompactedWorld(World):
     """One seed."""
 
-    settings = replace(SETTINGS, cleaner=CleanerSettings(backoff_ms=3))
+    settings = SETTINGS._replace(cleaner=CleanerSettings(backoff_ms=3))
 
     def _label(self, seed: int) -> str:
         return f"power of compacted logs {seed}"

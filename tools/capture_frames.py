@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.java_runner import JavaRunner
-from harness.processes.brokers import KafkaBroker, free_port
+from harness.processes.brokers import KafkaBroker
+from harness.processes.ports import free_port
 from kwire.codec.protocol import ApiKey
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -43,7 +43,7 @@ def advertised(bootstrap: str) -> Ranges:
 
 def kwire_ranges() -> Ranges:
     """The same from kwire's handlers, without a broker."""
-    return {key: (first, last) for key, first, last in Registry.load().advertised()}
+    return {key: (first, last) for key, first, last in Registry.advertised()}
 
 
 def api_name(key: int) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.chaos.network import Loopback, Namespaces
-from harness.processes.brokers import KwireBroker, free_port, wait_until
+from harness.processes.brokers import KwireBroker, wait_until
 from harness.processes.kwire_cluster import REPLICATED
 from harness.processes.zookeeper import ZooKeeper
 from kwire.base.doors import Doors
@@ -48,7 +48,7 @@ class Member(KwireBroker):
         self.node_id = node_id
         self.name = f"b{node_id}"
         self.host = network.address(self.name)
-        self.port = free_port()
+        self.choose_ports()
         self.wanted = False
         self.paused = False
         self._prefix = network.prefix(self.name)

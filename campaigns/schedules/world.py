@@ -28,15 +28,14 @@ from kwire.base.file_range import FileRange
 from kwire.base.metrics import MetricsRegistry, TopicMetrics
 from kwire.base.topic_partition import TopicPartition
 from kwire.cluster.metadata.features import GROUP_VERSION, TRANSACTION_VERSION
-from kwire.cluster.metadata.image import ClusterImage, Delta, TopicImage
+from kwire.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ClusterImage, Delta, TopicImage
 from kwire.cluster.replication.partition import Partition
 from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.records import BatchHeader, iter_headers
 from kwire.coordinator.groups.coordinator import GroupCoordinator
-from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.coordinator.runtime.runtime import Phase
-from kwire.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from kwire.coordinator.transactions.coordinator import TransactionCoordinator
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.fetch.sessions import FetchSessions

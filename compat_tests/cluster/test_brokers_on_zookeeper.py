@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from harness.processes.brokers import KwireBroker, free_port, wait_until
+from harness.processes.brokers import KwireBroker, wait_until
 from harness.processes.proxy import Proxy
 from harness.processes.zookeeper import ZooKeeper
 
@@ -44,7 +44,7 @@ class Cluster:
                 **SETTINGS,
             }
             broker = self.brokers[node_id] = KwireBroker(home / f"broker-{node_id}", own)
-            broker.port = free_port()
+            broker.choose_ports()
 
     def start(self) -> None:
         for broker in self.brokers.values():

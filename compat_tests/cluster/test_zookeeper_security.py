@@ -11,7 +11,7 @@ import pytest
 
 from compat_tests.needs import need
 from harness.kafka_jars import why_no_java
-from harness.processes.brokers import free_port
+from harness.processes.ports import free_port
 from harness.processes.zookeeper import ZooKeeper
 from kwire.base.config import KafkaConfig
 from kwire.cluster.store.store import StoreError, Write

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from harness.processes.brokers import Broker, KafkaBroker, KwireBroker, free_port, wait_until
+from harness.processes.brokers import Broker, KafkaBroker, KwireBroker, wait_until
 from harness.wire_client import WireClient
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.create_topics_request import (
@@ -152,9 +152,9 @@ def _join(brokers: dict[int, Broker]) -> None:
     """Configure Apache Kafka brokers as a cluster: the first is broker and controller, the others are brokers."""
     for broker in brokers.values():
         assert isinstance(broker, KafkaBroker)
-        broker.port, broker._controller_port = free_port(), free_port()
+        broker.choose_ports()
         broker.settings |= {"broker.session.timeout.ms": "18000", "broker.heartbeat.interval.ms": "1000"}
-    controller = f"{brokers[1].host}:{brokers[1]._controller_port}"  # type: ignore[attr-defined]
+    controller = f"{brokers[1].host}:{brokers[1].controller_port}"  # type: ignore[attr-defined]
     for node, broker in brokers.items():
         broker.settings["controller.quorum.voters"] = f"1@{controller}"
         if node != 1:

@@ -21,7 +21,8 @@ from confluent_kafka.admin import AdminClient
 
 from harness.paths import ROOT
 from harness.processes import docker_engine
-from harness.processes.brokers import free_port, wait_until
+from harness.processes.brokers import wait_until
+from harness.processes.ports import free_port
 from kwire.testing import KwireContainer
 
 IMAGE = "kwire-test:7.6.0"  # testcontainers requires a version like Confluent's for KRaft

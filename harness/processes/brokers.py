@@ -15,7 +15,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.kafka_jars import class_archive, java_command, kafka_classpath, locked
+from harness.processes.ports import free_port
 from harness.wire_client import WireClient
 from kwire.base.addresses import Address
 from kwire.codec.errors import CodecError
@@ -36,6 +36,8 @@ from kwire.server.ready_line import ReadyLine
 KINDS = ("kafka", "kwire")
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 40.0
+START_ATTEMPTS = 3
+PORT_TAKEN = "Address already in use"  # in the log of either kind
 
 # Equal on both sides. Few internal partitions and a short least session timeout keep the tests quick.
 COMMON_SETTINGS: dict[str, str] = {
@@ -69,14 +71,6 @@ def wait_until(condition: Callable[[], object], timeout_s: float, what: str, int
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {timeout_s:g} s")
         time.sleep(interval_s)
-
-
-def free_port() -> int:
-    """A TCP port on 127.0.0.1 that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Broker:
@@ -127,14 +121,30 @@ class Broker:
         """Start the process without waiting for it. The port must have been set, or be known from an earlier start."""
         raise NotImplementedError
 
+    def choose_ports(self) -> None:
+        """Choose free ports, for callers who must know them before the start; otherwise the first start does it."""
+        self.port = free_port()
+
     def start(self) -> None:
-        """Start the process; return when its group coordinator is available. Raises `BrokerFailed`."""
+        """Start the process; return when its group coordinator is available. Raises `BrokerFailed`.
+
+        If another process has taken a port that was chosen here, other ports are chosen.
+        """
         assert not self.is_running(), "already running"
-        try:
-            self._start()
-        except (TimeoutError, BrokerFailed) as error:
-            self.kill()
-            raise BrokerFailed(f"{self.kind} did not start: {error}\n{self._log_tail()}") from None
+        chooses, attempt = self.port == 0, 0
+        while True:
+            attempt += 1
+            if chooses:
+                self.choose_ports()
+            earlier = len(self.log_text())
+            try:
+                self._start()
+            except (TimeoutError, BrokerFailed) as error:
+                self.kill()
+                if chooses and attempt < START_ATTEMPTS and PORT_TAKEN in self.log_text()[earlier:]:
+                    continue
+                raise BrokerFailed(f"{self.kind} did not start: {error}\n{self._log_tail()}") from None
+            return
 
     def stop(self) -> int:
         """Stop it in order (SIGTERM); return its exit status. Raises `BrokerFailed` if it does not end in time."""
@@ -228,17 +238,16 @@ class KwireBroker(Broker):
     def _start(self) -> None:
         self.begin()
         self._await(self.is_ready, "the ready line")
-        self.port = self._port_of(self._stdout.read_text())
+        self._check(self._stdout.read_text())
 
-    def _port_of(self, text: str) -> int:
-        """The port in the ready line, which must be all that the broker has written."""
+    def _check(self, text: str) -> None:
+        """The ready line must be all that the broker has written, and name its port."""
         try:
             line = ReadyLine.parse(text)
         except ValueError as error:
             raise BrokerFailed(str(error)) from None
         if text != f"{line}\n" or line.pid != self.pid:
             raise BrokerFailed(f"standard output is not the ready line of process {self.pid}: {text!r}")
-        return line.addresses[0].port
 
 
 class KafkaBroker(Broker):
@@ -248,7 +257,11 @@ class KafkaBroker(Broker):
 
     def __init__(self, home: Path, settings: Mapping[str, str] | None = None, data_dir: Path | None = None) -> None:
         super().__init__(home, settings, data_dir)
-        self._controller_port = 0
+        self.controller_port = 0
+
+    def choose_ports(self) -> None:
+        """Choose the port for clients and the controller's."""
+        self.port, self.controller_port = free_port(), free_port()
 
     def prepare(self) -> None:
         """Write the properties file, and format the data directory unless it is formatted."""
@@ -262,8 +275,6 @@ class KafkaBroker(Broker):
 
     def _start(self) -> None:
         prepared = _prepared_kafka()
-        if self.port == 0:
-            self.port, self._controller_port = free_port(), free_port()
         as_usual = "log.dirs" not in self.settings and self.settings["node.id"] == COMMON_SETTINGS["node.id"]
         if prepared is not None and as_usual and not self._is_formatted():
             shutil.copytree(prepared, self.data_dir, dirs_exist_ok=True)
@@ -293,8 +304,8 @@ class KafkaBroker(Broker):
         listener = f"{self.host}:{self.port}"
         return {
             "process.roles": "broker,controller",
-            "controller.quorum.voters": f"{self.settings['node.id']}@{self.host}:{self._controller_port}",
-            "listeners": f"PLAINTEXT://{listener},CONTROLLER://{self.host}:{self._controller_port}",
+            "controller.quorum.voters": f"{self.settings['node.id']}@{self.host}:{self.controller_port}",
+            "listeners": f"PLAINTEXT://{listener},CONTROLLER://{self.host}:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://{listener}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
@@ -322,7 +333,6 @@ class _FirstKafka(KafkaBroker):
         self._formatted = formatted
 
     def _start(self) -> None:
-        self.port, self._controller_port = free_port(), free_port()
         self.prepare()
         shutil.copytree(self.data_dir, self._formatted, dirs_exist_ok=True)
         self.begin()

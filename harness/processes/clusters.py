@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.processes import process_usage
-from harness.processes.brokers import Broker, BrokerFailed, KwireBroker, free_port, wait_until
+from harness.processes.brokers import Broker, BrokerFailed, KwireBroker, wait_until
 from harness.processes.kwire_cluster import REPLICATED
+from harness.processes.ports import free_port
 from harness.processes.production import SERVER_PROPERTIES, ProductionKafkaBroker
 from harness.processes.zookeeper import ZooKeeper
 from harness.wire_client import WireClient
@@ -93,7 +94,7 @@ class Cluster:
             own = {**self.settings, **self._own_settings(node_id)}
             node_home = home / f"broker-{node_id}"
             node = KafkaNode(node_home, own, controller_ports) if kind == KAFKA else KwireBroker(node_home, own)
-            node.port = free_port()
+            node.choose_ports()
             node.stop_timeout_s = STOP_S
             self.nodes[node_id] = node
 

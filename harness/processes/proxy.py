@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 
-from harness.processes.brokers import free_port
+from harness.processes.ports import free_port
 
 
 class Proxy:

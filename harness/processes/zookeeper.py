@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from harness.kafka_jars import maven_jars
-from harness.processes.brokers import free_port, wait_until
+from harness.processes.brokers import wait_until
+from harness.processes.ports import free_port
 
 ZOOKEEPER_VERSION = "3.9.4"
 _WANTED = (

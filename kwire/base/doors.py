@@ -19,7 +19,6 @@ import errno
 import fcntl
 import os
 import random as _random
-import shutil
 import socket as _socket
 import sys
 import time
@@ -73,7 +72,6 @@ class Files:
     unlink: Callable[[str], None] = staticmethod(os.unlink)
     chmod: Callable[[str, int], None] = staticmethod(os.chmod)
     utime: Callable[..., None] = staticmethod(os.utime)  # (path, ns=(accessed, modified))
-    rmtree: Callable[[str], None] = staticmethod(shutil.rmtree)
 
     def size(self, fd: int) -> int:
         """Length in bytes of an open file."""
@@ -86,6 +84,12 @@ class Files:
     def makedirs(self, path: str) -> None:
         """Create a directory and its parents, as far as they do not exist."""
         os.makedirs(path, exist_ok=True)
+
+    def rmtree(self, path: str) -> None:
+        """Remove a directory with everything in it."""
+        import shutil  # imported late: it imports all compression modules
+
+        shutil.rmtree(path)
 
     def sync_dir(self, path: str) -> None:
         """Sync a directory: renames and new names in it survive a power loss then."""
@@ -150,8 +154,8 @@ class Files:
 
     def disk_usage(self, path: str) -> tuple[int, int]:
         """(total bytes, usable bytes) of the volume that holds a path."""
-        usage = shutil.disk_usage(path)
-        return usage.total, usage.free
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
 
 class Sockets:
@@ -190,7 +194,8 @@ class Sockets:
         return sock
 
     def _bindable(self, host: str, port: int) -> Any:
-        found = self.getaddrinfo(host or None, port, type=_socket.SOCK_STREAM, flags=_socket.AI_PASSIVE)
+        name = host.encode() if host.isascii() else host  # a str is encoded by a codec that takes 1 ms to import
+        found = self.getaddrinfo(name or None, port, type=_socket.SOCK_STREAM, flags=_socket.AI_PASSIVE)
         if host == "":
             found.sort(key=lambda info: info[0] != _socket.AF_INET6)  # an IPv6 socket accepts both
             if found[0][0] == _socket.AF_INET6 and not _ipv6_works():

@@ -168,7 +168,7 @@ def _bucket_end(index: int) -> int:
     return (((index & 3) + 4 + 1) << shift) - 1
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TopicMetrics:
     """Counts of one topic on this broker, for ``kafka.server:type=BrokerTopicMetrics``."""
 

@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator
-from pathlib import Path
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
@@ -40,7 +39,8 @@ class HelperProcess(Generic[Request, Response]):
     if it cannot be started."""
 
     def __init__(self, module: str) -> None:
-        import subprocess  # imported late: a broker with nothing to clean does not need it
+        import subprocess  # imported late: a broker with nothing to clean needs neither
+        from pathlib import Path
 
         root = str(Path(__file__).resolve().parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]

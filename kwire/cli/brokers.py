@@ -14,11 +14,12 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.config.listeners import LOCAL_ONLY
-from kwire.base.doors import Sockets
+from kwire.base.free_ports import free_ports
 from kwire.base.logging import get_logger
 from kwire.server.ready_line import PREFIX, ReadyLine
 
@@ -60,15 +61,16 @@ def commands(config: KafkaConfig, arguments: argparse.Namespace) -> list[list[st
     if config.zookeeper_connect:
         del shared["kwire.metadata.dir"]
     made = []
+    chosen = free_ports()
     for number in range(count):
         node_id = config.node_id + number
         own = {name: value for name, value in shared.items() if name not in given}
         own["node.id"] = str(node_id)
         own["log.dirs"] = os.path.join(directory, f"broker-{node_id}")
-        own["listeners"] = ",".join(_counted(endpoint, number) for endpoint in config.endpoints())
+        own["listeners"] = ",".join(_counted(endpoint, number, chosen) for endpoint in config.endpoints())
         if config.static.get("advertised.listeners"):
             advertised = config.advertised_endpoints()
-            own["advertised.listeners"] = ",".join(_counted(endpoint, number) for endpoint in advertised)
+            own["advertised.listeners"] = ",".join(_counted(endpoint, number, chosen) for endpoint in advertised)
         command = [sys.executable, "-m", "kwire", "start"]
         if arguments.file or arguments.config:
             command += ["--config", arguments.file or arguments.config]
@@ -78,20 +80,10 @@ def commands(config: KafkaConfig, arguments: argparse.Namespace) -> list[list[st
     return made
 
 
-def _counted(endpoint: Endpoint, number: int) -> str:
+def _counted(endpoint: Endpoint, number: int, chosen: Iterator[int]) -> str:
     """A listener with its port counted up. A free port is chosen here instead of port 0, so that a restarted broker has
     the same address."""
-    return str(endpoint._replace(port=endpoint.port + number if endpoint.port else _free_port()))
-
-
-def _free_port() -> int:
-    sock = Sockets.socket()
-    try:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-    finally:
-        sock.close()
+    return str(endpoint._replace(port=endpoint.port + number if endpoint.port else next(chosen)))
 
 
 def _end_with_parent() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kwire.base.addresses import PORT_MAX, parse_address
@@ -65,7 +64,11 @@ def _file_text(positional: str | None, option: str | None) -> str | None:
     if positional and option:
         raise ConfigError("--config", option, f"there is one file of properties, and {positional} is named too")
     path = positional or option
-    return Path(path).read_text(encoding="utf-8") if path else None
+    if not path:
+        return None
+    from pathlib import Path  # imported late: it takes 3 ms
+
+    return Path(path).read_text(encoding="utf-8")
 
 
 def cluster_id_of_environment() -> str | None:

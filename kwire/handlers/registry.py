@@ -1,68 +1,64 @@
 """The table of all APIs: those that the modules of the sub-packages declare, and a refusal for every other one that
 Kafka's brokers serve.
 
-A module with an `Api` called ``API`` is a handler module; nothing else has to be edited to add one. What a module
-declares is all that ApiVersions and the dispatcher see of it.
+A handler's module is imported with the first request of its API: a broker starts without any of them. Until then,
+`index` says which module it is and what ApiVersions returns.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from pkgutil import iter_modules
 
 from kwire import handlers
 from kwire.codec.protocol import API_FACTS
 from kwire.handlers.api import Api
+from kwire.handlers.index import INDEX
+
+Change = Callable[[Api], Api]
+"""Derives from an API the one that is served in its place."""
 
 
 class Registry:
-    """The APIs of a broker by key."""
+    """The APIs of a broker by key. ``change`` is applied to each."""
 
-    def __init__(self, apis: dict[int, Api]) -> None:
-        self._apis = dict(sorted(apis.items()))
-        self.pipelined_keys = frozenset(key for key, api in apis.items() if api.pipelined)
-
-    @classmethod
-    def load(cls) -> Registry:
-        """All APIs that Kafka's brokers serve."""
-        from kwire.handlers.forwarding import forwarded
-        from kwire.handlers.refusals import refusal
-
-        apis: dict[int, Api] = {}
-        for api in _declared():
-            apis[api.key] = dataclasses.replace(api, handle=forwarded(api.handle)) if api.by_controller else api
-        for key, facts in API_FACTS.items():
-            if "broker" in facts.listeners and key not in apis:
-                apis[key] = refusal(key)
-        return cls(apis)
+    def __init__(self, change: Change | None = None) -> None:
+        self._keys = sorted(key for key, facts in API_FACTS.items() if "broker" in facts.listeners)
+        self._change = change
+        self._loaded: dict[int, Api] = {}
+        self.pipelined_keys = frozenset(int(key) for key, entry in INDEX.items() if entry.pipelined)
 
     def get(self, key: int) -> Api | None:
         """The API of a key; None if Kafka's brokers have no such API either."""
-        return self._apis.get(key)
+        if key in self._keys and key not in self._loaded:
+            api = _load(key)
+            self.replace(api if self._change is None else self._change(api))
+        return self._loaded.get(key)
+
+    def replace(self, api: Api) -> None:
+        """Serve an API in the place of the declared one. A dispatcher that has used that one goes on with it."""
+        self._loaded[int(api.key)] = api
 
     def __iter__(self) -> Iterator[Api]:
-        return iter(self._apis.values())
+        return (api for key in self._keys if (api := self.get(key)) is not None)
 
-    def advertised(self) -> list[tuple[int, int, int]]:
+    @staticmethod
+    def advertised() -> list[tuple[int, int, int]]:
         """The entries of ApiVersions: (key, lowest version, highest version), by key."""
-        return [(key, *api.advertised) for key, api in self._apis.items() if api.advertised is not None]
+        return [(int(key), *entry.advertised) for key, entry in INDEX.items() if entry.advertised is not None]
 
 
-def _declared() -> Iterator[Api]:
-    """The declarations in all sub-packages. The modules beside this one are helpers, of which a broker may never need
-    some (`faults`), so they are not imported for it."""
-    for module in iter_modules(handlers.__path__, f"{handlers.__name__}."):
-        if module.ispkg:
-            yield from _declared_in(module.name)
+def _load(key: int) -> Api:
+    """Import what serves an API."""
+    entry = INDEX.get(key)
+    if entry is None:
+        from kwire.handlers.refusals import refusal
 
+        return refusal(key)
+    api: Api = import_module(f"{handlers.__name__}.{entry.module}").API
+    if not api.by_controller:
+        return api
+    from kwire.handlers.forwarding import forwarded
 
-def _declared_in(package: str) -> Iterator[Api]:
-    for module in iter_modules(import_module(package).__path__, f"{package}."):
-        if module.ispkg:
-            yield from _declared_in(module.name)
-        else:
-            api = getattr(import_module(module.name), "API", None)
-            if isinstance(api, Api):
-                yield api
+    return dataclasses.replace(api, handle=forwarded(api.handle))

@@ -119,10 +119,8 @@ class Broker:
         storage = Storage.create(self.config, self.doors, self._given_store, self.fatal_failure)
         self.config = storage.config
         cluster_id = await storage.open(self.doors.files, self._given_cluster_id, stack)
-        registry, control = Registry.load(), None
-        if self.config.kwire_test_control:
-            control = await self._open_control()
-            registry = control.over(registry)
+        control = await self._open_control() if self.config.kwire_test_control else None
+        registry = Registry() if control is None else control.registry()
         network = Network.bind(self.doors, self.config)
         stack.callback(network.close)
         if network.unprotected:

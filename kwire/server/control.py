@@ -154,9 +154,9 @@ class Control:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def over(self, registry: Registry) -> Registry:
-        """The same APIs, each of which checks for faults first."""
-        return Registry({int(api.key): self._controlled(api) for api in registry})
+    def registry(self) -> Registry:
+        """All APIs, each of which checks for faults first."""
+        return Registry(self._controlled)
 
     def _controlled(self, api: Api) -> Api:
         return dataclasses.replace(

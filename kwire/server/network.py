@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.addresses import Address
 from kwire.cluster.metadata.image import Endpoint
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from kwire.net.settings import NetSettings
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Network:
+class Network(NamedTuple):
     """Sockets in whose backlogs clients wait until the broker accepts. ``endpoints``: the addresses to register."""
 
     settings: NetSettings

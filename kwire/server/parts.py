@@ -6,8 +6,7 @@ The storage is open and the listeners are bound before, so that every part is co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.logging import get_logger
 from kwire.cluster.controller.controller import Controller
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     from kwire.server.storage import Storage
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ClusterParts:
+class ClusterParts(NamedTuple):
     """This broker's place in the cluster: its registration, the controller and the partitions."""
 
     controller: Controller
@@ -90,8 +88,7 @@ class ClusterParts:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BrokerParts:
+class BrokerParts(NamedTuple):
     """The parts of one broker. ``control`` is for tests only: with ``kwire.test.control=true``."""
 
     storage: Storage

@@ -6,8 +6,7 @@ The log directories also name the broker: its node id, where no property sets it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.config import KafkaConfig
 from kwire.base.logging import get_logger
@@ -32,8 +31,7 @@ OnRefused = Callable[[BrokerImage], None]
 _log = get_logger("kwire.server")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Storage:
+class Storage(NamedTuple):
     """The parts that keep data. ``config`` has the node id that the log directories name, if no property sets it."""
 
     config: KafkaConfig

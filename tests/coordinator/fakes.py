@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.metadata.image import OFFSETS_TOPIC
 from kwire.codec.records import iter_headers, patch_offsets
-from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.log.common.append_info import AppendInfo, FetchedData
 
 

@@ -34,7 +34,7 @@ class Brokers:
 
 def serve(broker: Broker, api: Api) -> None:
     """Put an API of the test's own in the place of the broker's."""
-    broker.registry._apis[api.key] = api
+    broker.registry.replace(api)
     broker.dispatcher._routes.clear()
 
 

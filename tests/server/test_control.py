@@ -216,7 +216,7 @@ async def test_a_version_without_a_place_for_the_error_is_closed(control: Far, c
         await client.call(MetadataRequest(topics=[]), 9)
 
 
-OTHERS = [api for api in Registry.load() if api.key not in (ApiKey.FETCH, ApiKey.METADATA)]
+OTHERS = [api for api in Registry() if api.key not in (ApiKey.FETCH, ApiKey.METADATA)]
 
 
 @pytest.mark.parametrize("api", OTHERS, ids=lambda api: api.key.name.lower())

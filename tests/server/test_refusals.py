@@ -22,7 +22,7 @@ from kwire.codec.protocol import decode, encode, request_class, response_class
 from kwire.handlers.refusals import LEVELS, refusal
 from kwire.handlers.registry import Registry
 
-REFUSED = [api.key for api in Registry.load() if api.advertised is None]
+REFUSED = [api.key for api in Registry() if api.advertised is None]
 
 
 @pytest.mark.parametrize("key", REFUSED)

@@ -17,7 +17,8 @@ import pytest
 from compat_tests.names import Names
 from compat_tests.reading import partition_values
 from harness.kafka_jars import KAFKA_VERSION, java_command, kafka_classpath, maven_jars
-from harness.processes.brokers import Broker, free_port, wait_until
+from harness.processes.brokers import Broker, wait_until
+from harness.processes.ports import free_port
 
 pytestmark = pytest.mark.java
 LINES = 300

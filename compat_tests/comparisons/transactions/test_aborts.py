@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from compat_tests.reading import partition_values
 from harness.observations import Observations
-from harness.processes.brokers import KafkaBroker, free_port, make_broker, wait_until
+from harness.processes.brokers import make_broker, wait_until
 from harness.processes.proxy import Proxy
 from harness.wire_client import WireClient
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -25,10 +25,8 @@ NOTICED_S = 1.5
 def proxied(broker_kind: str, tmp_path: Path) -> Iterator[tuple[str, Proxy]]:
     """A broker that its clients reach only through the proxy: its own address, and the proxy."""
     broker = make_broker(broker_kind, tmp_path)
-    broker.port = free_port()
+    broker.choose_ports()
     address = f"{broker.host}:{broker.port}"
-    if isinstance(broker, KafkaBroker):
-        broker._controller_port = free_port()
     proxy = Proxy(broker.port)
     broker.settings["advertised.listeners"] = f"PLAINTEXT://{proxy.address}"
     try:

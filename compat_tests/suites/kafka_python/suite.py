@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from compat_tests.suites.suite import Outcome, Suite, arguments, carry_out
 from harness.kafka_jars import cache_root, locked
-from harness.processes.brokers import free_port, make_broker
+from harness.processes.brokers import make_broker
 
 FOLDER = Path(__file__).parent
 MODES = ("4.3", "2.6")
@@ -68,7 +68,7 @@ def run(kind: str, mode: str, tests: list[str]) -> list[Outcome]:
         settings = {**SETTINGS, **(KAFKA_SETTINGS if kind == "kafka" else {})}
         broker = make_broker(kind, home / "broker", settings)
         if kind == "kwire":  # set as for Apache Kafka, because a test checks the property's source
-            broker.port = free_port()
+            broker.choose_ports()
             broker.settings["advertised.listeners"] = f"PLAINTEXT://{broker.bootstrap}"
         broker.start()
         try:

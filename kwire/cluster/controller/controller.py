@@ -29,7 +29,14 @@ from kwire.cluster.controller.topics import (
     place,
 )
 from kwire.cluster.metadata.features import FeatureUpdate, updated
-from kwire.cluster.metadata.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
+from kwire.cluster.metadata.image import (
+    OFFSETS_TOPIC,
+    SHARD_PARTITIONS,
+    TRANSACTIONS_TOPIC,
+    ClusterImage,
+    MetadataCache,
+    TopicImage,
+)
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import ConfigResource, PartitionState
 
@@ -442,10 +449,10 @@ def automatic_topics(config: KafkaConfig, names: Sequence[str]) -> list[NewTopic
 
 def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:
     """An internal topic with the properties that it needs; None for the name of an ordinary topic."""
-    if name == "__consumer_offsets":
+    if name == OFFSETS_TOPIC:
         partitions, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
         configs = {"compression.type": "producer", "segment.bytes": str(config.offsets_topic_segment_bytes)}
-    elif name == "__transaction_state":
+    elif name == TRANSACTIONS_TOPIC:
         partitions = config.transaction_state_log_num_partitions
         factor = config.transaction_state_log_replication_factor
         configs = {

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from kwire.security.delegation_tokens import DelegationToken
     from kwire.security.scram_credentials import ScramCredential
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 """Topics that belong to the broker itself (Kafka's `Topic.isInternal`)."""
 
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})

@@ -3,7 +3,7 @@
 Every operation returns its response, or a future of the response if the request is parked or its records have to be
 committed first. It raises KafkaError if the coordinator cannot serve the request: COORDINATOR_NOT_AVAILABLE (the broker
 shuts down), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID. The operations themselves are in
-`groups.shard`.
+`groups.shard`, which is imported for the first partition that this broker leads.
 """
 
 from __future__ import annotations
@@ -15,14 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.cluster.metadata.image import OFFSETS_TOPIC
 from kwire.cluster.store.keys import ConfigResource
-from kwire.coordinator.groups.classic.group import ClassicGroup, GroupState
-from kwire.coordinator.groups.consumer.group import CONSUMER_STATES, ConsumerGroup
-from kwire.coordinator.groups.consumer.protocol import check_request
-from kwire.coordinator.groups.consumer.topics import Topics
-from kwire.coordinator.groups.group import GroupCounters
-from kwire.coordinator.groups.records import OFFSETS_TOPIC
-from kwire.coordinator.groups.shard import GroupShard
+from kwire.coordinator.groups.group import CONSUMER_STATES, GroupCounters, GroupState
 from kwire.coordinator.runtime.java_hash import partition_for
 from kwire.coordinator.runtime.machine import Caller, Instant, Result
 from kwire.coordinator.runtime.runtime import Phase, Runtime
@@ -54,6 +49,8 @@ if TYPE_CHECKING:
     from kwire.codec.messages.sync_group_response import SyncGroupResponse
     from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest
     from kwire.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+    from kwire.coordinator.groups.consumer.topics import Topics
+    from kwire.coordinator.groups.shard import GroupShard
 
 A = TypeVar("A")
 
@@ -106,14 +103,18 @@ class GroupCoordinator:
             task.cancel()
         if partition is None or not self._open:
             return
-        shard = GroupShard(self._config, self._new_id, self._counters, _topics(self._metadata.image))
-        runtime = self._runtimes[index] = Runtime(shard, partition, self._doors, self._config)
+        runtime = self._runtimes[index] = Runtime(self._new_shard(), partition, self._doors, self._config)
         if runtime.is_empty_log:
             runtime.begin()
         else:
             task = asyncio.get_running_loop().create_task(runtime.load(), name=f"load {OFFSETS_TOPIC}-{index}")
             self._loading[index] = task
             task.add_done_callback(partial(self._loaded, index))
+
+    def _new_shard(self) -> GroupShard:
+        from kwire.coordinator.groups.shard import GroupShard
+
+        return GroupShard(self._config, self._new_id, self._counters, _topics(self._metadata.image))
 
     def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
         if self._loading.get(index) is task:
@@ -124,6 +125,8 @@ class GroupCoordinator:
         changed = [*delta.changed, *(topic.name for topic in delta.deleted)]
         new = any(name in image.topics and image.topics[name].id not in self._topic_ids for name in delta.changed)
         self._topic_ids = image.topics_by_id.keys()
+        if not self._runtimes:
+            return
         topics = _topics(image)
         for runtime in self._runtimes.values():
             runtime.shard.consumers.protocol.update_topics(topics, changed, new=new)
@@ -201,6 +204,8 @@ class GroupCoordinator:
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerGroupHeartbeatResponse | asyncio.Future[ConsumerGroupHeartbeatResponse]:
         """ConsumerGroupHeartbeat. Raises KafkaError with a message for the client."""
+        from kwire.coordinator.groups.consumer.protocol import check_request
+
         check_request(request, caller.api_version, self._config)
         return self._perform(
             request.group_id, lambda shard, now: shard.consumers.heartbeat(request, caller, now), may_be_empty=False
@@ -290,13 +295,13 @@ class GroupCoordinator:
         metrics.gauge(manager + "NumOffsets", lambda: sum(len(one.shard.offsets) for one in self._active()))
         metrics.gauge(manager + "NumGroups", lambda: sum(len(one.shard.groups) for one in self._active()))
         for state in GroupState:
-            metrics.gauge(f"{manager}NumGroups{state.value}", partial(self._count_groups, state))
+            metrics.gauge(f"{manager}NumGroups{state.value}", partial(self._count_groups, "classic", state.value))
         server, counters = "kafka.server:type=group-coordinator-metrics,name=", self._counters
-        metrics.gauge(server + "group-count,protocol=classic", lambda: self._count_groups(None))
-        metrics.gauge(server + "group-count,protocol=consumer", lambda: self._count_consumer_groups(None))
+        metrics.gauge(server + "group-count,protocol=classic", lambda: self._count_groups("classic", None))
+        metrics.gauge(server + "group-count,protocol=consumer", lambda: self._count_groups("consumer", None))
         for name in CONSUMER_STATES:
             gauge = f"{server}consumer-group-count,state={name.lower()}"
-            metrics.gauge(gauge, partial(self._count_consumer_groups, name))
+            metrics.gauge(gauge, partial(self._count_groups, "consumer", name))
         metrics.gauge(server + "offset-commit-count", lambda: counters.offset_commits)
         metrics.gauge(server + "offset-deletion-count", lambda: counters.offset_deletions)
         metrics.gauge(server + "offset-expiration-count", lambda: counters.offset_expirations)
@@ -304,18 +309,10 @@ class GroupCoordinator:
         for phase, state_name in ((Phase.LOADING, "loading"), (Phase.ACTIVE, "active"), (Phase.OVER, "failed")):
             metrics.gauge(f"{server}num-partitions,state={state_name}", partial(self._count_partitions, phase))
 
-    def _count_groups(self, state: GroupState | None) -> int:
-        """Classic groups in one state, or in any."""
+    def _count_groups(self, type_name: str, state: str | None) -> int:
+        """Groups of one type in one state, or in any."""
         return sum(
-            isinstance(group, ClassicGroup) and state in (None, group.state)
-            for runtime in self._active()
-            for group in runtime.shard.groups
-        )
-
-    def _count_consumer_groups(self, state: str | None) -> int:
-        """Groups of the consumer protocol in one state, or in any."""
-        return sum(
-            isinstance(group, ConsumerGroup) and state in (None, group.state_name)
+            group.type_name == type_name and state in (None, group.state_name)
             for runtime in self._active()
             for group in runtime.shard.groups
         )
@@ -331,18 +328,16 @@ class GroupCoordinator:
             shard = self._runtimes[index].shard
             for group in shard.groups:
                 facts: dict[str, Any] = {"group": group.group_id, "type": group.type_name, "state": group.state_name}
-                if isinstance(group, ClassicGroup):
-                    facts |= {
-                        "generation": group.generation,
-                        "members": len(group.members),
-                        "joining": len(group.joining),
-                        "pending": len(group.pending),
-                    }
-                elif isinstance(group, ConsumerGroup):
-                    facts |= {"epoch": group.epoch, "assigned": group.assignment_epoch, "members": len(group.members)}
-                yield {**facts, "partition": index, "offsets": sum(1 for _ in shard.offsets.walk(group.group_id))}
+                yield {
+                    **facts,
+                    **group.counts(),
+                    "partition": index,
+                    "offsets": sum(1 for _ in shard.offsets.walk(group.group_id)),
+                }
 
 
 def _topics(image: ClusterImage) -> Topics:
     """The topics and group properties of one snapshot of the cluster."""
+    from kwire.coordinator.groups.consumer.topics import Topics
+
     return Topics(image, partial(image.config, ConfigResource.GROUP))

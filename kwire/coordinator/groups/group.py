@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 if TYPE_CHECKING:
     from kwire.coordinator.groups.records import CommittedOffset
@@ -16,6 +17,21 @@ if TYPE_CHECKING:
 
 ExpiryBase = Callable[["CommittedOffset"], int]
 """Returns when the retention of a committed offset starts, in wall clock milliseconds."""
+
+
+class GroupState(Enum):
+    """The states of a classic group. The values are the names that clients see. No group is ever in the state Dead:
+    DescribeGroups returns it for a group that does not exist."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+CONSUMER_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+"""The states of a consumer group, as clients and metrics name them. No group is ever in the state Dead."""
 
 
 class GroupSettings(Protocol):
@@ -99,6 +115,10 @@ class Group(ABC):
     @abstractmethod
     def offset_expiry_base(self) -> ExpiryBase | None:
         """How the age of an offset is computed now. None: no offset expires at present."""
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """The generation or the epochs, and the numbers of members, for a diagnostic dump."""
 
     @abstractmethod
     def tombstones(self) -> list[CoordinatorRecord]:

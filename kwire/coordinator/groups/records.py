@@ -20,7 +20,6 @@ from kwire.codec.messages.offset_commit_value import OffsetCommitValue
 from kwire.codec.protocol import decode, encode
 from kwire.coordinator.runtime.machine import CoordinatorRecord
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 NO_TIMESTAMP: Final = -1
 _GROUP_METADATA_VERSION = 3
 _OFFSET_VERSION = 3

@@ -22,6 +22,7 @@ from kwire.base.futures import resolved
 from kwire.base.logging import get_logger
 from kwire.base.topic_partition import TopicPartition
 from kwire.cluster.metadata.features import TRANSACTION_VERSION
+from kwire.cluster.metadata.image import TRANSACTIONS_TOPIC
 from kwire.coordinator.runtime.java_hash import partition_for
 from kwire.coordinator.runtime.machine import Instant, Result
 from kwire.coordinator.runtime.runtime import Phase, Runtime
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 RETRY_S: Final = 0.1
 """The time between two attempts to complete a transaction."""
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.topic_partition import TopicPartition
+from kwire.cluster.metadata.image import OFFSETS_TOPIC
 from kwire.codec.records import ABORT, COMMIT, build_control_batch
-from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.coordinator.transactions.remote_markers import Marker, RemoteMarkers
 from kwire.log.common.append_info import Origin
 

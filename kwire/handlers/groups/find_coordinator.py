@@ -21,11 +21,10 @@ from typing import Final
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater
 from kwire.base.uuids import uuid_from_text
+from kwire.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.groups.records import OFFSETS_TOPIC
-from kwire.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, require, transactional_id_operation
 from kwire.handlers.context import AclOperation, RequestContext

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, resolved, then
+from kwire.cluster.metadata.image import OFFSETS_TOPIC
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, transactional_id_operation

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, attempt, then
 from kwire.base.topic_partition import TopicPartition
+from kwire.cluster.metadata.image import TRANSACTIONS_TOPIC
 from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from kwire.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC
 from kwire.coordinator.transactions.records import TransactionState
 from kwire.coordinator.transactions.shard import Producer
 

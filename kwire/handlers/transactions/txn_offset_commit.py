@@ -23,6 +23,7 @@ from typing import Any
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, attempt, is_later, resolved, then
 from kwire.base.topic_partition import TopicPartition
+from kwire.cluster.metadata.image import OFFSETS_TOPIC
 from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from kwire.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
@@ -30,7 +31,6 @@ from kwire.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponseTopic,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.groups.records import OFFSETS_TOPIC
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, split_partitions, transactional_id_operation

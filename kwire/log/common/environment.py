@@ -119,7 +119,7 @@ class DelayedRemover:
         self._timers.clear()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class LogEnvironment:
     """Shared by all logs of a broker.
 

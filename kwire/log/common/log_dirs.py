@@ -7,7 +7,7 @@ contents (partitions, checkpoints) are the manager's.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kwire.base.doors import Doors, Files
 from kwire.base.topic_partition import TopicPartition
@@ -22,8 +22,7 @@ class LogDirectoryError(Exception):
     """A directory that this broker must not use; the message is one line for the operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """The cluster and node that own a directory. Version 0 (Kafka with ZooKeeper) has no directory id, and calls the
     node id broker.id."""
 

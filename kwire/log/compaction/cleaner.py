@@ -13,7 +13,7 @@ import asyncio
 import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.doors import Doors
 from kwire.base.processes import HelperDied
@@ -53,8 +53,7 @@ IDLE_S = 10.0
 """How long an idle helper process is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerSettings:
+class CleanerSettings(NamedTuple):
     """The broker's `log.cleaner.*` properties, with Kafka's defaults. Sizes in bytes, times in milliseconds."""
 
     enable: bool = True
@@ -71,7 +70,7 @@ class CleanerSettings:
         return self.io_buffer_size // max(self.threads, 1) // 2
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CleanerStats:
     """What one cleaning has done."""
 
@@ -85,7 +84,7 @@ class CleanerStats:
     utilization: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CleanerFigures:
     """The values of the metrics (`kafka.log:type=LogCleaner` and `LogCleanerManager`)."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kwire.log.common.append_info import AbortedTransaction
@@ -76,13 +75,11 @@ class GroupCleaned(NamedTuple):
     largest_batch: int
 
 
-@dataclass(frozen=True)
-class ForgetMap:
+class ForgetMap(NamedTuple):
     """Free the memory of the offset map."""
 
 
-@dataclass(frozen=True)
-class MapForgotten:
+class MapForgotten(NamedTuple):
     """The response to `ForgetMap`."""
 
 

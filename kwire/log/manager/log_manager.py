@@ -45,7 +45,7 @@ ConfigProvider = Callable[[str], LogConfig]
 """The settings of a topic by its name."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Found:
     """A partition's directory found at start, with its offsets in the checkpoints."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kwire.log.compaction.cleaner import CleanerSettings
 
 
-@dataclass(frozen=True, slots=True)
-class ManagerSettings:
+class ManagerSettings(NamedTuple):
     """Broker-level settings, in milliseconds, with Kafka's defaults and properties."""
 
     recovery_point_interval_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
@@ -21,4 +20,4 @@ class ManagerSettings:
     idle_file_interval_ms: int = 30_000  # how soon an unused file is closed
     file_budget: int = 512  # open segment files
     recovery_threads_per_directory: int = 2  # num.recovery.threads.per.data.dir: processes, see recovery.helpers
-    cleaner: CleanerSettings = field(default_factory=CleanerSettings)  # log.cleaner.*
+    cleaner: CleanerSettings = CleanerSettings()  # log.cleaner.*

@@ -46,7 +46,7 @@ def no_progress(_bytes: int) -> None:
     """For callers that do not report progress."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class RecoveredLog:
     """A consistent log, as it was found or repaired on disk. ``rebuilt`` are sealed segments whose new indexes are not
     synced yet; ``complaints`` says in one line each what was repaired."""

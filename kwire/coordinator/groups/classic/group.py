@@ -15,13 +15,12 @@ A group without ``protocol_type`` never had a member. It holds the offsets of co
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.errors import CodecError
 from kwire.coordinator.groups import records as group_records
-from kwire.coordinator.groups.group import ExpiryBase, Group
+from kwire.coordinator.groups.group import ExpiryBase, Group, GroupState
 from kwire.coordinator.runtime.java_hash import hash_map_order
 
 if TYPE_CHECKING:
@@ -29,17 +28,6 @@ if TYPE_CHECKING:
     from kwire.coordinator.runtime.machine import CoordinatorRecord, Waiter
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-
-
-class GroupState(Enum):
-    """The values are the names that clients see. No group is ever in the state Dead: DescribeGroups returns it for a
-    group that does not exist."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
 
 
 class ClassicMember:
@@ -278,6 +266,15 @@ class ClassicGroup(Group):
         if self.uses_consumer_protocol and self.subscribed_topics is not None and self.state is GroupState.STABLE:
             return lambda committed: committed.commit_ms
         return None
+
+    def counts(self) -> dict[str, int]:
+        """The generation, and its members with those that are about to be."""
+        return {
+            "generation": self.generation,
+            "members": len(self.members),
+            "joining": len(self.joining),
+            "pending": len(self.pending),
+        }
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """The record that deletes the group."""

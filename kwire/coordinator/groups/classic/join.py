@@ -15,9 +15,9 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.join_group_request import JoinGroupRequest
 from kwire.codec.messages.join_group_response import JoinGroupResponse
 from kwire.coordinator.groups.classic import records as classic_records
-from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember, GroupState
+from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember
 from kwire.coordinator.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer, refusal
-from kwire.coordinator.groups.group import Group, Groups, GroupSettings
+from kwire.coordinator.groups.group import Group, Groups, GroupSettings, GroupState
 from kwire.coordinator.runtime.machine import Caller, Instant, Result, Waiter
 
 NewId = Callable[[], str]

@@ -14,9 +14,9 @@ from kwire.codec.messages.leave_group_response import LeaveGroupResponse, Member
 from kwire.codec.messages.sync_group_request import SyncGroupRequest
 from kwire.codec.messages.sync_group_response import SyncGroupResponse
 from kwire.coordinator.groups.classic import records as classic_records
-from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember, GroupState
+from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember
 from kwire.coordinator.groups.classic.rebalance import Rebalancer
-from kwire.coordinator.groups.group import GroupCounters, Groups
+from kwire.coordinator.groups.group import GroupCounters, Groups, GroupState
 from kwire.coordinator.runtime.machine import Instant, Result, Waiter
 
 DESCRIBE_MISSING_GROUP_SINCE = 6

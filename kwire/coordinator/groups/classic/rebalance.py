@@ -18,8 +18,8 @@ from kwire.base.errors import ErrorCode
 from kwire.codec.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from kwire.codec.messages.sync_group_response import SyncGroupResponse
 from kwire.coordinator.groups.classic import records as classic_records
-from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember, GroupState
-from kwire.coordinator.groups.group import Groups, GroupSettings
+from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember
+from kwire.coordinator.groups.group import Groups, GroupSettings, GroupState
 from kwire.coordinator.runtime.machine import Instant, Result, Waiter
 from kwire.coordinator.runtime.timers import Timers
 

@@ -32,9 +32,6 @@ EPOCH_COMMIT_SINCE = 9
 FIRST_EPOCH = 1
 """The epoch of a new group. Member epoch 0 means that a member joins."""
 
-CONSUMER_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
-"""The states as clients and metrics name them. No group is ever in the state Dead."""
-
 NOTHING: Partitions = {}
 """No partitions."""
 Counts = dict[str, int]
@@ -249,6 +246,10 @@ class ConsumerGroup(Group):
     def offset_expiry_base(self) -> ExpiryBase | None:
         """The commit time."""
         return lambda committed: committed.commit_ms
+
+    def counts(self) -> dict[str, int]:
+        """The epochs of the group and of its target assignment, and the members."""
+        return {"epoch": self.epoch, "assigned": self.assignment_epoch, "members": len(self.members)}
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """The records that delete the group and its members."""

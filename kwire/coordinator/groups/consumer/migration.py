@@ -17,12 +17,12 @@ from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocol
 from kwire.codec.protocol import decode, encode
 from kwire.coordinator.assignors.model import Partitions
 from kwire.coordinator.groups.classic import records as classic_records
-from kwire.coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicMember, GroupState
+from kwire.coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicMember
 from kwire.coordinator.groups.classic.rebalance import Rebalancer
 from kwire.coordinator.groups.consumer.group import NOTHING, ConsumerGroup
 from kwire.coordinator.groups.consumer.member import ClassicFacts, ConsumerMember, MemberState
 from kwire.coordinator.groups.consumer.topics import Topics
-from kwire.coordinator.groups.group import Groups, GroupSettings
+from kwire.coordinator.groups.group import Groups, GroupSettings, GroupState
 from kwire.coordinator.groups.records import NO_TIMESTAMP
 
 if TYPE_CHECKING:

@@ -1,0 +1,72 @@
+"""Which module handles which API, and what must be known of each before its first request.
+
+Generated from the handlers' declarations by `python -m tools.handler_index`: do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kwire.codec.protocol import ApiKey
+
+
+class Entry(NamedTuple):
+    """What `kwire.handlers.<module>` declares: the versions in ApiVersions (None: not in it), and whether the next
+    request of a connection may start while one is pending."""
+
+    module: str
+    advertised: tuple[int, int] | None
+    pipelined: bool = False
+
+
+INDEX: Final[dict[int, Entry]] = {
+    ApiKey.PRODUCE: Entry("data.produce.handler", (0, 13), pipelined=True),
+    ApiKey.FETCH: Entry("data.fetch.handler", (4, 18)),
+    ApiKey.LIST_OFFSETS: Entry("data.list_offsets", (1, 11)),
+    ApiKey.METADATA: Entry("topics.metadata", (0, 13)),
+    ApiKey.OFFSET_COMMIT: Entry("groups.offset_commit", (2, 10)),
+    ApiKey.OFFSET_FETCH: Entry("groups.offset_fetch", (1, 10)),
+    ApiKey.FIND_COORDINATOR: Entry("groups.find_coordinator", (0, 6)),
+    ApiKey.JOIN_GROUP: Entry("groups.join_group", (0, 9)),
+    ApiKey.HEARTBEAT: Entry("groups.heartbeat", (0, 4)),
+    ApiKey.LEAVE_GROUP: Entry("groups.leave_group", (0, 5)),
+    ApiKey.SYNC_GROUP: Entry("groups.sync_group", (0, 5)),
+    ApiKey.DESCRIBE_GROUPS: Entry("groups.describe_groups", (0, 6)),
+    ApiKey.LIST_GROUPS: Entry("groups.list_groups", (0, 5)),
+    ApiKey.API_VERSIONS: Entry("cluster.api_versions", (0, 4)),
+    ApiKey.CREATE_TOPICS: Entry("topics.create_topics", (2, 7)),
+    ApiKey.DELETE_TOPICS: Entry("topics.delete_topics", (1, 6)),
+    ApiKey.DELETE_RECORDS: Entry("data.delete_records", (0, 2)),
+    ApiKey.INIT_PRODUCER_ID: Entry("transactions.init_producer_id", (0, 5)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Entry("data.offset_for_leader_epoch", (2, 4)),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Entry("transactions.add_partitions_to_txn", (0, 5)),
+    ApiKey.ADD_OFFSETS_TO_TXN: Entry("transactions.add_offsets_to_txn", (0, 4)),
+    ApiKey.END_TXN: Entry("transactions.end_txn", (0, 5)),
+    ApiKey.WRITE_TXN_MARKERS: Entry("transactions.write_txn_markers", (1, 2)),
+    ApiKey.TXN_OFFSET_COMMIT: Entry("transactions.txn_offset_commit", (0, 5)),
+    ApiKey.DESCRIBE_CONFIGS: Entry("configs.describe_configs", (1, 4)),
+    ApiKey.ALTER_CONFIGS: Entry("configs.alter_configs", (0, 2)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Entry("cluster.alter_replica_log_dirs", (1, 2)),
+    ApiKey.DESCRIBE_LOG_DIRS: Entry("cluster.describe_log_dirs", (1, 5)),
+    ApiKey.CREATE_PARTITIONS: Entry("topics.create_partitions", (0, 3)),
+    ApiKey.DELETE_GROUPS: Entry("groups.delete_groups", (0, 2)),
+    ApiKey.ELECT_LEADERS: Entry("topics.elect_leaders", (0, 2)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Entry("configs.incremental_alter_configs", (0, 1)),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Entry("topics.alter_partition_reassignments", (0, 1)),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Entry("topics.list_partition_reassignments", (0, 0)),
+    ApiKey.OFFSET_DELETE: Entry("groups.offset_delete", (0, 0)),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Entry("configs.describe_client_quotas", (0, 1)),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Entry("security.describe_user_scram_credentials", (0, 0)),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Entry("security.alter_user_scram_credentials", (0, 0)),
+    ApiKey.DESCRIBE_QUORUM: Entry("cluster.describe_quorum", (0, 2)),
+    ApiKey.UPDATE_FEATURES: Entry("cluster.update_features", (0, 2)),
+    ApiKey.DESCRIBE_CLUSTER: Entry("cluster.describe_cluster", (0, 2)),
+    ApiKey.DESCRIBE_PRODUCERS: Entry("transactions.describe_producers", (0, 0)),
+    ApiKey.UNREGISTER_BROKER: Entry("cluster.unregister_broker", (0, 0)),
+    ApiKey.DESCRIBE_TRANSACTIONS: Entry("transactions.describe_transactions", (0, 0)),
+    ApiKey.LIST_TRANSACTIONS: Entry("transactions.list_transactions", (0, 2)),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Entry("groups.consumer_group_heartbeat", (0, 1)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Entry("groups.consumer_group_describe", (0, 1)),
+    ApiKey.LIST_CONFIG_RESOURCES: Entry("configs.list_config_resources", (0, 1)),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Entry("topics.describe_topic_partitions", (0, 0)),
+}

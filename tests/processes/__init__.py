@@ -1,0 +1,1 @@
+"""Tests of `harness.processes`, on which the other tests rely."""
