@@ -2,7 +2,7 @@
 
 Such an API is not advertised, so clients that check ApiVersions do without it. Other clients get a response in which
 everything they requested failed: with UNSUPPORTED_VERSION, or with the code that Kafka uses where the feature is not
-set up (no authorizer, no delegation tokens, no SASL on the listener). Of the request, only the fields that the response
+set up (no authorizer, no delegation tokens). Of the request, only the fields that the response
 must repeat are read.
 """
 
@@ -107,7 +107,6 @@ LEVELS: Final[dict[int, tuple[Level, ...]]] = {
 
 _NO_AUTHORIZER: Final = (ErrorCode.SECURITY_DISABLED, "No authorizer is configured.")
 _NO_TOKENS: Final = (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, None)
-_NO_SASL: Final = (ErrorCode.ILLEGAL_SASL_STATE, "This listener does not authenticate with SASL.")
 CODES: Final[dict[int, tuple[ErrorCode, str | None]]] = {
     ApiKey.DESCRIBE_ACLS: _NO_AUTHORIZER,
     ApiKey.CREATE_ACLS: _NO_AUTHORIZER,
@@ -116,8 +115,6 @@ CODES: Final[dict[int, tuple[ErrorCode, str | None]]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: _NO_TOKENS,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _NO_TOKENS,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _NO_TOKENS,
-    ApiKey.SASL_HANDSHAKE: _NO_SASL,
-    ApiKey.SASL_AUTHENTICATE: _NO_SASL,
 }
 
 

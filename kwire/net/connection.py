@@ -157,7 +157,7 @@ class Slot:
 
 class Connection:
     """A client's connection. ``peer`` and ``local`` are (host, port); ``context`` is for the dispatcher.
-    ``request_max_bytes``: the largest frame."""
+    ``request_max_bytes``: the largest frame. ``request_min_bytes``: the smallest one; `use` makes it 1 again."""
 
     __slots__ = (
         "_fd",
@@ -185,6 +185,7 @@ class Connection:
         "local",
         "peer",
         "request_max_bytes",
+        "request_min_bytes",
     )
 
     def __init__(
@@ -215,6 +216,7 @@ class Connection:
         self.closed = False
         self.dispatcher = setup.dispatcher
         self.request_max_bytes = setup.request_max_bytes
+        self.request_min_bytes = 1
         self.listener = listener
         self.peer = peer
         self.local = local
@@ -229,6 +231,7 @@ class Connection:
         in."""
         self.dispatcher = dispatcher
         self.request_max_bytes = request_max_bytes
+        self.request_min_bytes = 1
         self._setup_done()
 
     def start(self) -> None:
@@ -310,7 +313,7 @@ class Connection:
         budget = FRAMES_PER_TURN
         while end - position >= 4:
             size = _read_size(data, position)[0]
-            if not 0 < size <= self.request_max_bytes:
+            if not self.request_min_bytes <= size <= self.request_max_bytes:
                 raise self._invalid_size(size)
             following = position + 4 + size
             if following > end:
@@ -332,7 +335,7 @@ class Connection:
     def _frame_size(self, data: memoryview | bytearray, position: int) -> int:
         """The announced size of a frame, validated before any memory is allocated for it."""
         size: int = _read_size(data, position)[0]
-        if not 0 < size <= self.request_max_bytes:
+        if not self.request_min_bytes <= size <= self.request_max_bytes:
             raise self._invalid_size(size)
         return size
 

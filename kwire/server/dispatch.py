@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable
 from struct import Struct
 from struct import error as struct_error
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kwire.base.errors import ErrorCode
 from kwire.base.logging import DEBUG, TRACE, get_logger
@@ -79,6 +79,9 @@ class Client:
         self.id: str | None = None
         self.software_name = "unknown"
         self.software_version = "unknown"
+
+
+C = TypeVar("C", bound=Client)
 
 
 class Route:
@@ -157,8 +160,8 @@ class Dispatcher:
     def __init__(
         self, services: Services, registry: Registry, advertised: dict[str, tuple[str, int]] | None = None
     ) -> None:
-        self._services = services
-        self._registry = registry
+        self.services = services
+        self.registry = registry
         self._advertised = {} if advertised is None else advertised
         self._routes: dict[tuple[int, int], Route] = {}
         self._log = get_logger("kwire.server.dispatch")
@@ -182,11 +185,11 @@ class Dispatcher:
             position = self._read_rest_of_header(client, route, frame, length)
             response = None
             if route.fast_path is not None and self._request_log.level > DEBUG:
-                response = route.fast_path(frame, position, version, correlation_id, self._services)
+                response = route.fast_path(frame, position, version, correlation_id, self.services)
                 if response.__class__ is bytes:
                     self._answer_quickly(connection, route, len(frame), response, started)
                     return
-            exchange = Exchange(self._services, connection, route, correlation_id, started)
+            exchange = Exchange(self.services, connection, route, correlation_id, started)
             exchange.request, _ = decode(route.request_class, version, frame, position, REQUEST_BUDGET)
         except (CodecError, struct_error) as error:
             raise InvalidFrame(f"malformed request: {error}") from None
@@ -210,13 +213,17 @@ class Dispatcher:
 
     def _meet(self, connection: Connection) -> Client:
         """Set up the client at the first request of its connection."""
-        endpoint = self._advertised.get(connection.listener) or connection.local
-        connection.context = client = Client(ANONYMOUS, connection.peer[0], endpoint)
+        connection.context = client = self.client_of(connection, Client)
         return client
+
+    def client_of(self, connection: Connection, kind: type[C]) -> C:
+        """What is known of a client that has sent nothing yet."""
+        endpoint = self._advertised.get(connection.listener) or connection.local
+        return kind(ANONYMOUS, connection.peer[0], endpoint)
 
     def _route(self, key: int, version: int) -> Route | None:
         """The route of an API and version that come for the first time; None for an unknown version of ApiVersions."""
-        api = self._registry.get(key)
+        api = self.registry.get(key)
         if api is None:
             raise InvalidFrame(f"unknown API key {key}")
         low, high = api.served
@@ -224,7 +231,7 @@ class Dispatcher:
             if key == ApiKey.API_VERSIONS:
                 return None
             raise InvalidFrame(f"{api_name(key)} version {version} is not served, only {low} to {high}")
-        route = Route(api, version, self._services.metrics.requests(api_name(key)))
+        route = Route(api, version, self.services.metrics.requests(api_name(key)))
         self._routes[key, version] = route
         return route
 
@@ -259,9 +266,9 @@ class Dispatcher:
         """What the handler returns, or the error response."""
         api = exchange.route.api
         try:
-            if api.operations is not None and not self._services.authorizer.allows_all:
+            if api.operations is not None and not self.services.authorizer.allows_all:
                 for operation in api.operations(exchange.request, exchange):
-                    self._services.authorizer.require(exchange, operation)
+                    self.services.authorizer.require(exchange, operation)
             return api.handle(exchange.request, exchange)
         except Exception as error:
             return self._failed(exchange, error)

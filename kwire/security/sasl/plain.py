@@ -11,13 +11,16 @@ import hmac
 from collections.abc import Mapping
 from typing import Final
 
-from kwire.security.errors import AuthenticationError, InvalidCredentials
+from kwire.security.errors import AuthenticationError
 from kwire.security.principals import ANONYMOUS, USER_TYPE, Principal
 from kwire.security.sasl.mechanism import OTHER_IDENTITY
 
 NAME: Final = "PLAIN"
 USER_OPTION: Final = "user_"
 """An option of Kafka's login module that starts so is a user: ``user_alice="password"``."""
+
+FIELDS: Final = 3
+"""Of a token: the identity to act as, user, password."""
 
 _INVALID: Final = "Authentication failed: Invalid username or password"
 
@@ -42,12 +45,14 @@ class ServerPlain:
     def respond(self, token: bytes) -> bytes:
         """Check the one token there is."""
         try:
-            # As in Kafka, missing fields are empty, and a fourth one is ignored.
-            identity, user, password, *_ = (*token.decode().split("\0", 3), "", "")
+            fields = token.decode().split("\0", FIELDS)
         except UnicodeDecodeError:
             raise AuthenticationError(_INVALID) from None
+        if len(fields) != FIELDS:
+            raise AuthenticationError(f"Invalid SASL/PLAIN response: expected {FIELDS} tokens, got {len(fields)}")
+        identity, user, password = fields
         if not user or not password:
-            raise InvalidCredentials(f"{'password' if user else 'username'} not specified")
+            raise AuthenticationError(f"Authentication failed: {'password' if user else 'username'} not specified")
         expected = self._passwords.get(user)
         # Unknown users and wrong passwords take the same time, whatever their lengths.
         matches = hmac.compare_digest(_digest(password), _digest(expected or ""))

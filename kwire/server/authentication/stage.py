@@ -1,0 +1,211 @@
+"""The dispatcher of connections whose clients have to log in, and of those whose logins end.
+
+    Authentication --login--> the broker's Dispatcher            if the login has no end
+                   --login--> Sessions --SaslHandshake--> Authentication ...
+
+- A failed login is answered after `connection.failed.authentication.delay.ms`, and the connection closed; nothing is
+  read meanwhile.
+- A login that ends (the credential does, or `connections.max.reauth.ms`) can be repeated by SaslHandshake at any time,
+  once per second. A request after its end closes the connection (KIP-368).
+
+What lives elsewhere: the sequence of requests (`login`), the time limit of a login (`kwire.net.connection`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.base.futures import is_later
+from kwire.base.logging import get_logger
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.context import ConnectionSecurity
+from kwire.net.connection import InvalidFrame
+from kwire.server.authentication.login import Login, LoginRules, Reply, Session, Step
+from kwire.server.dispatch import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from kwire.base.metrics import MetricsRegistry
+    from kwire.net.connection import Connection, Slot
+    from kwire.security.principals import Principal
+    from kwire.server.authentication.settings import LoginSettings
+    from kwire.server.dispatch import Dispatcher
+
+REPEAT_INTERVAL_S: Final = 1.0
+"""A client may begin to log in again this long after it began to the last time."""
+
+_read_key = Struct(">h").unpack_from
+
+
+class SaslClient(Client):
+    """The client of a connection to a SASL listener. ``login``: the one under way."""
+
+    __slots__ = ("began_s", "login", "session")
+
+    def __init__(self, principal: Principal, host: str, endpoint: tuple[str, int]) -> None:
+        super().__init__(principal, host, endpoint)
+        self.login: Login | None = None
+        self.session: Session | None = None
+        self.began_s: float | None = None
+
+
+class LoginMetrics:
+    """Counts of logins, under Kafka's names."""
+
+    def __init__(self, metrics: MetricsRegistry, listener: str) -> None:
+        def counter(name: str) -> Any:
+            return metrics.counter(f"kafka.server:type=socket-server-metrics,listener={listener},name={name}")
+
+        self.successful = counter("successful-authentication-total")
+        self.successful_no_reauth = counter("successful-authentication-no-reauth-total")
+        self.failed = counter("failed-authentication-total")
+        self.successful_reauth = counter("successful-reauthentication-total")
+        self.failed_reauth = counter("failed-reauthentication-total")
+        self.expired = counter("expired-connections-killed-count")
+
+
+class Authentication:
+    """The dispatcher of connections of one listener until their clients have logged in, and while they do so again."""
+
+    pipelined_keys: frozenset[int] = frozenset()
+
+    def __init__(self, main: Dispatcher, listener: str, settings: LoginSettings, request_max_bytes: int) -> None:
+        """``request_max_bytes``: the largest frame after the login."""
+        services = main.services
+        self._main = main
+        self._rules = LoginRules(settings, services, main.registry, services.doors.clock)
+        self._request_max_bytes = request_max_bytes
+        self._metrics = LoginMetrics(services.metrics, listener)
+        self._log = get_logger("kwire.server.authentication")
+        self._sessions = Sessions(main, self, self._metrics)
+        self._pending: set[asyncio.Future[Reply]] = set()  # keeps tasks alive
+
+    @property
+    def settings(self) -> LoginSettings:
+        """What logins are like from now on; one under way stays as it was begun."""
+        return self._rules.settings
+
+    @settings.setter
+    def settings(self, settings: LoginSettings) -> None:
+        self._rules = self._rules._replace(settings=settings)
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        """Pass a frame to the login. Raises `InvalidFrame`."""
+        client: SaslClient = connection.context or self._meet(connection)
+        login = client.login
+        assert login is not None
+        reply = login.receive(frame)
+        if is_later(reply):
+            self._wait(connection, reply)
+        elif reply.step is Step.FAILED:
+            self._fail(connection, connection.defer(pipelined=False), reply)
+        else:
+            self._go_on(connection, reply)
+            if reply.frame is not None:
+                connection.send([reply.frame], len(reply.frame))
+
+    def repeat(self, connection: Connection, frame: memoryview) -> None:
+        """Begin a reauthentication, whose handshake is this frame."""
+        client: SaslClient = connection.context
+        client.login = Login(self._rules, client.session)
+        connection.use(self, self.settings.receive_max_bytes)
+        self.dispatch(connection, frame)
+
+    def _meet(self, connection: Connection) -> SaslClient:
+        connection.context = client = self._main.client_of(connection, SaslClient)
+        client.login = Login(self._rules)
+        client.security = ConnectionSecurity(self.settings.protocol)
+        return client
+
+    def _wait(self, connection: Connection, reply: Awaitable[Reply]) -> None:
+        """Go on when the mechanism has decided."""
+        slot = connection.defer(pipelined=False)
+        future: asyncio.Future[Reply] = asyncio.ensure_future(reply)
+        self._pending.add(future)
+        slot.cancel = future.cancel
+        future.add_done_callback(partial(self._decided, connection, slot))
+
+    def _decided(self, connection: Connection, slot: Slot, future: asyncio.Future[Reply]) -> None:
+        self._pending.discard(future)
+        if future.cancelled():
+            slot.answer(None)
+            return
+        error = future.exception()
+        if error is not None:
+            self._log.error("closing connection: login failed", connection=connection.id, exc_info=error)
+            connection.close()
+            return
+        reply = future.result()
+        if reply.step is Step.FAILED:
+            self._fail(connection, slot, reply)
+        else:
+            self._go_on(connection, reply)
+            slot.answer([reply.frame] if reply.frame is not None else None, len(reply.frame or b""))
+
+    def _go_on(self, connection: Connection, reply: Reply) -> None:
+        """Prepare for what follows a reply, which is sent afterwards."""
+        client: SaslClient = connection.context
+        login = client.login
+        assert login is not None
+        if reply.step is Step.COMPLETE:
+            assert login.session is not None
+            self._complete(connection, client, login, login.session)
+        elif login.takes_empty_frames:
+            connection.request_min_bytes = 0
+
+    def _complete(self, connection: Connection, client: SaslClient, login: Login, session: Session) -> None:
+        """From here on the client's requests are served."""
+        metrics = self._metrics
+        if client.session is None:
+            metrics.successful.value += 1
+            metrics.successful_no_reauth.value += not session.can_repeat
+        else:
+            metrics.successful_reauth.value += 1
+        if login.software is not None:
+            client.software_name, client.software_version = login.software
+        client.login, client.session = None, session
+        client.principal = session.principal
+        client.security = ConnectionSecurity(self.settings.protocol, session.by_token)
+        connection.use(self._main if session.ends_s is None else self._sessions, self._request_max_bytes)
+        self._log.debug("logged in", connection=connection.id, principal=str(session.principal))
+
+    def _fail(self, connection: Connection, slot: Slot, reply: Reply) -> None:
+        """Send the response of a failed login later, and close the connection then."""
+        client: SaslClient = connection.context
+        metrics = self._metrics
+        (metrics.failed if client.session is None else metrics.failed_reauth).value += 1
+        self._log.info("login failed", connection=connection.id, listener=connection.listener, reason=reply.reason)
+        frame = reply.frame
+        connection.close_after(self.settings.failed_delay_ms, slot, [] if frame is None else [frame], len(frame or b""))
+
+
+class Sessions:
+    """The dispatcher of connections whose logins end."""
+
+    def __init__(self, main: Dispatcher, authentication: Authentication, metrics: LoginMetrics) -> None:
+        self._main = main
+        self._authentication = authentication
+        self._metrics = metrics
+        self._monotonic = main.services.doors.clock.monotonic
+        self.pipelined_keys = main.pipelined_keys
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        """Serve a request, unless the login has ended, or begin the next login. Raises `InvalidFrame`."""
+        client: SaslClient = connection.context
+        session = client.session
+        assert session is not None
+        assert session.ends_s is not None
+        now_s = self._monotonic()
+        is_handshake = len(frame) >= 2 and _read_key(frame)[0] == ApiKey.SASL_HANDSHAKE
+        if is_handshake and (client.began_s is None or now_s - client.began_s >= REPEAT_INTERVAL_S):
+            client.began_s = now_s
+            self._authentication.repeat(connection, frame)
+        elif now_s > session.ends_s:
+            self._metrics.expired.value += 1
+            raise InvalidFrame("a request after the end of the login")
+        else:
+            self._main.dispatch(connection, frame)
