@@ -25,6 +25,7 @@ TOOLS = {
     "ConsoleConsumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "ConsoleProducer": "org.apache.kafka.tools.ConsoleProducer",
     "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "DelegationTokenCommand": "org.apache.kafka.tools.DelegationTokenCommand",
     "DeleteRecordsCommand": "org.apache.kafka.tools.DeleteRecordsCommand",
     "DumpLogSegments": "org.apache.kafka.tools.DumpLogSegments",
     "FeatureCommand": "org.apache.kafka.tools.FeatureCommand",

@@ -220,7 +220,8 @@ class KwireBroker(Broker):
         """Start the process without waiting for it: `is_ready` says when it serves clients."""
         self._stdout.write_bytes(b"")
         command = [sys.executable, "-m", "kwire", "start"]
-        command += ["--listen", f"{self.host}:{self.port}"]
+        if "listeners" not in self.settings:
+            command += ["--listen", f"{self.host}:{self.port}"]
         if "log.dirs" not in self.settings:
             command += ["--data-dir", str(self.data_dir)]
         for name, value in self.settings.items():

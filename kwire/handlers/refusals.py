@@ -2,8 +2,7 @@
 
 Such an API is not advertised, so clients that check ApiVersions do without it. Other clients get a response in which
 everything they requested failed: with UNSUPPORTED_VERSION, or with the code that Kafka uses where the feature is not
-set up (no authorizer, no delegation tokens). Of the request, only the fields that the response
-must repeat are read.
+set up (no authorizer). Of the request, only the fields that the response must repeat are read.
 """
 
 from __future__ import annotations
@@ -106,15 +105,10 @@ LEVELS: Final[dict[int, tuple[Level, ...]]] = {
 }
 
 _NO_AUTHORIZER: Final = (ErrorCode.SECURITY_DISABLED, "No authorizer is configured.")
-_NO_TOKENS: Final = (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, None)
 CODES: Final[dict[int, tuple[ErrorCode, str | None]]] = {
     ApiKey.DESCRIBE_ACLS: _NO_AUTHORIZER,
     ApiKey.CREATE_ACLS: _NO_AUTHORIZER,
     ApiKey.DELETE_ACLS: _NO_AUTHORIZER,
-    ApiKey.CREATE_DELEGATION_TOKEN: _NO_TOKENS,
-    ApiKey.RENEW_DELEGATION_TOKEN: _NO_TOKENS,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: _NO_TOKENS,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: _NO_TOKENS,
 }
 
 

@@ -90,25 +90,30 @@ def renewed(
     token: DelegationToken, by: Principal, *, period_ms: int, limits: TokenLifetimes, now_ms: int
 ) -> DelegationToken:
     """A token after RenewDelegationToken. DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH."""
-    _check_change(token, by, now_ms)
+    _check_not_expired(token, now_ms)
+    _check_renewer(token, by)
     wanted = min(limits.renewal_ms, period_ms) if period_ms > 0 else limits.renewal_ms
     return token._replace(expiry_ms=min(token.max_ms, _sum(now_ms, wanted)))
 
 
 def expired(token: DelegationToken, by: Principal, *, period_ms: int, now_ms: int) -> DelegationToken | None:
-    """A token after ExpireDelegationToken: it ends ``period_ms`` from now; None if it ends at once (a negative period).
-    DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH."""
-    _check_change(token, by, now_ms)
+    """A token after ExpireDelegationToken: it ends ``period_ms`` from now; None if it ends at once (a negative period,
+    also for a token whose time is over). DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED."""
+    _check_renewer(token, by)
     if period_ms < 0:
         return None
+    _check_not_expired(token, now_ms)
     return token._replace(expiry_ms=min(token.max_ms, _sum(now_ms, period_ms)))
 
 
-def _check_change(token: DelegationToken, by: Principal, now_ms: int) -> None:
+def _check_renewer(token: DelegationToken, principal: Principal) -> None:
+    if not token.may_be_renewed_by(principal):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+def _check_not_expired(token: DelegationToken, now_ms: int) -> None:
     if token.is_expired(now_ms):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-    if not token.may_be_renewed_by(by):
-        raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
 def _sum(now_ms: int, period_ms: int) -> int:

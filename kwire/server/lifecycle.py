@@ -57,6 +57,11 @@ async def take_over(parts: BrokerParts, stack: AsyncExitStack) -> None:
     stack.push_async_callback(parts.cluster.replicas.close)
     parts.cluster.failover.start()
     stack.push_async_callback(parts.cluster.failover.close)
+    if config.delegation_token_secret_key:
+        from kwire.cluster.controller.token_expiry import TokenExpiry
+
+        expiry = TokenExpiry(parts.cluster.controller, config.delegation_token_expiry_check_interval_ms)
+        stack.push_async_callback(expiry.close)
 
     def follow_cleaner(_changed: frozenset[str]) -> None:
         logs.cleaner.reconfigure(cleaner_settings(config))

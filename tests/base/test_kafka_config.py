@@ -126,8 +126,17 @@ def test_the_default_of_a_refused_property_is_taken() -> None:
 
 def test_a_password_is_not_shown() -> None:
     with pytest.raises(ConfigError) as caught:
-        KafkaConfig({"delegation.token.secret.key": "hunter2"})
+        KafkaConfig({"zookeeper.ssl.truststore.password": "hunter2"})
     assert "hunter2" not in str(caught.value)
+
+
+def test_delegation_tokens_have_a_key_and_limits() -> None:
+    config = KafkaConfig({"delegation.token.secret.key": "hunter2"})
+    assert config.delegation_token_secret_key == "hunter2"
+    assert config.delegation_token_max_lifetime_ms == 7 * 24 * 3600 * 1000
+    assert KafkaConfig({}).delegation_token_secret_key is None
+    with pytest.raises(ConfigError, match=r"delegation.token.expiry.time.ms"):
+        KafkaConfig({"delegation.token.expiry.time.ms": "0"})
 
 
 def test_kafkas_own_classes_are_accepted_by_name() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from compat_tests.comparisons.security.secured import USERS, Secured, started
 from compat_tests.names import Names
 from harness.java_runner import JavaRunner
 from harness.observations import Observations
@@ -66,3 +68,41 @@ def test_wrong_commands(configs: Run, new_name: Names, observe: Observations) ->
         "SCRAM-SHA-1=[password=x]",
     ):
         observe(text, configs("--alter", *user(name), "--add-config", text))
+
+
+@pytest.fixture(scope="module")
+def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    yield from started(broker_kind, tmp_path_factory.mktemp("tools"), {"delegation.token.secret.key": "secret"})
+
+
+def test_tokens_are_created_described_renewed_and_expired(
+    java: JavaRunner, secured: Secured, tmp_path: Path, observe: Observations
+) -> None:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={login} username="alice" password="{USERS["alice"]}";\n'
+    )
+
+    def run(*arguments: str) -> str:
+        config = ("--bootstrap-server", secured.sasl, "--command-config", str(properties))
+        return java.tool("DelegationTokenCommand", *config, *arguments).check().out
+
+    def masked(text: str) -> str:
+        text = re.sub(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}", "TIME", text)
+        text = re.sub(r"[A-Za-z0-9+/]{86}==", "HMAC", text)
+        return re.sub(r"[ \t]+", " ", re.sub(r"\b[A-Za-z0-9_-]{22}\b", "ID", text))
+
+    created = run("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
+    observe("create", masked(created))
+    hmac = re.findall(r"[A-Za-z0-9+/]{86}==", created)[0]
+
+    def listed() -> str:
+        return run("--describe", "--owner-principal", "User:alice")
+
+    wait_until(lambda: hmac in listed(), 20, "the token")
+    observe("describe", masked(listed()))
+    observe("renew", masked(run("--renew", "--renew-time-period", "-1", "--hmac", hmac)))
+    observe("expire", masked(run("--expire", "--expiry-time-period", "-1", "--hmac", hmac)))
+    wait_until(lambda: hmac not in listed(), 20, "no token")

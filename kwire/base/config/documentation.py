@@ -24,6 +24,10 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "connections.max.reauth.ms": "Milliseconds after which clients must log in again (KIP-368); 0: never.",
     "controlled.shutdown.enable": "Whether a broker that stops lets others lead first.",
     "default.replication.factor": "Replicas of a topic whose creator leaves the number to the broker.",
+    "delegation.token.expiry.check.interval.ms": "How often expired delegation tokens are removed.",
+    "delegation.token.expiry.time.ms": "How long a delegation token is valid without a renewal.",
+    "delegation.token.max.lifetime.ms": "How long a delegation token can be renewed.",
+    "delegation.token.secret.key": "Key of the HMACs that are delegation tokens' passwords: the same on all brokers.",
     "delete.topic.enable": "Whether DeleteTopics is obeyed.",
     "fetch.max.bytes": "Upper bound of one fetch response, except that its first batch is always whole.",
     "follower.replication.throttled.rate": (

@@ -8,6 +8,7 @@ What lives elsewhere: how a decision is made (`decisions`), decisions about lead
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.config.resources import ResourceValidator
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
     from kwire.cluster.controller.credentials import Alterations, CredentialChange
+    from kwire.cluster.controller.delegation_tokens import DelegationTokens
     from kwire.cluster.store.store import MetadataStore
 
 _logger = get_logger("kwire.cluster.controller")
@@ -107,6 +109,7 @@ class Controller:
         self, doors: Doors, config: KafkaConfig, store: MetadataStore, metadata: MetadataCache, broker_id: int
     ) -> None:
         self._config = config
+        self._doors = doors
         self._random = doors.random
         self._validate_config: ValidateConfig = ResourceValidator(config)
         self._decisions = Decisions(store, metadata, broker_id)
@@ -417,6 +420,13 @@ class Controller:
             return secret
 
         return await self._decisions.decide(decide, as_controller=False)
+
+    @cached_property
+    def delegation_tokens(self) -> DelegationTokens:
+        """Decisions about delegation tokens, which any registered broker makes."""
+        from kwire.cluster.controller.delegation_tokens import DelegationTokens  # few clusters have any
+
+        return DelegationTokens(self._doors, self._config, self._decisions)
 
     # -- producer ids --------------------------------------------------------------------------------------------------
 
