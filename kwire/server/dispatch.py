@@ -360,8 +360,10 @@ class Dispatcher:
             "total_time_ms": round(total * 1000, 3),
         }
         if self._request_log.level <= TRACE:
-            facts["request"] = repr(exchange.request)
-            facts["response"] = repr(response)
+            from kwire.handlers.loggable import loggable
+
+            facts["request"] = loggable(exchange.request)
+            facts["response"] = loggable(response)
         self._request_log.debug("completed request", **facts)
 
 
