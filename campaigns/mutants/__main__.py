@@ -16,7 +16,7 @@ import time
 from typing import NamedTuple
 
 from campaigns.command_line import campaign_parser
-from campaigns.mutants import cluster, logs, schedules, transactions
+from campaigns.mutants import cluster, logins, logs, schedules, transactions
 from campaigns.mutants.mutant import Mutant
 from campaigns.seeds import silence
 
@@ -36,6 +36,7 @@ FAMILIES = {
     "transactions": Family(transactions.TRANSACTION_MUTANTS),
     "schedules": Family(schedules.MUTANTS),
     "cluster": Family(cluster.MUTANTS, first=1),
+    "logins": Family(logins.MUTANTS),
 }
 
 

@@ -313,7 +313,7 @@ class Connection:
         budget = FRAMES_PER_TURN
         while end - position >= 4:
             size = _read_size(data, position)[0]
-            if not self.request_min_bytes <= size <= self.request_max_bytes:
+            if not 0 < size <= self.request_max_bytes and (size or self.request_min_bytes):
                 raise self._invalid_size(size)
             following = position + 4 + size
             if following > end:
@@ -335,7 +335,7 @@ class Connection:
     def _frame_size(self, data: memoryview | bytearray, position: int) -> int:
         """The announced size of a frame, validated before any memory is allocated for it."""
         size: int = _read_size(data, position)[0]
-        if not self.request_min_bytes <= size <= self.request_max_bytes:
+        if not 0 < size <= self.request_max_bytes and (size or self.request_min_bytes):
             raise self._invalid_size(size)
         return size
 

@@ -139,15 +139,16 @@ class ServerScram:
         return first.encode()
 
     def _login(self, name: str, by_token: bool) -> _Login:
-        """How the login of a user or with a token is checked; what does not exist has a credential that nobody has."""
-        lookup = self._lookup
+        """How the login of a user or with a token is checked; what does not exist has a credential that nobody has. It
+        is computed in any case, so that both take the same time."""
+        lookup, invented = self._lookup, self._invented(name)
         if not by_token:
-            return _Login(lookup.user(name) or self._invented(name), Principal(USER_TYPE, name), None, False)
+            return _Login(lookup.user(name) or invented, Principal(USER_TYPE, name), None, False)
         tokens = lookup.tokens
         credential = tokens.credential(self._mechanism, name) if tokens is not None else None
         owner = tokens.owner(name) if tokens is not None else None
         if tokens is None or credential is None or owner is None:
-            return _Login(self._invented(name), ANONYMOUS, None, True)
+            return _Login(invented, ANONYMOUS, None, True)
         return _Login(credential, owner, tokens.expires_ms(name), True)
 
     def _invented(self, name: str) -> ScramCredential:
