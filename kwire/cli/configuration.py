@@ -16,13 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options with which a broker is configured."""
     listen_help = "short for --set listeners=PLAINTEXT://HOST:PORT; port 0 picks a free one"
     parser.add_argument("--listen", metavar="HOST:PORT", type=_listener, help=listen_help)
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a server.properties as Kafka reads it")
     add_store_arguments(parser)
 
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a command that opens a broker's metadata store but listens nowhere."""
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a server.properties as Kafka reads it")
-    parser.add_argument("--config", metavar="FILE", help="the same, as an option")
+    parser.add_argument("--config", metavar="FILE", help="the configuration: a server.properties as Kafka reads it")
     parser.add_argument("--data-dir", metavar="DIR", help="short for --set log.dirs=DIR (default: ./kwire-data)")
     set_help = "a property; may be given more than once"
     parser.add_argument(
@@ -48,7 +48,7 @@ def load(arguments: argparse.Namespace) -> KafkaConfig:
     """The configuration that options, environment and file make together. ConfigError; OSError for the file."""
     from kwire.base.config import KafkaConfig
 
-    text = _file_text(arguments.file, arguments.config)
+    text = _file_text(getattr(arguments, "file", None), arguments.config)
     overrides: list[tuple[str, str]] = list(arguments.properties)
     if getattr(arguments, "listen", None):
         overrides.append(("listeners", arguments.listen))

@@ -157,9 +157,8 @@ class Connection:
             def create_connection(self, *arguments: Any, **options: Any) -> Any:
                 return super().create_connection(*arguments, **{**options, "timeout": connect_s})
 
-        acl = None
-        if settings.set_acl:
-            acl = [*kazoo.security.CREATOR_ALL_ACL, *kazoo.security.READ_ACL_UNSAFE]
+        # Others may not even read: users' credentials are among the keys.
+        acl = list(kazoo.security.CREATOR_ALL_ACL) if settings.set_acl else None
         client = kazoo.client.KazooClient(
             hosts=settings.hosts,
             timeout=timeout_s,
