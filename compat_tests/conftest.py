@@ -21,6 +21,7 @@ from harness.java_runner import JavaRunner
 from harness.kafka_jars import why_no_java
 from harness.observations import Observations, folder, started_ms
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
+from harness.processes.secured import SecuredBroker, make_secured
 
 started_ms()  # before this process starts the workers
 _KIND = re.compile(rf"\[({'|'.join(KINDS)})(?:-|(?=\]))")  # the first parameter of a test that takes a broker
@@ -85,6 +86,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def broker(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The started broker of the kind under test, shared by the session. Tests may restart it but not leave it down."""
     shared = make_broker(broker_kind, tmp_path_factory.mktemp(f"broker-{broker_kind}"))
+    with running(shared, shared.kill):
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """The started broker with secured listeners, certificates and users, shared by the session."""
+    shared = make_secured(broker_kind, tmp_path_factory.mktemp(f"secured-{broker_kind}"))
     with running(shared, shared.kill):
         yield shared
 

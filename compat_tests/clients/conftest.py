@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,13 @@ from harness.java_runner import JavaRunner
 
 
 @pytest.fixture
-def driver(request: pytest.FixtureRequest) -> Callable[[str], Driver]:
-    """``driver("confluent")``; skips the test by name without that client (on CI: fails it)."""
+def driver(request: pytest.FixtureRequest) -> Callable[..., Driver]:
+    """``driver("confluent", security=None)``; skips the test by name without that client (on CI: fails it)."""
 
-    def get(name: str) -> Driver:
+    def get(name: str, security: Mapping[str, Any] | None = None) -> Driver:
         if name == "kcat":
             need(None if shutil.which("kcat") else "needs kcat on PATH, not found")
         runner: JavaRunner = request.getfixturevalue("java") if name == "java" else JavaRunner()
-        return make_driver(name, runner)
+        return make_driver(name, runner, security)
 
     return get

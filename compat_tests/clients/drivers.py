@@ -10,7 +10,7 @@ import asyncio
 import base64
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from harness.java_runner import JavaRunner
@@ -50,6 +50,10 @@ class Driver:
     can_set_timestamp = True
     can_set_null_header = True
 
+    def __init__(self, security: Mapping[str, Any] | None = None) -> None:
+        """``security``: the client's own options for TLS and login (`compat_tests.clients.security.options`)."""
+        self.security = dict(security or {})
+
     def produce(
         self, bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none", **options: Any
     ) -> list[tuple[int, int]]:
@@ -75,7 +79,8 @@ class KafkaPython(Driver):
         if options.get("acks", -1) != -1:
             options.setdefault("enable_idempotence", False)
         compression = None if codec == "none" else codec
-        producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, **options)
+        config = {**self.security, **options}
+        producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, **config)
         try:
             futures = [
                 producer.send(
@@ -96,7 +101,8 @@ class KafkaPython(Driver):
     def consume(self, bootstrap: str, topic: str, partitions: Iterable[int]) -> list[Got]:
         from kafka import KafkaConsumer, TopicPartition
 
-        consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, consumer_timeout_ms=1000)
+        config = {"consumer_timeout_ms": 1000, **self.security}
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, **config)
         try:
             assigned = [TopicPartition(topic, index) for index in partitions]
             consumer.assign(assigned)
@@ -138,9 +144,10 @@ class AioKafka(Driver):
         if "acks" in options:
             options["acks"] = {-1: "all"}.get(options["acks"], options["acks"])
         compression = None if codec == "none" else codec
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, **options)
-        await producer.start()
+        config = {**self.security, **options}
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, **config)
         try:
+            await producer.start()
             futures = [
                 await producer.send(
                     topic,
@@ -161,9 +168,9 @@ class AioKafka(Driver):
     async def _consume(self, bootstrap: str, topic: str, partitions: list[int]) -> list[Got]:
         from aiokafka import AIOKafkaConsumer, TopicPartition
 
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
-        await consumer.start()
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None, **self.security)
         try:
+            await consumer.start()
             assigned = [TopicPartition(topic, index) for index in partitions]
             consumer.assign(assigned)
             await consumer.seek_to_beginning(*assigned)
@@ -189,7 +196,7 @@ class Confluent(Driver):
         from confluent_kafka import Producer
 
         config = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5, **_dotted(options)}
-        producer = Producer({**config, "log_level": 0})
+        producer = Producer({**config, **self.security, "log_level": 0})
         placed: dict[int, tuple[int, int]] = {}
         errors: list[Any] = []
 
@@ -220,7 +227,7 @@ class Confluent(Driver):
         from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
         config = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
-        consumer = Consumer({**config, "enable.partition.eof": True, "fetch.wait.max.ms": 100})
+        consumer = Consumer({**config, **self.security, "enable.partition.eof": True, "fetch.wait.max.ms": 100})
         try:
             open_partitions = set(partitions)
             consumer.list_topics(topic, timeout=_TIMEOUT_S)  # saves half a second: assign() then has the leaders
@@ -263,7 +270,8 @@ class Kcat(Driver):
     def produce(
         self, bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none", **options: Any
     ) -> list[tuple[int, int]]:
-        settings = [word for name, value in _dotted(options).items() for word in ("-X", f"{name}={value}")]
+        chosen = {**self.security, **_dotted(options)}
+        settings = [word for name, value in chosen.items() for word in ("-X", f"{name}={value}")]
         for record in records:
             command = ["kcat", "-b", bootstrap, "-P", "-t", topic, "-p", str(record.partition), "-z", codec, *settings]
             for name, value in record.headers:
@@ -289,6 +297,7 @@ class Kcat(Driver):
             # %K and %S are lengths, -1 for null; the payloads follow, so that they may contain any bytes.
             form = "%p %o %T %K %S\\n%k%s\\n%h\\n"
             command = ["kcat", "-b", bootstrap, "-C", "-t", topic, "-p", str(partition), "-o", "beginning", "-e", "-q"]
+            command += [word for name, value in self.security.items() for word in ("-X", f"{name}={value}")]
             got += list(_parse_kcat(run_kcat([*command, "-X", "fetch.wait.max.ms=100", "-f", form])))
         return sorted(got, key=lambda one: (one.partition, one.offset))
 
@@ -328,7 +337,8 @@ class Java(Driver):
 
     name = "java"
 
-    def __init__(self, runner: JavaRunner) -> None:
+    def __init__(self, runner: JavaRunner, security: Mapping[str, Any] | None = None) -> None:
+        super().__init__(security)
         self._runner = runner
 
     def produce(
@@ -337,13 +347,14 @@ class Java(Driver):
         config = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": "5", **_dotted(options)}
         if config.get("acks", -1) != -1:
             config["enable.idempotence"] = "false"
+        config |= self.security
         request = {"config": config, "topic": topic, "records": [_java_record(record) for record in records]}
         response = self._runner.client("produce", request)
         return [(partition, offset) for partition, offset, _ in response]
 
     def consume(self, bootstrap: str, topic: str, partitions: Iterable[int]) -> list[Got]:
         config = {"bootstrap.servers": bootstrap, "fetch.max.wait.ms": "100", "auto.offset.reset": "earliest"}
-        request = {"config": config, "topic": topic, "partitions": list(partitions)}
+        request = {"config": {**config, **self.security}, "topic": topic, "partitions": list(partitions)}
         got = [_from_java(node) for node in self._runner.client("consume", request)]
         return sorted(got, key=lambda one: (one.partition, one.offset))
 
@@ -369,8 +380,8 @@ def _from_base64(value: str | None) -> bytes | None:
     return None if value is None else base64.b64decode(value)
 
 
-def make_driver(name: str, runner: JavaRunner) -> Driver:
+def make_driver(name: str, runner: JavaRunner, security: Mapping[str, Any] | None = None) -> Driver:
     """The driver of a client, by its name in `CLIENTS`."""
     if name == "java":
-        return Java(runner)
-    return {"kafka-python": KafkaPython, "aiokafka": AioKafka, "confluent": Confluent, "kcat": Kcat}[name]()
+        return Java(runner, security)
+    return {"kafka-python": KafkaPython, "aiokafka": AioKafka, "confluent": Confluent, "kcat": Kcat}[name](security)

@@ -1,0 +1,75 @@
+"""A certificate authority with the certificates that TLS tests need, as PEM files.
+
+The server's certificate names 127.0.0.1 and nothing else, so that a client that connects to `localhost` sees a name
+that does not match. What lives elsewhere: brokers that use them (`harness.processes.secured`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import trustme
+
+SERVER = "127.0.0.1"
+WRONG_NAME = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A private key with its certificate chain, in one file (`pem`, as Kafka wants it) and in two."""
+
+    pem: Path
+    key: Path
+    chain: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """``ca`` has issued `server` and `client`; ``other_ca``, which no broker trusts, has issued `stranger`."""
+
+    ca: Path
+    other_ca: Path
+    server: Identity
+    client: Identity
+    stranger: Identity
+
+    @classmethod
+    def make(cls, folder: Path) -> Certificates:
+        """New keys and certificates in a folder."""
+        import trustme
+
+        folder.mkdir(parents=True, exist_ok=True)
+        ca, other = trustme.CA(), trustme.CA()
+        return cls(
+            ca=_write(folder / "ca.pem", ca.cert_pem.bytes()),
+            other_ca=_write(folder / "other-ca.pem", other.cert_pem.bytes()),
+            server=_identity(folder / "server", ca.issue_cert(SERVER, common_name="broker")),
+            client=_identity(folder / "client", ca.issue_cert("client.test", common_name="client")),
+            stranger=_identity(folder / "stranger", other.issue_cert("client.test", common_name="client")),
+        )
+
+
+def _identity(stem: Path, issued: trustme.LeafCert) -> Identity:
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    made = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    key = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # Kafka reads no other form
+    chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
+    return Identity(
+        pem=_write(stem.with_suffix(".pem"), key + chain),
+        key=_write(stem.with_suffix(".key"), key),
+        chain=_write(stem.with_suffix(".crt"), chain),
+    )
+
+
+def _write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
