@@ -24,7 +24,10 @@ from kwire.codec.protocol import (
 )
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from kwire.base.doors import Doors
+    from kwire.net.tls import TlsSocket
 
 FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
 _SIZE: Final = Struct(">i")
@@ -36,11 +39,13 @@ class ConnectionLost(Exception):
 
 
 class ClientConnection:
-    """One connection to a broker. All methods belong to the event loop."""
+    """One connection to a broker. All methods belong to the event loop. With TLS, ``sock`` is ``tls``, whose handshake
+    is complete."""
 
-    def __init__(self, sock: Any, client_id: str) -> None:
+    def __init__(self, sock: Any, client_id: str, tls: TlsSocket | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = sock
+        self._tls = tls
         self._fd: int = sock.fileno()
         self._client_id = client_id
         self._output: deque[memoryview] = deque()
@@ -50,13 +55,23 @@ class ClientConnection:
         self._head = bytearray(_HEAD)
         self._frame: bytearray | None = None
         self._filled = 0
+        self._read_scheduled = False
         self.closed = False
         self._loop.add_reader(self._fd, self._readable)
 
     @classmethod
-    async def connect(cls, doors: Doors, host: str, port: int, client_id: str) -> ClientConnection:
-        """Connect to a broker. OSError if none listens there."""
-        return cls(await doors.sockets.connect(host, port), client_id)
+    async def connect(
+        cls, doors: Doors, host: str, port: int, client_id: str, tls: SSLContext | None = None
+    ) -> ClientConnection:
+        """Connect to a broker, over TLS if there is a context for it. OSError if none listens there, if the broker is
+        not the one it should be (`kwire.net.tls.TlsError`), or if the handshake takes too long."""
+        sock = await doors.sockets.connect(host, port)
+        if tls is None:
+            return cls(sock, client_id)
+        from kwire.net.tls import connect_tls
+
+        secured = await connect_tls(sock, tls, host)
+        return cls(secured, client_id, secured)
 
     def call(self, request: Message, version: int) -> asyncio.Future[Any]:
         """Send a request; the future of its response, which fails with `ConnectionLost`."""
@@ -90,15 +105,17 @@ class ClientConnection:
                         output[0] = output[0][sent:]
                         break
                     sent -= len(output.popleft())
+            all_sent = self._tls is None or self._tls.push()
         except WOULD_BLOCK:
-            if not self._writing:
-                self._writing = True
-                self._loop.add_writer(self._fd, self._writable)
-            return
+            all_sent = False
         except OSError:
             self.close()
             return
-        if self._writing:
+        if not all_sent:
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._fd, self._writable)
+        elif self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
 
@@ -120,6 +137,14 @@ class ClientConnection:
         self._filled += received
         if self._filled == wanted:
             self._complete()
+        if self._tls is not None and self._tls.pending and not self._read_scheduled:
+            self._read_scheduled = True  # what OpenSSL holds wakes no reader
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._read_scheduled = False
+        if not self.closed:
+            self._readable()
 
     def _complete(self) -> None:
         self._filled = 0

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
+    from kwire.net.tls import TlsSocket
 
 _read_size = Struct(">i").unpack_from
 _read_key = Struct(">h").unpack_from
@@ -157,7 +158,8 @@ class Slot:
 
 class Connection:
     """A client's connection. ``peer`` and ``local`` are (host, port); ``context`` is for the dispatcher.
-    ``request_max_bytes``: the largest frame. ``request_min_bytes``: the smallest one; `use` makes it 1 again."""
+    ``request_max_bytes``: the largest frame. ``request_min_bytes``: the smallest one; `use` makes it 1 again.
+    ``tls``: the record layer, with what is known of the client's certificate; None on a plaintext listener."""
 
     __slots__ = (
         "_fd",
@@ -186,6 +188,7 @@ class Connection:
         "peer",
         "request_max_bytes",
         "request_min_bytes",
+        "tls",
     )
 
     def __init__(
@@ -223,6 +226,7 @@ class Connection:
         self.id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}"
         self.active_tick = wire.tick
         self.context: Any = None
+        self.tls: TlsSocket | None = None
         if setup.login:
             self._limit_setup()
 
@@ -504,7 +508,7 @@ class Connection:
             self._setup_timer = None
 
     def _setup_too_long(self) -> None:
-        self._wire.log.info("closing connection: the client has not logged in in time", connection=self.id)
+        self._wire.log.info("closing connection: handshake or login took too long", connection=self.id)
         self.close()
 
     def close_after(self, delay_ms: int, slot: Slot, parts: list[Part], size: int) -> None:

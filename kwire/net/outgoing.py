@@ -111,8 +111,7 @@ class Outgoing:
             self._wait()
             return self.size != before
         if self._waiting:
-            self._waiting = False
-            self._loop.remove_writer(self._fd)
+            self._stop_waiting()
         return self.size != before
 
     def _is_cold(self, part: FileRange) -> bool:
@@ -134,6 +133,11 @@ class Outgoing:
         if not self._waiting:
             self._waiting = True
             self._loop.add_writer(self._fd, self._on_writable)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self._loop.remove_writer(self._fd)
 
     def _send_one(self, head: bytes | memoryview) -> bool:
         """Send the only buffer. Returns whether all of it is sent."""
@@ -202,9 +206,7 @@ class Outgoing:
 
     def close(self) -> None:
         """Discard what was not sent."""
-        if self._waiting:
-            self._waiting = False
-            self._loop.remove_writer(self._fd)
+        self._stop_waiting()
         release_parts(self._queue)
         self._queue.clear()
         self.size = 0

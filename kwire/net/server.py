@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
     from kwire.net.settings import NetSettings
+    from kwire.net.tls_connection import Handshakes
 
 SWEEPS: Final = 8
 """Sweeps in one `connections.max.idle.ms`: a connection may idle an eighth longer than that."""
@@ -41,6 +42,7 @@ class NetServer:
         self._loop = asyncio.get_running_loop()
         self._setups = setups
         self._wire = Wire(loop=self._loop, doors=doors, settings=settings, log=log, on_close=self._closed)
+        self._handshakes: Handshakes | None = None  # of the TLS connections, if there are any
         self._counts = ConnectionCounts(settings)
         self._sweep: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -62,10 +64,23 @@ class NetServer:
     def _connected(self, listener: Listener, sock: Any, peer: tuple[str, int]) -> None:
         local = host_and_port(sock.getsockname())
         self._doors.sockets.prepare(sock, self._settings.send_buffer_bytes)
-        connection = Connection(self._wire, sock, self._setups[listener.name], listener.name, peer, local)
+        setup = self._setups[listener.name]
+        if setup.tls is None:
+            connection = Connection(self._wire, sock, setup, listener.name, peer, local)
+        else:
+            connection = self._tls_connection(sock, setup, listener.name, peer, local)
         self.connections[connection] = None
         self.accepted += 1
         connection.start()
+
+    def _tls_connection(
+        self, sock: Any, setup: ListenerSetup, listener: str, peer: tuple[str, int], local: tuple[str, int]
+    ) -> Connection:
+        from kwire.net.tls_connection import Handshakes, TlsConnection
+
+        if self._handshakes is None:
+            self._handshakes = Handshakes(self._loop)
+        return TlsConnection(self._wire, sock, setup, listener, peer, local, self._handshakes)
 
     def _closed(self, connection: Connection) -> None:
         del self.connections[connection]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import trustme
 
 from kwire.base.config import Endpoint
 from kwire.base.doors import Doors
@@ -66,9 +68,11 @@ class Answers:
 
 
 class Network:
-    """Servers on free ports, closed with the test."""
+    """Servers on free ports, closed with the test. ``tls``: for both sides of all connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, server_tls: ssl.SSLContext | None = None, client_tls: ssl.SSLContext | None = None) -> None:
+        self.server_tls = server_tls
+        self.client_tls = client_tls
         self.servers: list[NetServer] = []
         self.clients: list[Client] = []
         self.answers = Answers()
@@ -83,14 +87,18 @@ class Network:
     ) -> NetServer:
         doors, chosen = doors or Doors(), NetSettings(**settings)
         bound = BoundSocket.bind(doors, chosen, Endpoint("PLAINTEXT", host, 0, "PLAINTEXT"))
-        setup = ListenerSetup(self.answers, request_max_bytes, login=login)
+        tls = self.server_tls
+        setup = ListenerSetup(self.answers, request_max_bytes, None if tls is None else lambda: tls, login)
         server = NetServer(doors, chosen, bound, {"PLAINTEXT": setup}, get_logger("tests.net"))
         server.start()
         self.servers.append(server)
         return server
 
     async def connect(self, server: NetServer, host: str = "127.0.0.1") -> Client:
-        reader, writer = await asyncio.open_connection(host, server.listeners[0].address[1])
+        tls, name = self.client_tls, None if self.client_tls is None else "localhost"
+        reader, writer = await asyncio.open_connection(
+            host, server.listeners[0].address[1], ssl=tls, server_hostname=name
+        )
         self.clients.append(Client(reader, writer))
         return self.clients[-1]
 
@@ -107,7 +115,7 @@ class Network:
             client.close()
             try:
                 await client.writer.wait_closed()
-            except ConnectionError:
+            except (ConnectionError, ssl.SSLError):
                 pass
 
 
@@ -138,8 +146,52 @@ class Client:
         self.writer.close()
 
 
+class Certificates:
+    """A certificate authority, a server's certificate for `localhost` and a client's."""
+
+    def __init__(self) -> None:
+        self.authority = trustme.CA()
+        self.server = self.authority.issue_cert("localhost", "host")
+        self.client = self.authority.issue_cert("client@example.org", common_name="client")
+
+    def server_context(
+        self, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, client_auth: ssl.VerifyMode = ssl.CERT_NONE
+    ) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = context.maximum_version = version
+        self.server.configure_cert(context)
+        self.authority.configure_trust(context)
+        context.verify_mode = client_auth
+        return context
+
+    def client_context(self, certificate: bool = False) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.authority.configure_trust(context)
+        if certificate:
+            self.client.configure_cert(context)
+        return context
+
+
+@pytest.fixture(scope="session")
+def certificates() -> Certificates:
+    return Certificates()
+
+
+@pytest.fixture(params=[None, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["plaintext", "tls12", "tls13"])
+async def network(request: pytest.FixtureRequest) -> AsyncIterator[Network]:
+    """What holds for plaintext holds over TLS."""
+    if request.param is None:
+        network = Network()
+    else:
+        certificates: Certificates = request.getfixturevalue("certificates")
+        network = Network(certificates.server_context(request.param), certificates.client_context())
+    yield network
+    await network.close()
+
+
 @pytest.fixture
-async def network() -> AsyncIterator[Network]:
+async def plain_network() -> AsyncIterator[Network]:
+    """Without TLS: for tests of the sockets themselves."""
     network = Network()
     yield network
     await network.close()

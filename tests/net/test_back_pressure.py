@@ -40,7 +40,8 @@ async def test_requests_of_a_client_that_does_not_read_are_not_started(network: 
     assert len(network.answers.frames) == total
 
 
-async def test_nothing_more_is_read_while_requests_are_held_back(network: Network) -> None:
+async def test_nothing_more_is_read_while_requests_are_held_back(plain_network: Network) -> None:
+    network = plain_network
     network.answers.defer = True
     server = network.serve(receive_buffer_bytes=64 * 1024)
     sock = socket.create_connection(server.listeners[0].address)

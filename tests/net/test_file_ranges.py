@@ -135,7 +135,8 @@ class ColdFiles(Files):
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         self.may_read.wait(5)
-        self.reads.append((offset, size))
+        if threading.current_thread() is not threading.main_thread():  # over TLS, ranges are also read to be encrypted
+            self.reads.append((offset, size))
         self.cold = False
         return os.pread(fd, size, offset)
 

@@ -88,7 +88,8 @@ async def test_a_port_of_localhost_that_another_program_has_for_ipv6_is_not_shar
             BoundSocket.bind(Doors(), NetSettings(), endpoint)
 
 
-async def test_an_address_with_too_many_connections_is_turned_away(network: Network) -> None:
+async def test_an_address_with_too_many_connections_is_turned_away(plain_network: Network) -> None:
+    network = plain_network
     server = network.serve("", max_connections_per_ip=100, max_connections_per_ip_overrides={"127.0.0.1": 2})
     clients = [await network.connect(server) for _ in range(2)]
     for client in clients:
@@ -105,7 +106,8 @@ async def test_an_address_with_too_many_connections_is_turned_away(network: Netw
     await again.receive()
 
 
-async def test_at_max_connections_the_next_one_waits_until_there_is_room(network: Network) -> None:
+async def test_at_max_connections_the_next_one_waits_until_there_is_room(plain_network: Network) -> None:
+    network = plain_network
     server = network.serve(max_connections=2)
     clients = [await network.connect(server) for _ in range(2)]
     for client in clients:
@@ -121,8 +123,9 @@ async def test_at_max_connections_the_next_one_waits_until_there_is_room(network
 
 
 async def test_accepting_pauses_instead_of_spinning_without_descriptors(
-    network: Network, monkeypatch: pytest.MonkeyPatch
+    plain_network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    network = plain_network
     monkeypatch.setattr(listener_module, "PAUSE_S", 0.05)
     server = network.serve()
     listener = server.listeners[0]

@@ -1,0 +1,98 @@
+"""What is received during a server's TLS handshake, record by record, before OpenSSL gets it.
+
+A peer that has begun a handshake, and does not go on, should cost little memory: at most 64 KiB, 10,000 of them at a
+time. OpenSSL allocates what a record or a message announces. So it gets whole records only, a ClientHello is not
+larger than OpenSSL's own first buffer, and the records of clients that send no certificate are short. Bytes that are
+not TLS are recognised by the first of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+HEADER: Final = 5
+CLIENT_HELLO_MAX: Final = 16 * 1024
+"""Usual ones have 200 to 2,000 bytes."""
+
+SHORT_RECORD_MAX: Final = 4 * 1024
+"""Finished, and a key exchange before TLS 1.3: below 1 KiB."""
+
+RECORD_MAX: Final = 16 * 1024 + 256
+"""The longest record that there is (RFC 8446, 5.2); TLS 1.2 allows longer ones that do not occur."""
+
+_CONTENT_TYPES: Final = frozenset((20, 21, 22, 23))
+_HANDSHAKE, _CLIENT_HELLO, _VERSION_MAJOR = 22, 1, 3
+
+
+class InvalidHandshake(Exception):
+    """The bytes begin no TLS handshake, or records of it are too long. ``is_tls`` is False for another protocol."""
+
+    def __init__(self, reason: str, is_tls: bool = True) -> None:
+        super().__init__(reason)
+        self.is_tls = is_tls
+
+
+class HandshakeRecords:
+    """The records of one handshake. ``long_records``: whether the client may send certificates."""
+
+    __slots__ = ("_begun", "_bytes", "_max")
+
+    def __init__(self, long_records: bool) -> None:
+        self._bytes = b""
+        self._begun = False
+        self._max = RECORD_MAX if long_records else SHORT_RECORD_MAX
+
+    def add(self, data: memoryview) -> None:
+        """Add received bytes, and check the beginning of the next record. `InvalidHandshake`."""
+        self._bytes += data
+        self.check()
+
+    def check(self) -> None:
+        """Check the header of the next record, as far as it is here. `InvalidHandshake`."""
+        if not self._begun:
+            self._check_hello()
+        elif len(self._bytes) >= HEADER:
+            kind, major = self._bytes[:2]
+            if kind not in _CONTENT_TYPES or major != _VERSION_MAJOR:
+                raise InvalidHandshake("a record with an invalid header")
+            if self._length() > self._max:
+                raise InvalidHandshake(f"a record of {self._length()} bytes before the end of the handshake")
+
+    def _check_hello(self) -> None:
+        begin = self._bytes[:9]
+        if begin[:1] not in (b"", b"\x16") or begin[1:2] not in (b"", b"\x03"):
+            raise InvalidHandshake("the client does not speak TLS", is_tls=False)
+        if len(begin) < 9:
+            if len(begin) >= HEADER and self._length() < 4:
+                raise InvalidHandshake("the first record is too short for a ClientHello")
+            return
+        if begin[HEADER] != _CLIENT_HELLO:
+            raise InvalidHandshake("the first message is no ClientHello")
+        size = int.from_bytes(begin[6:9], "big")
+        if max(size, self._length()) > CLIENT_HELLO_MAX:
+            raise InvalidHandshake(f"a ClientHello of {size} bytes")
+
+    def _length(self) -> int:
+        return self._bytes[3] << 8 | self._bytes[4]
+
+    def has_whole(self) -> bool:
+        """Whether a whole record is here."""
+        return len(self._bytes) >= HEADER and len(self._bytes) >= HEADER + self._length()
+
+    def take_whole(self) -> bytes:
+        """The whole records at the beginning; they are removed."""
+        data = self._bytes
+        end, size = 0, len(data)
+        while size - end >= HEADER:
+            following = end + HEADER + (data[end + 3] << 8 | data[end + 4])
+            if following > size:
+                break
+            end = following
+        self._begun = self._begun or end > 0
+        self._bytes = data[end:]
+        return data[:end]
+
+    def take_rest(self) -> bytes:
+        """What follows the handshake."""
+        rest, self._bytes = self._bytes, b""
+        return rest

@@ -1,0 +1,385 @@
+"""TLS between a connection and its socket: the record layer, without I/O of its own but the socket that it is given.
+
+`TlsSocket` has the methods of a non-blocking socket that connections use, on OpenSSL's record layer between two memory
+buffers (`ssl.SSLObject`, `ssl.MemoryBIO`). What differs from a plain socket, and every caller has to know:
+
+- **Pending plaintext.** What OpenSSL holds does not make the socket readable. While ``pending`` is true, `recv_into`
+  has more to give, and the caller reads again without waiting for the loop.
+- **Unsent ciphertext.** `send` returns how much it has taken. Up to `UNSENT_LIMIT` bytes of its ciphertext may be
+  unsent (``unsent``); they are sent by `push` or by the next `send`, and until then nothing more is taken.
+- No file is ever sent by `sendfile`, which would send it as it is: `kwire.net.tls_connection` reads it in pieces.
+- Failures are `TlsError`, an OSError whose text is one line. OpenSSL's "want read" and "want write" never leave here.
+
+OpenSSL keeps a buffer as large as what was once written to it: pieces are small (`PIECE_BYTES`), so that an idle
+connection holds little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, cast
+
+from kwire.base.doors import WOULD_BLOCK
+from kwire.net.settings import RECEIVE_BYTES, SETUP_MAX_MS
+
+RECORD_BYTES: Final = 16 * 1024
+"""The plaintext of a full record."""
+
+PIECE_BYTES: Final = 32 * 1024
+"""Bytes that are given to OpenSSL, or taken from it, at a time. Fastest are 32 and 64 KiB."""
+
+TAKEN_MAX: Final = 512 * 1024
+"""Plaintext that one `send` takes (about 0.25 ms): with more, other connections would wait."""
+
+UNSENT_LIMIT: Final = 128 * 1024
+"""Unsent ciphertext at which a connection fails. `send` takes no more from a third of it on; the rest are responses of
+OpenSSL itself (key updates) to a peer that does not read them."""
+
+UNEXPECTED_MESSAGE: Final = 10
+"""The alert for bytes that are not TLS (RFC 8446, 6.2)."""
+
+
+class TlsError(OSError):
+    """TLS with the peer has failed. ``reason``: why, in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EPROTO, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+    @classmethod
+    def of(cls, error: ssl.SSLError) -> TlsError:
+        """With OpenSSL's reason: "certificate verify failed: self-signed certificate"."""
+        reason = (error.reason or str(error)).lower().replace("_", " ")
+        detail = getattr(error, "verify_message", None)
+        return cls(f"{reason}: {detail}" if detail else reason)
+
+
+class RecordBuffers:
+    """The buffer for received ciphertext that the connections of one loop share: it is empty between two calls."""
+
+    __slots__ = ("received",)
+
+    def __init__(self) -> None:
+        self.received = memoryview(bytearray(PIECE_BYTES))
+
+
+class TlsSocket:
+    """A socket that speaks TLS. ``pending``: `recv_into` returns more at once. ``failure``: why OpenSSL accepts no
+    further call."""
+
+    __slots__ = (
+        "_ended",
+        "_incoming",
+        "_object",
+        "_outgoing",
+        "_read",
+        "_received",
+        "_rest",
+        "_socket",
+        "_socket_recv_into",
+        "_socket_send",
+        "_write",
+        "failure",
+        "pending",
+    )
+
+    def __init__(
+        self,
+        sock: Any,
+        context: ssl.SSLContext,
+        buffers: RecordBuffers,
+        *,
+        server_side: bool,
+        server_hostname: str | None = None,
+    ) -> None:
+        self._socket = sock
+        self._socket_recv_into = sock.recv_into
+        self._socket_send = sock.send
+        self._received = buffers.received
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname
+        )
+        # Their annotations in typeshed know no memoryview.
+        self._read: Callable[[int, Any], int] = cast(Any, self._object.read)
+        self._write: Callable[[Any], int] = self._object.write
+        self._rest: bytes | memoryview = b""  # ciphertext that was taken from OpenSSL and is not sent
+        self._ended = False  # the peer has sent close_notify
+        self.failure: str | None = None
+        self.pending = False
+
+    # -- what is known of the peer ------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> str | None:
+        """The protocol in use: ``TLSv1.3``."""
+        return self._object.version()
+
+    @property
+    def cipher(self) -> str | None:
+        """The cipher suite in use, by OpenSSL's name."""
+        cipher = self._object.cipher()
+        return cipher[0] if cipher is not None else None
+
+    def peer_certificate_der(self) -> bytes | None:
+        """The certificate of the peer, verified; None if it has sent none."""
+        return self._object.getpeercert(binary_form=True)
+
+    # -- handshake ----------------------------------------------------------------------------------------------------
+
+    def handshake(self) -> bool:
+        """Go on with the handshake, with what was fed. Returns whether it is complete. `TlsError`; OSError. Output,
+        an alert included, is sent as far as the socket accepts it."""
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            self.push()
+            return False
+        except ssl.SSLError as error:
+            raise self._failure(error) from None
+        self.pending = self._incoming.pending > 0
+        self.push()
+        return True
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Bytes from the peer, for `handshake`."""
+        self._incoming.write(data)
+
+    def begin_with(self, data: bytes) -> None:
+        """The handshake is complete, and this followed it."""
+        self._incoming.write(data)
+        self.pending = self._incoming.pending > 0
+
+    def receive(self) -> int:
+        """Feed what the socket has. Returns the number of bytes, 0 at the end of the stream. BlockingIOError."""
+        count: int = self._socket_recv_into(self._received)
+        self._incoming.write(self._received[:count])
+        return count
+
+    def receive_raw(self) -> memoryview:
+        """What the socket has, not fed yet, in shared memory; empty at the end of the stream. BlockingIOError."""
+        return self._received[: self._socket_recv_into(self._received)]
+
+    def send_alert(self, description: int) -> None:
+        """Send a fatal alert to a peer whose bytes OpenSSL never got. A plaintext client of Kafka reads its first
+        four bytes as a frame of 352518912 bytes, which is what such a client reports with Apache Kafka, too."""
+        self.failure = "no TLS"
+        self._socket_send(bytes((21, 3, 3, 0, 2, 2, description)))
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Decrypt into a buffer. Returns the number of bytes, 0 at the end of the stream. BlockingIOError; OSError."""
+        filled = self._decrypt(buffer) if self.pending else 0
+        room, received = min(len(buffer), RECEIVE_BYTES), self._received
+        while filled < room and not self._ended:
+            try:
+                count = self._socket_recv_into(received)
+            except WOULD_BLOCK:
+                break
+            if not count:
+                self._ended = True  # without close_notify: frames have lengths, so nothing can be cut off unnoticed
+                break
+            self._incoming.write(received[:count])
+            filled += self._decrypt(buffer[filled:] if filled else buffer)
+            if count < PIECE_BYTES:
+                break
+        if self._outgoing.pending and not self.push() and self.unsent > UNSENT_LIMIT:
+            raise TlsError("the peer does not read")
+        if not filled and not self._ended:
+            raise BlockingIOError(errno.EAGAIN, "no whole record")
+        return filled
+
+    def _decrypt(self, buffer: memoryview) -> int:
+        """Decrypt what was received, as far as the buffer has room. Sets ``pending``."""
+        read, incoming, waiting = self._read, self._incoming, self._object.pending
+        room = len(buffer)
+        filled = 0
+        self.pending = False
+        try:
+            while True:
+                count = read(room - filled, buffer[filled:] if filled else buffer)
+                if not count:
+                    self._ended = self.pending = True
+                    break
+                filled += count
+                if not incoming.pending and not waiting():
+                    break
+                if filled == room:
+                    self.pending = True
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            raise self._failure(error) from None
+        return filled
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes | bytearray | memoryview) -> int:
+        """Encrypt and send. Returns how many bytes were taken: less than there are if the socket is full, or others
+        should have their turn. BlockingIOError if earlier ciphertext is unsent; OSError."""
+        size = len(data)
+        if size > RECORD_BYTES:
+            return self.sendmsg((data,))
+        self._require_all_sent()
+        self._encrypt(data)
+        self.push()
+        return size
+
+    def sendmsg(
+        self, buffers: Sequence[bytes | bytearray | memoryview], _ancillary: object = (), flags: int = 0
+    ) -> int:
+        """`send` for several buffers; small ones share a record. With ``flags`` (MSG_MORE) the end may stay unsent,
+        to leave together with what follows."""
+        self._require_all_sent()
+        taken = 0
+        for piece in _records(buffers):
+            self._encrypt(piece)
+            taken += len(piece)
+            if self._outgoing.pending >= PIECE_BYTES and (not self.push() or taken >= TAKEN_MAX):
+                return taken
+        if not flags:
+            self.push()
+        return taken
+
+    def _require_all_sent(self) -> None:
+        if (self._rest or self._outgoing.pending) and not self.push():
+            raise BlockingIOError(errno.EAGAIN, "ciphertext is unsent")
+
+    def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
+        """Encrypt at most a record; several, if the peer has asked for shorter ones (RFC 8449, RFC 6066)."""
+        try:
+            written = self._write(data)
+            while written < len(data):
+                written += self._write(memoryview(data)[written:])
+        except ssl.SSLError as error:
+            raise self._failure(error) from None
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of ciphertext that are unsent."""
+        return len(self._rest) + self._outgoing.pending
+
+    def push(self) -> bool:
+        """Send ciphertext. Returns whether all of it is sent: otherwise the socket is full. OSError."""
+        rest = self._rest
+        try:
+            while True:
+                if not rest:
+                    if not self._outgoing.pending:
+                        return True
+                    rest = self._outgoing.read()
+                sent = self._socket_send(rest)
+                if sent < len(rest):
+                    rest = memoryview(rest)[sent:]
+                    return False
+                rest = b""
+        except WOULD_BLOCK:
+            return False
+        finally:
+            self._rest = rest
+
+    # -- end ----------------------------------------------------------------------------------------------------------
+
+    def _failure(self, error: ssl.SSLError) -> TlsError:
+        """OpenSSL has failed: send its alert, as far as possible."""
+        failure = TlsError.of(error)
+        self.failure = failure.reason
+        self.pending = False
+        try:
+            self.push()
+        except OSError:  # the peer is gone
+            pass
+        return failure
+
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        fd: int = self._socket.fileno()
+        return fd
+
+    def close(self) -> None:
+        """Close the socket, after a close_notify if that is possible without waiting."""
+        if self.failure is None and self._object.version() is not None:
+            try:
+                self._object.unwrap()
+            except OSError:  # SSLWantReadError: the peer's own is not waited for
+                pass
+            try:
+                self.push()
+            except OSError:
+                pass
+        self._socket.close()
+
+
+def _records(buffers: Sequence[bytes | bytearray | memoryview]) -> Iterator[bytes | bytearray | memoryview]:
+    """The bytes of the buffers in pieces of at most a record; small neighbours are joined."""
+    joined: list[bytes | bytearray | memoryview] = []
+    size = 0
+    for buffer in buffers:
+        length = len(buffer)
+        if size + length > RECORD_BYTES and joined:
+            yield b"".join(joined)
+            joined, size = [], 0
+        if length <= RECORD_BYTES:
+            joined.append(buffer)
+            size += length
+            continue
+        view = memoryview(buffer)
+        for position in range(0, length, RECORD_BYTES):
+            yield view[position : position + RECORD_BYTES]
+    if joined:
+        yield joined[0] if len(joined) == 1 else b"".join(joined)
+
+
+async def connect_tls(sock: Any, context: ssl.SSLContext, host: str) -> TlsSocket:
+    """Secure a connection to a server, whose certificate must be valid for ``host`` if the context checks host names.
+    The socket is closed if that fails: `TlsError`; TimeoutError; OSError."""
+    tls = TlsSocket(sock, context, RecordBuffers(), server_side=False, server_hostname=host)
+    try:
+        async with asyncio.timeout(SETUP_MAX_MS / 1000):
+            await _shake_hands(tls, asyncio.get_running_loop())
+    except TimeoutError:
+        tls.close()
+        raise TimeoutError(errno.ETIMEDOUT, "the TLS handshake takes too long") from None
+    except BaseException:
+        tls.close()
+        raise
+    return tls
+
+
+async def _shake_hands(tls: TlsSocket, loop: asyncio.AbstractEventLoop) -> None:
+    """The whole handshake of a client."""
+    while not tls.handshake():
+        while not tls.push():
+            await _ready(loop.add_writer, loop.remove_writer, loop, tls.fileno())
+        await _ready(loop.add_reader, loop.remove_reader, loop, tls.fileno())
+        try:
+            if not tls.receive():
+                raise TlsError("the server closed the connection during the TLS handshake")
+        except WOULD_BLOCK:
+            pass
+
+
+async def _ready(
+    add: Callable[..., object], remove: Callable[[int], object], loop: asyncio.AbstractEventLoop, fd: int
+) -> None:
+    """Wait until the loop reports a descriptor."""
+    ready = loop.create_future()
+
+    def report() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    add(fd, report)
+    try:
+        await ready
+    finally:
+        remove(fd)

@@ -1,0 +1,246 @@
+"""A connection whose bytes are TLS records: handshakes, pending plaintext, and file ranges that are read and encrypted.
+
+- A handshake costs 0.5 ms of computation. `Handshakes` does a few steps in each turn of the loop, so that a thousand
+  new connections do not delay the requests of others.
+- The time for a handshake is limited (`NetSettings.setup_max_ms`), and so is its memory (`handshake_records`).
+- After a failed handshake the alert is sent and the connection stays open for `ALERT_TIME_S`: a connection that is
+  closed with unread data is reset, and the client may lose the alert, which says why.
+
+This module is imported with the first TLS connection. What lives elsewhere: encryption (`tls`), everything about
+requests and responses (`connection`).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.base.doors import WOULD_BLOCK
+from kwire.net.connection import Connection
+from kwire.net.handshake_records import HandshakeRecords, InvalidHandshake
+from kwire.net.outgoing import Outgoing
+from kwire.net.tls import PIECE_BYTES, TAKEN_MAX, UNEXPECTED_MESSAGE, RecordBuffers, TlsError, TlsSocket
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from kwire.base.doors import Doors
+    from kwire.base.file_range import FileRange
+    from kwire.net.connection import ListenerSetup, Wire
+
+STEPS_PER_TURN: Final = 2
+"""Steps of handshakes in one turn of the loop. A turn without other work is short: more would speed up nothing."""
+
+ALERT_TIME_S: Final = 0.1
+"""Time for a client to read the alert (the default of `connection.failed.authentication.delay.ms`)."""
+
+
+class Handshakes:
+    """The TLS connections of one loop: what they share, and the queue of those whose handshake can go on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: deque[TlsConnection] = deque()
+        self.buffers = RecordBuffers()
+
+    def enqueue(self, connection: TlsConnection) -> None:
+        """Call the connection's `step` when it is its turn."""
+        if not self._queue:
+            self._loop.call_soon(self._turn)
+        self._queue.append(connection)
+
+    def _turn(self) -> None:
+        queue = self._queue
+        for _ in range(min(STEPS_PER_TURN, len(queue))):
+            queue[0].step()
+            queue.popleft()
+        if queue:
+            self._loop.call_soon(self._turn)
+
+
+class TlsOutgoing(Outgoing):
+    """A send queue whose bytes are encrypted. ``size`` includes unsent ciphertext."""
+
+    __slots__ = ("_ciphertext", "_range_left", "_tls")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, doors: Doors, tls: TlsSocket, on_writable: Callable[[], None]
+    ) -> None:
+        super().__init__(loop, doors, tls, on_writable)
+        self._sendfile = None
+        self._tls = tls
+        self._ciphertext = 0  # the part of `size` that is ciphertext
+        self._range_left = 0  # bytes of file ranges that may still be read in this turn
+
+    def flush(self) -> bool:
+        """Send what the socket accepts now. Returns whether anything was sent. OSError if the connection is closed."""
+        tls = self._tls
+        before = self.size
+        self.size -= self._ciphertext
+        self._ciphertext = 0
+        self._range_left = TAKEN_MAX
+        if tls.push():
+            super().flush()
+            if self._reading is not None:
+                self._stop_waiting()
+        unsent = tls.unsent
+        if unsent:
+            self.size += unsent
+            self._ciphertext = unsent
+            self._wait()
+        return self.size != before
+
+    def _send_range(self, part: FileRange) -> bool:
+        """Send the range at the front. Returns whether all of it is sent."""
+        before = self.size
+        while not super()._send_range(part):
+            if self._tls.unsent or self._range_left <= before - self.size:
+                self._range_left = 0
+                return False
+        self._range_left -= before - self.size
+        return self._range_left > 0
+
+    def _send_read(self, part: FileRange, done: int) -> int:
+        data = self._doors.files.pread(part.fd, min(part.size - done, PIECE_BYTES), part.position + done)
+        return self._send(data) if data else 0
+
+
+class TlsConnection(Connection):
+    """A client's connection over TLS. ``tls``: the record layer, with what is known of the client."""
+
+    __slots__ = ("_established", "_handshakes", "_login", "_read_scheduled", "_records")
+
+    tls: TlsSocket
+
+    def __init__(
+        self,
+        wire: Wire,
+        sock: Any,
+        setup: ListenerSetup,
+        listener: str,
+        peer: tuple[str, int],
+        local: tuple[str, int],
+        handshakes: Handshakes,
+    ) -> None:
+        assert setup.tls is not None
+        context = setup.tls()
+        tls = TlsSocket(sock, context, handshakes.buffers, server_side=True)
+        super().__init__(wire, tls, setup, listener, peer, local)
+        self.tls = tls
+        self._out = TlsOutgoing(wire.loop, wire.doors, tls, self._advance)
+        self._handshakes = handshakes
+        self._records = HandshakeRecords(long_records=context.verify_mode != ssl.CERT_NONE)
+        self._established = False
+        self._login = setup.login
+        self._read_scheduled = False
+        if not setup.login:
+            self._limit_setup()
+
+    # -- handshake ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin with the handshake; after it, to read."""
+        if self._established:
+            super().start()
+            if self.tls.pending:
+                self._read_soon()
+        else:
+            self._reading = True
+            self._watch()
+
+    def _watch(self) -> None:
+        self._wire.loop.add_reader(self._fd, self._handshake_readable)
+
+    def _handshake_readable(self) -> None:
+        """Collect records; a whole one is a step of the handshake."""
+        try:
+            received = self.tls.receive_raw()
+        except WOULD_BLOCK:
+            return
+        except OSError:
+            received = memoryview(b"")
+        if not received:
+            self._wire.log.debug("closing connection: it ended during the TLS handshake", connection=self.id)
+            self.close()
+            return
+        try:
+            self._records.add(received)
+        except InvalidHandshake as error:
+            self._refuse(error)
+            return
+        if self._records.has_whole():
+            self._wire.loop.remove_reader(self._fd)
+            self._handshakes.enqueue(self)
+
+    def step(self) -> None:
+        """Give the records that are whole to OpenSSL: half a millisecond, if one is the ClientHello."""
+        if self.closing:
+            return
+        try:
+            self.tls.feed(self._records.take_whole())
+            if self.tls.handshake():
+                self._establish()
+                return
+            self._records.check()
+        except InvalidHandshake as error:
+            self._refuse(error)
+        except TlsError as error:
+            self._fail(error.reason)
+        except OSError:
+            self.close()
+        else:
+            self._flush()  # waits for the socket, if not all could be sent
+            if not self.closing:
+                self._watch()
+
+    def _establish(self) -> None:
+        self._established = True
+        self._reading = False
+        if not self._login:
+            self._setup_done()
+        self.tls.begin_with(self._records.take_rest())
+        self._flush()
+        if not self.closing:
+            self.start()
+
+    def _refuse(self, error: InvalidHandshake) -> None:
+        try:
+            self.tls.send_alert(UNEXPECTED_MESSAGE)
+        except OSError:
+            pass
+        self._fail(str(error))
+
+    def _fail(self, reason: str) -> None:
+        self._wire.log.info("closing connection: TLS handshake failed", connection=self.id, reason=reason)
+        self.closing = True
+        self._pause()
+        self._setup_done()
+        self._setup_timer = self._wire.loop.call_later(ALERT_TIME_S, self.close)
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def _readable(self) -> None:
+        super()._readable()
+        if self.tls.pending:
+            self._read_soon()
+        if self.tls.unsent and not self.closed:  # OpenSSL's own messages
+            self._flush()
+
+    def close(self) -> None:
+        """Close at once; pending responses are discarded."""
+        if self._established and self.tls.failure is not None and not self.closed:
+            self._wire.log.info("closing connection: TLS failed", connection=self.id, reason=self.tls.failure)
+        super().close()
+
+    def _read_soon(self) -> None:
+        """Read on when the other connections had their turn: what OpenSSL holds wakes no reader."""
+        if self._reading and not self._read_scheduled:
+            self._read_scheduled = True
+            self._wire.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._read_scheduled = False
+        if self._reading:
+            self._readable()
