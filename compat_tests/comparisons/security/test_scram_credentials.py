@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,9 +18,6 @@ from kwire.codec.messages.alter_user_scram_credentials_request import (
     ScramCredentialUpsertion,
 )
 from kwire.codec.messages.describe_user_scram_credentials_request import DescribeUserScramCredentialsRequest, UserName
-
-NOT_FOUND = 91
-LATEST = "the last one of the order"
 
 
 def put(name: str, mechanism: int = 1, iterations: int = 4096, **fields: Any) -> ScramCredentialUpsertion:
@@ -57,13 +55,17 @@ class Credentials:
 
     def await_mechanisms(self, user: str, *mechanisms: int) -> None:
         """Wait until a user has credentials of exactly these mechanisms."""
+        wait_until(lambda: sorted(self._iterations(user)) == sorted(mechanisms), 10, f"credentials of {user}")
 
-        def there() -> bool:
-            request = DescribeUserScramCredentialsRequest(users=[UserName(name=user)])
-            (result,) = self._wire.call(request, 0).results
-            return sorted(each.mechanism for each in result.credential_infos) == sorted(mechanisms)
+    def await_iterations(self, user: str, iterations: int) -> None:
+        """Wait until a user's credential of the first mechanism has so many iterations."""
+        wait_until(lambda: self._iterations(user).get(1) == iterations, 10, f"the credential of {user}")
 
-        wait_until(there, 10, f"credentials of {user}")
+    def _iterations(self, user: str) -> dict[int, int]:
+        """The iterations of a user's credentials by mechanism."""
+        request = DescribeUserScramCredentialsRequest(users=[UserName(name=user)])
+        (result,) = self._wire.call(request, 0).results
+        return {each.mechanism: each.iterations for each in result.credential_infos}
 
 
 @pytest.fixture
@@ -147,3 +149,30 @@ def test_describing_users(credentials: Credentials, new_name: Names, observe: Ob
     for mechanism in (1, 2):
         credentials.alter(*(drop(name, mechanism) for name in names[3:]))
         credentials.await_mechanisms(names[3], *range(mechanism + 1, 3))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_alterations(credentials: Credentials, new_name: Names, observe: Observations, seed: int) -> None:
+    rng = random.Random(seed)
+    names = [new_name(f"user{number}") for number in range(12)]
+
+    def change() -> ScramCredentialUpsertion | ScramCredentialDeletion:
+        name, mechanism = (
+            rng.choice([*names, ""] if rng.random() < 0.1 else names),
+            rng.choice([1, 2, 1, 2, 1, 2, 0, 3]),
+        )
+        if rng.random() < 0.4:
+            return drop(name, mechanism)
+        return put(name, mechanism, rng.choice([4096, 5000, 16384, 4095, 16385]))
+
+    for number in range(40):
+        changes = [change() for _ in range(rng.randrange(1, 6))]
+        observe(f"request {number}", sorted(credentials.alter(*changes), key=lambda result: str(result[0])))
+    last = names[0]
+    credentials.alter(put(last, 1, 4242))
+    credentials.await_iterations(last, 4242)
+    observe("in the end", credentials.describe(names))
+    for name in names:
+        for mechanism in (1, 2):
+            credentials.alter(drop(name, mechanism))
+    credentials.await_mechanisms(last)
