@@ -21,7 +21,7 @@ from harness.kafka_jars import cache_root, locked
 
 FOLDER = Path(__file__).parent
 BUILD_TIMEOUT_S = 900
-RUN_TIMEOUT_S = 100
+RUN_TIMEOUT_S = 300
 
 
 def need_tool(*tools: str) -> None:

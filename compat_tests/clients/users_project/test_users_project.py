@@ -36,7 +36,7 @@ class Project:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         command = [str(self.python), *arguments]
         return subprocess.run(
-            command, cwd=self.directory, env=environment, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=self.directory, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
 
 
