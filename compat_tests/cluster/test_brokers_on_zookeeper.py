@@ -183,7 +183,7 @@ def create(cluster: Cluster, topic: str) -> None:
 
 
 def test_a_killed_leader_has_a_successor_and_nothing_is_lost(make_cluster: MakeCluster, connect: str) -> None:
-    cluster = make_cluster(connect, 2000)
+    cluster = make_cluster(connect, 6000)
     create(cluster, "t")
     first, _ = cluster.partition("t")
     with Load(cluster.bootstrap, "t") as load:
@@ -195,7 +195,7 @@ def test_a_killed_leader_has_a_successor_and_nothing_is_lost(make_cluster: MakeC
         cluster.brokers[first].start()
         cluster.await_partition("t", "the killed one in sync again", lambda _, isr: isr == [1, 2, 3])
         load.await_more(100)
-    print(json.dumps({"gap_s": round(gap_s, 2), "session_timeout_s": 2, "acknowledged": len(load.acknowledged)}))
+    print(json.dumps({"gap_s": round(gap_s, 2), "session_timeout_s": 6, "acknowledged": len(load.acknowledged)}))
     assert not load.failed
     numbers = read_all(cluster.bootstrap, "t", len(load.acknowledged))
     assert numbers == sorted(set(numbers))
