@@ -23,6 +23,8 @@ from harness.observations import Observations, folder, started_ms
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
 from harness.processes.secured import SecuredBroker, make_secured
 
+TIMEOUT_S = 600  # what hangs must end; a test on a busy machine may take ten times as long as on an idle one
+
 started_ms()  # before this process starts the workers
 _KIND = re.compile(rf"\[({'|'.join(KINDS)})(?:-|(?=\]))")  # the first parameter of a test that takes a broker
 
@@ -72,7 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for warning in ("ResourceWarning", "DeprecationWarning", "pytest.PytestUnraisableExceptionWarning"):
             item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
         if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(150))
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -40,4 +40,4 @@ class Oracle:
 
     def close(self) -> None:
         """Close its input, which ends it."""
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-POLL_S = 20.0
+POLL_S = 60.0
 
 
 def partition_values(bootstrap: str, topic: str, isolation: str = "read_committed", partition: int = 0) -> list[bytes]:

@@ -73,7 +73,7 @@ class JavaRunner:
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the JVM
 
-    def tool(self, name: str, *arguments: str, stdin: str = "", timeout_s: float = 60.0) -> ToolResult:
+    def tool(self, name: str, *arguments: str, stdin: str = "", timeout_s: float = 300.0) -> ToolResult:
         """Run a tool's main method; `name` is one of `TOOLS` or a class."""
         process = self._process
         if process is None or process.poll() is not None:
@@ -84,7 +84,7 @@ class JavaRunner:
         process.stdin.flush()
         return ToolResult(**json.loads(self._answer(process, timeout_s, name)))
 
-    def client(self, operation: str, request: dict[str, Any], timeout_s: float = 60.0) -> Any:
+    def client(self, operation: str, request: dict[str, Any], timeout_s: float = 300.0) -> Any:
         """Run one operation of `JavaClient` and return its result."""
         result = self.tool("JavaClient", operation, stdin=json.dumps(request), timeout_s=timeout_s).check()
         return json.loads(result.out)

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from harness.downloads import attempted
+
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
 _COMPLETE = ".complete"
@@ -198,15 +200,18 @@ def _fetch(folder: Path, what: str, options: Iterable[str]) -> None:
         raise JarsUnavailable("needs mvn (Maven) on PATH, not found")
     print(f"fetching {what} through Maven into {folder} (once) ...", file=sys.__stderr__, flush=True)
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-    command = ["mvn", "-q", "-B", "-f", f"{folder}/pom.xml", goal]
+    # -C: a file whose checksum is wrong is an error; -U: what failed before is fetched again.
+    command = ["mvn", "-q", "-B", "-C", "-U", "-f", f"{folder}/pom.xml", goal]
+    command += ["-Daether.connector.requestTimeout=60000", "-Dmaven.wagon.rto=60000"]  # not half an hour
     command += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime", *options]
-    for attempt in (1, 2, 3):
+
+    def attempt() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            break
-        print(f"attempt {attempt} of 3 failed: {_first_error(done.stdout)}", file=sys.__stderr__, flush=True)
-    else:
-        raise JarsUnavailable(f"Maven could not fetch {what}: {_first_error(done.stdout)}")
+        if done.returncode != 0:
+            raise JarsUnavailable(f"Maven could not fetch {what}: {_first_error(done.stdout)}")
+
+    with locked("maven"):  # two processes must not write to Maven's own repository at once
+        attempted(what, attempt, JarsUnavailable)
     if not list(folder.glob("*.jar")):
         raise JarsUnavailable(f"Maven ended well, but its jars are not in {folder}")
 

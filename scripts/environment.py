@@ -43,6 +43,7 @@ def ensure(level: str) -> Path:
     say(f"environment: installing kwire and what `{level}` needs into .venv (once; a minute or two)")
     started = time.monotonic()
     pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(LOCK)]
+    pip += ["--retries", "8", "--timeout", "60"]  # also of an index that answers with errors of its own
     command = [*pip, *_LEVELS[level]]
     _run(command, "pip install failed; its output is above")
     _STAMP.write_text(json.dumps(wanted))

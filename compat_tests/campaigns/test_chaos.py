@@ -6,14 +6,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from campaigns.chaos import network
 from campaigns.chaos.campaign import Options, run_once
 from compat_tests.needs import need
 
 
-@pytest.mark.timeout(400)
 def test_brokers_that_are_killed_paused_stopped_and_expelled_lose_nothing(tmp_path: Path) -> None:
     options = Options(store="embedded", seconds=25, seed=3, rate=100, namespaces=False, gap_s=(2.5, 4.5), longest_s=2)
     result = run_once(options, tmp_path)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tools.cluster_benchmark import __main__ as cluster_bench
 
 
-@pytest.mark.timeout(300)
 def test_every_part_measures_a_cluster(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     words = ["--broker", "kwire", "--store", "embedded", "--clients", "librdkafka", "--timeouts", "default"]

@@ -17,7 +17,6 @@ PLAN = Plan(
 )
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_copy_is_the_original(client: str, broker_kind: str, tmp_path: Path) -> None:
     if broker_kind == "kafka":

@@ -9,7 +9,7 @@ import pytest
 
 from campaigns.streams import Campaign, Plan
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.java
 
 PLAN = Plan(
     2500,
@@ -32,7 +32,6 @@ def test_results_are_exact_while_application_and_broker_are_killed(broker_kind: 
     assert result["queries_answered"] > 0
 
 
-@pytest.mark.timeout(400)
 def test_an_application_goes_on_while_the_leading_broker_of_a_cluster_is_killed(tmp_path: Path) -> None:
     result = Campaign(tmp_path, "kwire", CLUSTER_PLAN).run()
     assert result["problems"] == []

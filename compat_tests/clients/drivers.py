@@ -17,7 +17,7 @@ from harness.java_runner import JavaRunner
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CLIENTS = ("kafka-python", "aiokafka", "confluent", "kcat", "java")
-_TIMEOUT_S = 30
+_TIMEOUT_S = 60
 Headers = tuple[tuple[str, bytes | None], ...]
 
 

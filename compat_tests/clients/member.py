@@ -18,6 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 COMMANDS: deque[str] = deque()
+POLL_MS = 50
+JOIN_MS = 2000
 
 
 def say(event: str, **fields: Any) -> None:
@@ -153,11 +155,13 @@ def run_kafka_python(options: dict[str, Any]) -> None:
 
     def poll() -> None:
         # kafka-python 3.0 loses a join that completes between two polls: the member then gets no assignment and sends
-        # no heartbeat, with either broker. Such a member joins again.
+        # no heartbeat, with either broker. Such a member joins again, which the others notice; so polls are long while
+        # it joins.
         coordinator = consumer._coordinator
         if coordinator._join_task is not None and coordinator._join_task.is_done and not coordinator.need_rejoin():
             coordinator.request_rejoin()
-        for batch in consumer.poll(timeout_ms=50).values():
+        joins = coordinator._join_task is not None or coordinator.need_rejoin()
+        for batch in consumer.poll(timeout_ms=JOIN_MS if joins else POLL_MS).values():
             for record in batch:
                 value = (record.value or b"").decode()
                 say("record", partition=record.partition, offset=record.offset, value=value)

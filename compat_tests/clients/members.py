@@ -17,8 +17,10 @@ from harness.java_runner import java_class_path
 from harness.kafka_jars import java_command
 from harness.paths import ROOT
 from harness.processes.brokers import wait_until
+from harness.waiting import PATIENCE_S
 
-SESSION_TIMEOUT_MS = 3000
+SESSION_TIMEOUT_MS = 8000
+"""A member that a busy machine holds up for so long is out; and a killed one is noticed only then."""
 HEARTBEAT_MS = 200
 
 _JAVA_ASSIGNORS = {
@@ -84,7 +86,7 @@ class Member:
     def leave(self) -> None:
         """Close the consumer, which leaves the group, and wait for the process to end."""
         self.tell("leave")
-        self._process.wait(20)
+        self._process.wait(PATIENCE_S)
         self._reader.join(10)
 
     def kill(self) -> None:

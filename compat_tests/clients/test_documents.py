@@ -29,7 +29,7 @@ def test_the_first_client_of_the_readme_works_as_it_is_pasted(broker: Broker, tm
     text = text.replace("localhost:9092", broker.bootstrap)  # a test cannot use the default port
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        ["sh", "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        ["sh", "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, done.stdout) == (0, "b'hello'\n"), done.stderr
 

@@ -190,7 +190,7 @@ def test_a_static_member_that_comes_back_keeps_its_partitions_without_a_rebalanc
     client: str,
 ) -> None:
     topic, group = make_topic(4), new_name("group")
-    options = {"session_timeout_ms": 20_000}
+    options = {"session_timeout_ms": 60_000}  # the killed one is not out before its successor is there
     one = join(client, group, topic, instance_id="one", **options)
     two = join(client, group, topic, instance_id="two", **options)
     wait_settled([one, two], topic, 4)

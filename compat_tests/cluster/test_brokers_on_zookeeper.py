@@ -20,7 +20,7 @@ from harness.processes.brokers import KwireBroker, wait_until
 from harness.processes.proxy import Proxy
 from harness.processes.zookeeper import ZooKeeper
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.java
 
 SETTINGS = {
     "offsets.topic.replication.factor": "3",
@@ -183,7 +183,7 @@ def create(cluster: Cluster, topic: str) -> None:
 
 
 def test_a_killed_leader_has_a_successor_and_nothing_is_lost(make_cluster: MakeCluster, connect: str) -> None:
-    cluster = make_cluster(connect, 2000)
+    cluster = make_cluster(connect, 6000)
     create(cluster, "t")
     first, _ = cluster.partition("t")
     with Load(cluster.bootstrap, "t") as load:
@@ -195,7 +195,7 @@ def test_a_killed_leader_has_a_successor_and_nothing_is_lost(make_cluster: MakeC
         cluster.brokers[first].start()
         cluster.await_partition("t", "the killed one in sync again", lambda _, isr: isr == [1, 2, 3])
         load.await_more(100)
-    print(json.dumps({"gap_s": round(gap_s, 2), "session_timeout_s": 2, "acknowledged": len(load.acknowledged)}))
+    print(json.dumps({"gap_s": round(gap_s, 2), "session_timeout_s": 6, "acknowledged": len(load.acknowledged)}))
     assert not load.failed
     numbers = read_all(cluster.bootstrap, "t", len(load.acknowledged))
     assert numbers == sorted(set(numbers))
@@ -210,7 +210,8 @@ def test_a_host_that_refuses_connections_is_not_waited_for(make_cluster: MakeClu
     with Load(cluster.bootstrap, "t") as load:
         load.await_more(100)
         cluster.brokers[first].kill()
-        gap_s = load.await_more(100, timeout_s=20)
+        gap_s = load.await_more(100)
+        assert gap_s < 25, "it waited for the end of the session, which is 30 s"
         cluster.brokers[first].start()
         cluster.await_partition("t", "the killed one in sync again", lambda _, isr: isr == [1, 2, 3])
     print(json.dumps({"gap_s": round(gap_s, 2), "session_timeout_s": 30}))
@@ -230,7 +231,7 @@ def test_without_zookeeper_for_a_while_everything_goes_on_and_nothing_changes(
         own_zookeeper.stop()
         stopped_s = time.monotonic()
         while time.monotonic() - stopped_s < 5:
-            load.await_more(20, timeout_s=5)
+            load.await_more(20)
             assert cluster.partition("t") == before
         own_zookeeper.start()
         load.await_more(100)

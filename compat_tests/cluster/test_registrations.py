@@ -36,7 +36,7 @@ from kwire.codec.messages.unregister_broker_request import UnregisterBrokerReque
 
 EVERYBODY = [[node, f"rack-{node}", False] for node in NODES]
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.java
 
 
 def described(three: ThreeBrokers, node: int = 1, *, fenced: bool = True) -> list[Any]:

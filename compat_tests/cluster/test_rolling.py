@@ -17,7 +17,6 @@ from harness.wire_client import WireClient
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 
-pytestmark = pytest.mark.timeout(400)
 OLDER = os.environ.get("KWIRE_OLDER", "6151289")
 """The commit to upgrade from: the first one without defects that make this test fail at times. By hand also e09afba,
 the last one whose brokers send no range of feature levels; it loses an ISR change in some runs."""

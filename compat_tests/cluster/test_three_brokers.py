@@ -15,7 +15,7 @@ from harness.observations import Observations
 from harness.processes.brokers import wait_until
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.java
 
 TROUBLES = (
     "--under-replicated-partitions",

@@ -8,13 +8,14 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
 import pytest
 
 from harness.processes.proxy import Proxy
 from harness.processes.zookeeper import ZooKeeper
+from harness.waiting import PATIENCE_S, until
 from kwire.cluster.store.store import (
     ABSENT,
     Check,
@@ -30,13 +31,6 @@ from kwire.cluster.store.zookeeper.client import ZooKeeperSettings
 from kwire.cluster.store.zookeeper.store import LOG_KEEP, PRUNE_EVERY, ZooKeeperStore
 
 pytestmark = pytest.mark.java
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    """Wait for a condition; raises TimeoutError."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 (other processes fulfil the condition)
-            await asyncio.sleep(0.01)
 
 
 class State:
@@ -220,7 +214,7 @@ asyncio.run(main())
     killed_s = time.monotonic()
     await until(lambda: "brokers/2" in seen.entries)
     await until(lambda: not seen.entries)
-    assert 0.5 < time.monotonic() - killed_s < 10
+    assert time.monotonic() - killed_s > 0.5, "before its session was over"
 
 
 async def test_a_broker_that_is_wrongly_taken_for_dead_is_fenced_and_comes_back(
@@ -235,7 +229,7 @@ async def test_a_broker_that_is_wrongly_taken_for_dead_is_fenced_and_comes_back(
     await until(lambda: "brokers/1" in seen.entries)
     two.presume_dead("brokers/1", seen.entries["brokers/1"].created - 1)  # an earlier registration
     two.presume_dead("brokers/1", seen.entries["brokers/1"].created)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await lost.wait()
     await until(lambda: not seen.entries)  # the owner may learn of it first
     again = await one.open_session("one", lease_ms=9000)
@@ -342,7 +336,6 @@ async def test_the_feed_goes_on_with_what_was_missed(
     assert seen.entries == entries
 
 
-@pytest.mark.timeout(240)
 async def test_the_feed_goes_on_where_the_log_has_been_pruned(
     make_store: MakeStore, connect: str, proxy: Proxy, chroot: str
 ) -> None:

@@ -28,7 +28,6 @@ from kwire.testing import KwireContainer
 IMAGE = "kwire-test:7.6.0"  # testcontainers requires a version like Confluent's for KRaft
 LARGER_THAN_BASE_MB = 80
 pytestmark = [
-    pytest.mark.timeout(300),
     # Warnings of docker-py and testcontainers themselves.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
 ]

@@ -72,7 +72,7 @@ def run(bootstrap: str, directory: str, options: argparse.Namespace) -> int:
         stopped_at = run_job(job, directory, options.orders, kill_at=int(options.orders * KILL_AT))
         say(f"Spark killed with SIGKILL after {stopped_at:,} orders; starting it again from its checkpoints")
         result = run_job(job, directory, options.orders, kill_at=None)
-        if producer.wait(120) != 0:
+        if producer.wait(600) != 0:
             say("the producer failed")
             return 1
     finally:

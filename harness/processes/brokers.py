@@ -26,6 +26,7 @@ from pathlib import Path
 
 from harness.kafka_jars import class_archive, java_command, kafka_classpath, locked
 from harness.processes.ports import free_port
+from harness.waiting import PATIENCE_S
 from harness.wire_client import WireClient
 from kwire.base.addresses import Address
 from kwire.codec.errors import CodecError
@@ -34,8 +35,8 @@ from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.server.ready_line import ReadyLine
 
 KINDS = ("kafka", "kwire")
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 40.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 120.0
 START_ATTEMPTS = 3
 PORT_TAKEN = "Address already in use"  # in the log of either kind
 
@@ -65,11 +66,12 @@ class BrokerFailed(Exception):
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float, what: str, interval_s: float = 0.02) -> None:
-    """Poll `condition` until it is true; `TimeoutError` naming `what` otherwise."""
-    deadline = time.monotonic() + timeout_s
+    """Poll `condition` until it is true; `TimeoutError` naming `what` otherwise, after `PATIENCE_S` at the earliest."""
+    limit_s = max(timeout_s, PATIENCE_S)
+    deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {timeout_s:g} s")
+            raise TimeoutError(f"{what}: not within {limit_s:g} s")
         time.sleep(interval_s)
 
 

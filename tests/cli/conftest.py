@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.waiting import PATIENCE_S
+
 READY = re.compile(r"kwire ready bootstrap=(\S+):(\d+) pid=(\d+)\n")
 
 
@@ -35,7 +37,7 @@ class Command:
             env=self.environment(**variables),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_S,
             check=False,
         )
 
@@ -65,7 +67,7 @@ class Process:
         assert process.stdout is not None
         self.line = process.stdout.readline()
         match = READY.fullmatch(self.line)
-        assert match is not None, (self.line, process.communicate(timeout=10))
+        assert match is not None, (self.line, process.communicate(timeout=PATIENCE_S))
         self.host = match[1]
         self.port = int(match[2])
         assert int(match[3]) == process.pid
@@ -80,7 +82,7 @@ class Process:
     def stop(self) -> tuple[str, str]:
         """End it in good order; what else it wrote on standard output, and on standard error."""
         self.process.terminate()
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=PATIENCE_S)
         assert self.process.returncode == 0, err
         return out, err
 

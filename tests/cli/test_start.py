@@ -133,7 +133,7 @@ def test_clients_are_served_even_if_nobody_reads_the_ready_line(kwire_command: C
     assert process.stderr is not None
     assert json.loads(process.stderr.readline())["event"] == "standard output takes no ready line"
     process.terminate()
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, "Traceback" in err) == (0, "", False)
 
 

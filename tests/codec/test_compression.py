@@ -85,10 +85,10 @@ def bombs() -> list[tuple[int, bytes]]:
 def test_a_bomb_ends_quickly_and_in_little_memory() -> None:
     for codec, bomb in bombs():
         tracemalloc.start()
-        started = time.perf_counter()
+        started = time.process_time()
         with pytest.raises(CorruptBatch):
             decompress(codec, bomb, 1 << 20)
-        took = time.perf_counter() - started
+        took = time.process_time() - started
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert took < 1.0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
+from harness.waiting import PATIENCE_S
 from kwire.base.config import Endpoint
 from kwire.base.doors import Doors
 from kwire.base.logging import get_logger
@@ -64,7 +65,7 @@ class Answers:
         """Wait until so many requests have been started."""
         while len(self.frames) < number:
             self.arrived.clear()
-            await asyncio.wait_for(self.arrived.wait(), 5)
+            await asyncio.wait_for(self.arrived.wait(), PATIENCE_S)
 
 
 class Network:
@@ -104,7 +105,7 @@ class Network:
 
     async def until_left(self, server: NetServer, number: int = 0) -> None:
         """Wait until a server has at most so many connections."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while len(server.connections) > number:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
@@ -130,13 +131,13 @@ class Client:
 
     async def receive(self) -> bytes:
         """The body of the next frame."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             return await self.reader.readexactly(size)
 
     async def at_end(self) -> bool:
         """Whether the server closed the connection (waits for it)."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             try:
                 return await self.reader.read(1) == b""
             except ConnectionError:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.waiting import PATIENCE_S
 from kwire.base.config import Endpoint
 from kwire.base.doors import Doors, Sockets
 from kwire.net import listener as listener_module
@@ -208,6 +209,6 @@ async def test_draining_gives_up_on_clients_that_do_not_read(network: Network) -
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
     await client.send(request(OTHER_KEY))
     await network.answers.count(1)
-    await asyncio.wait_for(server.drain(0.05), 5)
+    await asyncio.wait_for(server.drain(0.05), PATIENCE_S)
     server.close()
     assert not server.connections

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from harness.waiting import PATIENCE_S
 from kwire.net.connection import Connection
 from kwire.net.server import NetServer
 from kwire.net.settings import FRAMES_PER_TURN, LONG_BYTES, PIPELINE_DEPTH, UNSENT_MAX
@@ -147,7 +148,7 @@ async def test_pending_work_is_cancelled_when_its_connection_is_gone(network: Ne
     cancelled = asyncio.Event()
     network.answers.slots[0].cancel = cancelled.set
     client.close()
-    await asyncio.wait_for(cancelled.wait(), 5)
+    await asyncio.wait_for(cancelled.wait(), PATIENCE_S)
     network.answers.slots[0].answer([frame(b"too late")], 12)  # harmless
     assert not server.connections
 

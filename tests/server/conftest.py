@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.raw_client import RawClient
+from harness.waiting import PATIENCE_S
 from kwire.base.doors import Doors
 from kwire.cluster.store.memory import MemoryStore
 from kwire.handlers.api import Api
@@ -40,7 +41,7 @@ def serve(broker: Broker, api: Api) -> None:
 
 async def closed(client: RawClient) -> bool:
     """Wait until the broker has closed the connection."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not client.closed:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     return True

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.raw_client import RawClient
+from harness.waiting import PATIENCE_S
 from kwire.base.errors import ErrorCode
 from kwire.cluster.replication.partition import Partition
 from kwire.codec.messages.create_topics_request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -35,7 +36,7 @@ class Racks:
         return found
 
     async def until(self, holds: Callable[[], Any]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while not holds():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness.raw_client import ConnectionClosed, RawClient
+from harness.waiting import PATIENCE_S
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -139,7 +140,7 @@ async def test_a_line_without_end_ends_the_connection_only(control: Far, broker:
     assert broker.control is not None
     reader, writer = await asyncio.open_unix_connection(broker.control.path)
     writer.write(b"x" * 200_000)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         try:
             assert await reader.read() == b""
         except ConnectionError:
@@ -273,7 +274,7 @@ async def test_a_broker_that_is_paused_stops_in_time(control: Far, client: RawCl
     await control.do("pause")
     answer = client.post(produce(), 9)
     await asyncio.wait([answer], timeout=0.05)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE_S):  # a paused response would never be sent
         await broker.stop()
     assert not (await answer).responses[0].partition_responses[0].error_code, "it was answered first"
 
@@ -284,4 +285,4 @@ async def test_the_end_of_a_tether_stops_the_broker(control: Far, broker: Broker
     broker.control.on_abandoned = abandoned.set
     assert (await control.do("tether"))["ok"]
     control.writer.close()
-    await asyncio.wait_for(abandoned.wait(), 5)
+    await asyncio.wait_for(abandoned.wait(), PATIENCE_S)

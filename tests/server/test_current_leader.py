@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.raw_client import RawClient
+from harness.waiting import PATIENCE_S
 from kwire.base.errors import ErrorCode
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.messages.create_topics_request import (
@@ -103,7 +104,7 @@ async def test_a_consumer_of_a_follower_is_told_its_records_and_no_leader(pair: 
     await pair.produce(LEADER, 13)
     partition = pair.cluster.brokers[OTHER].replicas.get("t", 0)
     assert partition is not None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not partition.high_watermark:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     response = await pair.fetch(OTHER, 16)
@@ -122,7 +123,7 @@ async def test_who_waits_for_replicas_is_told_when_the_leader_changes(pair: Pair
         assert replica is not None
         replica.update(PartitionState((OTHER, LEADER), (OTHER, LEADER), OTHER, 0, 1))
     sent = asyncio.ensure_future(pair.produce(OTHER, 13, partitions, acks=-1))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not all(replica.log_end_offset for replica in replicas if replica is not None):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     for replica in replicas:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.waiting import until
+from harness.waiting import PATIENCE_S, until
 from kwire.cluster.controller.controller import NewTopic
 from kwire.cluster.store.store import StoreFull
 from kwire.server.broker import Broker
@@ -57,7 +57,7 @@ async def test_the_figures_tell_what_is_offline(tmp_path: Path) -> None:
 async def test_without_the_metadata_stores_directory_it_is_over(tmp_path: Path, names: str) -> None:
     async with broker_on(*(tmp_path / name for name in names)) as broker:
         (tmp_path / "a").rename(tmp_path / "elsewhere")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await broker.fatal_failure.occurred.wait()
         assert str(tmp_path / "a") in broker.fatal_failure.cause
         (tmp_path / "elsewhere").rename(tmp_path / "a")

@@ -114,7 +114,7 @@ async def test_records_groups_and_features_are_there(opened: Opened) -> None:
 async def check_records(opened: Opened) -> None:
     if "transactional" in opened.broker.metadata.image.topics:
         log = opened.broker.replicas.partition("transactional", 0).log
-        await until(lambda: log.last_stable_offset == log.log_end_offset, 10)  # what was left open is aborted
+        await until(lambda: log.last_stable_offset == log.log_end_offset)  # what was left open is aborted
     places = sorted(opened.expected["records"])
     assert len(places) >= 4
     for place in places:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.raw_client import ConnectionClosed, RawClient
+from harness.waiting import PATIENCE_S
 from kwire.base.addresses import parse_address
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode
@@ -46,13 +47,13 @@ async def test_a_broker_is_fenced_sends_its_clients_away_and_comes_back(
         store.expire(next(iter(store.sessions)))
         assert await error_of_a_read(client) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         with pytest.raises(ConnectionClosed):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 while True:
                     await client.call(MetadataRequest(topics=[]), 12)
         client.close()
         store.available = True
         assert broker.parts.session_loss.rejoining is not None
-        await asyncio.wait_for(broker.parts.session_loss.rejoining, 5)
+        await asyncio.wait_for(broker.parts.session_loss.rejoining, PATIENCE_S)
         async with await connect(broker) as client:
             assert await error_of_a_read(client) == ErrorCode.NONE
         assert broker.membership.broker_epoch > epoch

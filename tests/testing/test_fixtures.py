@@ -34,7 +34,7 @@ def broker() -> Iterator[KwireProcess]:
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(*PLUGINS, *arguments, timeout=50)
+    return pytester.runpytest_subprocess(*PLUGINS, *arguments, timeout=200)
 
 
 def test_a_test_gets_a_broker_fresh_names_and_topics(pytester: pytest.Pytester) -> None:
@@ -196,7 +196,7 @@ def test_a_broker_ends_with_the_process_that_started_it() -> None:
     number, home = parent.stdout.readline().split()
     pid = int(number)
     parent.send_signal(signal.SIGKILL)
-    parent.communicate(timeout=10)
+    parent.communicate(timeout=60)
     deadline = time.monotonic() + 20
     while _runs(pid):
         assert time.monotonic() < deadline, "the broker is still there"

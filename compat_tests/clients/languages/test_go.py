@@ -35,7 +35,7 @@ def need_go() -> None:
         pytest.skip(f"needs Go {'.'.join(wanted.groups())}, found {answer.strip()}")
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("client", list(SCENARIOS))
 def test_a_client_in_go(broker: Broker, new_name: Names, client: str) -> None:
     need_go()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
 from compat_tests.clients.languages.toolchains import built, need_tool, scenarios, step
 from compat_tests.names import Names
 from harness.processes.brokers import Broker
@@ -18,7 +16,6 @@ def build(sources: Path, folder: Path) -> None:
     step("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
 
 
-@pytest.mark.timeout(400)
 def test_kafkajs(broker: Broker, new_name: Names) -> None:
     need_tool("node", "npm")
     folder = built("node", build)

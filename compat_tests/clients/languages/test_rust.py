@@ -15,7 +15,7 @@ def build(sources: Path, folder: Path) -> None:
     step("cargo", "build", "--quiet", "--locked", cwd=sources, CARGO_TARGET_DIR=str(folder / "target"))
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1500)
 def test_rdkafka(broker: Broker, new_name: Names) -> None:
     need_tool("cargo", "gcc", "make")
     program = built("rust", build) / "target" / "debug" / "kwire-test-client"

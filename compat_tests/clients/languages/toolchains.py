@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.downloads import CommandFailed, downloaded
 from harness.kafka_jars import cache_root, locked
 
 FOLDER = Path(__file__).parent
-BUILD_TIMEOUT_S = 900
-RUN_TIMEOUT_S = 100
+RUN_TIMEOUT_S = 300
 
 
 def need_tool(*tools: str) -> None:
@@ -49,20 +49,11 @@ def built(language: str, build: Callable[[Path, Path], None]) -> Path:
 
 
 def step(*command: str, cwd: Path, **variables: str) -> None:
-    """Run one command of a build; fails the test with its output."""
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.fail(
-            f"{' '.join(command)}: {done.returncode}\n{done.stdout[-1500:]}{done.stderr[-3000:]}", pytrace=False
-        )
+    """Run one command of a build, which may download; fails the test with its output."""
+    try:
+        downloaded(" ".join(command[:2]), list(command), cwd=cwd, env={**os.environ, **variables})
+    except CommandFailed as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 def scenarios(*command: str, cwd: Path | None = None, variables: Mapping[str, str] | None = None) -> list[str]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,9 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.clients.pyspark.frames import FIRST_MS, PARTITIONS, RECORDS, Frames
-from harness.kafka_jars import locked
+from harness.downloads import downloaded
+from harness.kafka_jars import cache_root, locked
+from harness.paths import ROOT
 from harness.processes.brokers import Broker
 
 # The queries are short: code generation would cost more time than it saves.
@@ -23,13 +29,30 @@ _QUICK = {
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def connector(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Spark's Kafka connector, downloaded once: Ivy's cache does not stand two processes that fill it at once."""
+    from examples.spark_orders.pipeline import CONNECTOR
+
+    if shutil.which("java") is None:  # the tests skip themselves
+        return
+    digest = hashlib.sha256(f"{CONNECTOR} {Path.home()}".encode()).hexdigest()[:12]
+    complete = cache_root() / f"spark-connector-{digest}.complete"
+    with locked("spark-connector"):
+        if not complete.exists():
+            program = "from examples.spark_orders.pipeline import spark_session; spark_session('download').stop()"
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            folder = tmp_path_factory.mktemp("connector")
+            downloaded("Spark's Kafka connector", [sys.executable, "-c", program], cwd=folder, env=environment)
+            complete.touch()
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The Spark session that all tests of a process share."""
     from examples.spark_orders.pipeline import spark_session
 
-    # Spark creates folders in the current one. Ivy's cache does not stand two processes that fill it at once.
-    with contextlib.chdir(tmp_path_factory.mktemp("spark")), locked("spark-session"):
+    with contextlib.chdir(tmp_path_factory.mktemp("spark")):  # Spark creates folders in the current one
         session = spark_session("kwire compat tests", **_QUICK)
     yield session
     session.stop()

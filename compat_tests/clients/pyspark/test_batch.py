@@ -22,7 +22,7 @@ from compat_tests.clients.pyspark.frames import (
 from compat_tests.names import Names
 from harness.processes.brokers import Broker
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.java
 
 
 def test_batch_read_with_headers_null_keys_and_values(frames: Frames, filled: str) -> None:

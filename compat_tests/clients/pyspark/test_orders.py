@@ -7,7 +7,7 @@ import pytest
 from examples.spark_orders import demo
 from harness.processes.brokers import Broker
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(1500)]
 
 
 def test_killed_and_restarted_job_finds_every_order_exactly_once(broker: Broker) -> None:

@@ -19,7 +19,7 @@ from compat_tests.clients.pyspark.frames import PARTITIONS, Frames, values
 from harness.processes.brokers import Broker, wait_until
 from harness.processes.kwire_cluster import KwireCluster
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(1500)]
 
 TRANSACTIONS = 32
 EACH = 25

@@ -21,7 +21,7 @@ from compat_tests.clients.pyspark.frames import (
 from compat_tests.names import Names
 from harness.processes.brokers import Broker, wait_until
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.java
 
 
 def test_bounded_batches_go_on_from_their_checkpoint(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.downloads import downloaded
 from harness.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "pytest_project"
@@ -36,7 +37,7 @@ class Project:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         command = [str(self.python), *arguments]
         return subprocess.run(
-            command, cwd=self.directory, env=environment, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=self.directory, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
 
 
@@ -45,21 +46,16 @@ def project(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathF
     _, wheel = distributions
     home = tmp_path_factory.mktemp("project")
     shutil.copytree(EXAMPLE, home / "orders", ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
-    _succeed([sys.executable, "-m", "venv", str(home / "venv")])
+    subprocess.run([sys.executable, "-m", "venv", str(home / "venv")], check=True)
     python = home / "venv" / "bin" / "python"
     requirements = home / "orders" / "requirements.txt"
     text = requirements.read_text().replace("\nkwire\n", f"\nkwire @ {wheel.as_uri()}\n")
     assert str(wheel) in text
     requirements.write_text(text)
     started = time.monotonic()
-    _succeed([str(python), "-m", "pip", "install", "-q", "-r", str(requirements)])
+    downloaded("pip install", [str(python), "-m", "pip", "install", "-q", "-r", str(requirements)])
     print(f"pip install: {time.monotonic() - started:.1f} s")
     return Project(home / "orders", python)
-
-
-def _succeed(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
 def slowness() -> float:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.java
 
 def test_generating_again_changes_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tools.generate_messages", "--jars", str(kafka_jars_dir())]
-    subprocess.run([*command, "--output", str(tmp_path)], check=True, timeout=60, cwd=ROOT)
+    subprocess.run([*command, "--output", str(tmp_path)], check=True, timeout=300, cwd=ROOT)
     tree = ROOT / "kwire" / "codec"
     in_tree = {path.relative_to(tree): path.read_text() for path in (tree / "messages").glob("*.py")}
     in_tree[Path("api_table.py")] = (tree / "api_table.py").read_text()

@@ -169,7 +169,6 @@ def check(case: Case, answer: dict[str, list[str]]) -> list[str]:
     return wrong
 
 
-@pytest.mark.timeout(600)
 def test_every_message_in_every_version_has_the_bytes_of_java(oracle: Oracle) -> None:
     tables = {table.name: table for table in read_tables(kafka_jars_dir())}
     requested: list[Case] = []

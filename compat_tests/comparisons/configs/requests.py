@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from harness.waiting import PATIENCE_S
 from harness.wire_client import WireClient
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages import alter_configs_request as replace
@@ -122,7 +123,7 @@ def _entry(entry: Any) -> dict[str, Any]:
     }
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 20) -> None:
+def wait_until(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it never came true"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.consumer_groups.script import LONG_MS, ConsumerScript, owned_of
+from compat_tests.comparisons.consumer_groups.script import LONG_MS, SEEN_S, ConsumerScript, owned_of
 from compat_tests.comparisons.groups.script import commit, heartbeat, join, leave, settle, sync
 from compat_tests.names import Names
 from harness.processes.brokers import wait_until
@@ -148,13 +148,13 @@ def test_topics_change(script: ConsumerScript, new_name: Names) -> None:
     member = script.enter("joins", group, "m", subscribed_topic_names=[topic, other])
     more = CreatePartitionsTopic(name=topic, count=3)
     script.client().call(CreatePartitionsRequest(topics=[more], timeout_ms=20_000), 3)
-    settle(0.5)
+    settle(SEEN_S)
     member = script.beat("sees more partitions", group, "m", member.member_epoch)
     script.topic(other, 1)
     member = script.beat("sees a new topic", group, "m", member.member_epoch)
     script.look(group)
     script.client().call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=20_000), 5)
-    settle(0.5)
+    settle(SEEN_S)
     member = script.beat("sees a topic go", group, "m", member.member_epoch)
     script.look(group)
     script.beat("reports", group, "m", member.member_epoch, owned=owned_of(member) or {})
@@ -216,7 +216,7 @@ def test_a_group_has_its_own_intervals(script: ConsumerScript, new_name: Names) 
     configs = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in values.items()]
     resource = AlterConfigsResource(resource_type=32, resource_name=group, configs=configs)
     script.call("alters", IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    settle(0.3)
+    settle(SEEN_S)
     script.enter("joins", group, "m", subscribed_topic_names=[topic])
 
 
@@ -258,7 +258,7 @@ def test_a_static_group_moves_there_and_back(script: ConsumerScript, new_name: N
         "the old one commits", commit(group, where, generation_id_or_member_epoch=joined.generation_id, **fields), 8
     )
     script.beat("the new one leaves", group, "n", -1, instance_id="n")
-    settle(0.3)
+    settle(SEEN_S)
     script.look(group)
     script.describe("classic again", group)
     script.call("beats", heartbeat(group, joined.member_id, joined.generation_id, "a"), 4)

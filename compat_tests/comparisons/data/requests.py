@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness.observations import started_ms
+from harness.waiting import PATIENCE_S
 from harness.wire_client import WireClient
 from kwire.codec.message import Struct
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -49,7 +50,7 @@ class Topic:
 
     def _topic_id(self) -> bytes:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             topic = self.client.call(request, 12).topics[0]
             indexes = range(len(topic.partitions))

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from compat_tests.comparisons.disk.volumes import Account
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
@@ -127,7 +125,6 @@ def directories(account: Account) -> list[list[int]]:
     return [[each.error_code, int(each.total_bytes > 0)] for each in found]
 
 
-@pytest.mark.timeout(120)
 def test_clients_are_told_the_same_of_a_directory_that_vanished(
     tmp_path: Path, broker_factory: Callable[..., Broker], observe: Observations
 ) -> None:

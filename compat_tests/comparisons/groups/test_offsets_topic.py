@@ -140,7 +140,7 @@ def test_kafkas_dump_tool_reads_the_records_of_kwire(homes: list[Broker], tmp_pa
     files = ",".join(str(path) for path in sorted(kwire.data_dir.glob("__consumer_offsets-*/*.log")))
     tool = ["org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--deep-iteration", "--files", files]
     done = subprocess.run(
-        java_command("-cp", kafka_classpath(), *tool), capture_output=True, text=True, check=True, timeout=60
+        java_command("-cp", kafka_classpath(), *tool), capture_output=True, text=True, check=True, timeout=300
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("| offset")]
     assert len(lines) > 20

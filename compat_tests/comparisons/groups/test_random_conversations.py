@@ -24,7 +24,7 @@ from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupR
 
 SEEDS = range(*map(int, os.environ.get("KWIRE_GROUP_SEEDS", "0:2").split(":")))
 STEPS = 50
-QUIET_S = 0.1
+QUIET_S = 0.25
 MAY_BE_PARKED = ("joins", "syncs")
 PROTOCOLS = ({"range": b"1"}, {"range": b"2", "sticky": b"2"}, {"sticky": b"3", "range": b"3"}, {"range": b"1"})
 

@@ -17,8 +17,8 @@ from harness.wire_client import WireClient
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 TOPIC = "aborted"
-CALL_S = 30
-NOTICED_S = 1.5
+CALL_S = 60
+NOTICED_S = 3.0
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 from compat_tests.suites.suite import CannotBuild, Outcome, Suite, arguments, carry_out
+from harness.downloads import CommandFailed, downloaded
 from harness.kafka_jars import cache_root, locked
 from harness.processes.clusters import started
 
@@ -65,10 +66,10 @@ def _build(home: Path) -> None:
 
 def _go(*words: str, cwd: Path) -> str:
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
-    done = subprocess.run(["go", *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CannotBuild(f"go {' '.join(words)}: {done.stdout[-1000:]}{done.stderr[-2000:]}")
-    return done.stdout
+    try:
+        return downloaded(f"go {words[0]}", ["go", *words], cwd=cwd, env=environment)
+    except CommandFailed as error:
+        raise CannotBuild(str(error)) from None
 
 
 def run(kind: str, tests: list[str], records: int = RECORDS) -> list[Outcome]:

@@ -8,7 +8,7 @@ from compat_tests.needs import need_built
 from compat_tests.suites.franz_go import suite
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_what_has_passed_passes() -> None:
     need_built(suite.program)
     its = suite.suite()

@@ -18,6 +18,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from compat_tests.suites.suite import Outcome, Suite, arguments, carry_out
+from harness.downloads import downloaded
 from harness.kafka_jars import cache_root, locked
 from harness.processes.brokers import make_broker
 
@@ -54,7 +55,7 @@ def _fetch(version: str, unpacked: Path) -> None:
     print(f"fetching the sources of kafka-python {version} (once) ...", file=sys.stderr, flush=True)
     partial = unpacked.with_suffix(".partial")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
-    subprocess.run([*command, "--dest", str(partial), f"kafka-python=={version}"], check=True)
+    downloaded("kafka-python", [*command, "--dest", str(partial), f"kafka-python=={version}"])
     (archive,) = partial.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
         tar.extractall(partial, filter="data")

@@ -7,7 +7,6 @@ import pytest
 from compat_tests.suites.kafka_python import suite
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", suite.MODES)
 def test_what_has_passed_passes(mode: str) -> None:
     its = suite.suite(mode)

@@ -27,9 +27,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
+from http.client import HTTPException
 from pathlib import Path
 
 from compat_tests.suites.suite import CannotBuild, Outcome, Suite, arguments, carry_out
+from harness.downloads import APT_OPTIONS, attempted
 from harness.kafka_jars import KAFKA_VERSION, cache_root, kafka_jars_dir, locked
 from harness.processes.brokers import Broker, make_broker
 from harness.processes.clusters import Cluster
@@ -129,7 +131,7 @@ def _install_packages() -> None:
         return
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update"], ["install", "-y", "--no-install-recommends", *wanted]):
-        subprocess.run(["apt-get", "-qq", *words], env=environment, capture_output=True, check=False)
+        subprocess.run(["apt-get", "-qq", *APT_OPTIONS, *words], env=environment, capture_output=True, check=False)
 
 
 def _build(folder: Path) -> None:
@@ -149,10 +151,14 @@ def _unpack(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=cache_root()) as place:
         address = f"https://static.crates.io/crates/rdkafka-sys/rdkafka-sys-{CRATE}.crate"
         crate = Path(place) / "crate.tar.gz"
-        with urllib.request.urlopen(address, timeout=120) as response:
-            crate.write_bytes(response.read())
-        if sha256(crate.read_bytes()).hexdigest() != CRATE_SHA256:
-            raise CannotBuild(f"{address} is not what it was")
+
+        def fetch() -> None:
+            with urllib.request.urlopen(address, timeout=120) as response:
+                crate.write_bytes(response.read())
+            if sha256(crate.read_bytes()).hexdigest() != CRATE_SHA256:
+                raise CannotBuild(f"{address} is not what it was")
+
+        attempted(address, fetch, OSError, HTTPException, CannotBuild)
         with tarfile.open(crate) as tar:
             tar.extractall(place, filter="data")
         (Path(place) / f"rdkafka-sys-{CRATE}" / "librdkafka").rename(folder)

@@ -41,7 +41,7 @@ QUICK = (
 )
 
 
-@pytest.mark.timeout(900)  # the first run builds librdkafka and its tests
+@pytest.mark.timeout(1500)  # the first run builds librdkafka and its tests
 def test_what_has_passed_passes() -> None:
     need_built(suite.tests_folder)
     its = suite.suite()

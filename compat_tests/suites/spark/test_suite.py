@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.suites.spark.suite import SparkSuite, run
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(1500)]
 
 CHOSEN = (
     "ConsumerStrategySuite",

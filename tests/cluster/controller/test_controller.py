@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from harness.waiting import PATIENCE_S
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller.controller import ChangeConfig, ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
 from kwire.cluster.controller.leaders import PREFERRED, UNCLEAN
@@ -360,7 +361,7 @@ async def test_a_new_isr_has_no_fenced_or_leaving_brokers() -> None:
     second, third = await node(made.store, 2), await node(made.store, 3)
     await second.membership.leave()
     await third.membership.announce_leaving()
-    await made.metadata.until(lambda image: set(image.brokers) == {1, 3} and image.brokers[3].leaving, 1)
+    await made.metadata.until(lambda image: set(image.brokers) == {1, 3} and image.brokers[3].leaving, PATIENCE_S)
     result = await create(
         made,
         NewTopic("three", partitions=1, replication_factor=3),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.waiting import PATIENCE_S
 from kwire.base.doors import Doors
 from kwire.base.quota import UNLIMITED, Quota
 from kwire.codec.records import Record, build_batch
@@ -283,5 +284,5 @@ async def test_a_move_continues_when_its_quota_is_lifted(two: Two) -> None:
     two.mover.start(log, two.other(log))
     await eventually(two.quota.is_exceeded)
     two.quota.rate = UNLIMITED
-    await asyncio.wait_for(settled(two), 5)
+    await asyncio.wait_for(settled(two), PATIENCE_S)
     assert two.moved

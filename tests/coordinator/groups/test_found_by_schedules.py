@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+from harness.waiting import PATIENCE_S
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from kwire.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -62,7 +63,7 @@ async def test_a_timer_whose_records_were_refused_fires_again() -> None:
     service.groups._runtimes[0]._on_alarm()
     assert len(calls) == 1 and "due" in shard.timers, "the timer was lost"
     partition.refuse = None
-    await asyncio.wait_for(again.wait(), 5)
+    await asyncio.wait_for(again.wait(), PATIENCE_S)
     assert "due" not in shard.timers
     await service.groups.close()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.waiting import PATIENCE_S
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.heartbeat_request import HeartbeatRequest
@@ -182,7 +183,7 @@ async def test_a_cancelled_request_does_no_harm(service: Service) -> None:
     await service.sync(first)
     service.join().cancel()
     again = service.join(first.member_id)
-    await asyncio.wait_for(again, 5)
+    await asyncio.wait_for(again, PATIENCE_S)
 
 
 async def test_group_ids_are_validated(service: Service) -> None:

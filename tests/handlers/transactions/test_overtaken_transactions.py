@@ -65,7 +65,7 @@ async def end_in_between(client: Client, delayed: Delayed, who: Any, pending: as
     """The verification of a request completes when the transaction has already ended."""
     await delayed.verified.wait()
     assert (await client.end(who, commit=False, version=version)).error_code == NONE
-    await until(lambda: client.state().state.text == "CompleteAbort", 10)
+    await until(lambda: client.state().state.text == "CompleteAbort")
     delayed.go()
     return await pending
 
@@ -122,7 +122,7 @@ async def test_a_marker_that_was_lost_with_its_leader_is_written_again(client: C
 
     with patch.object(MarkerWriter, "write", losing):
         assert (await client.end(who, commit=commit)).error_code == NONE
-        await until(lambda: client.state().state.text.startswith("Complete"), 10)
+        await until(lambda: client.state().state.text.startswith("Complete"))
     assert written == [[("t", 0), ("t", 1)], [("t", 0)]]
     assert await client.values() == ([b"v"] if commit else [])
     assert await nothing_is_open(client)
@@ -146,4 +146,4 @@ async def test_a_transaction_is_complete_only_when_all_its_markers_are_committed
             assert client.state().state.text == "PrepareCommit"
         assert (await client.add(who, 0)) == [ErrorCode.CONCURRENT_TRANSACTIONS]
         waiting.set_result(None)
-        await until(lambda: client.state().state.text == "CompleteCommit", 10)
+        await until(lambda: client.state().state.text == "CompleteCommit")

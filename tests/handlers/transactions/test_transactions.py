@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from harness.waiting import until
+from harness.waiting import PATIENCE_S, until
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import resolved
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
@@ -262,7 +262,7 @@ async def test_a_waiting_reader_is_woken_by_the_marker(client: Client) -> None:
     waiting = asyncio.ensure_future(client.ask(fetch, request, 12))
     await asyncio.sleep(0)
     await client.end(who, commit=True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         data = (await waiting).responses[0].partitions[0]
     assert client.bytes_of(data.records)
 
@@ -311,7 +311,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(client: Client) -> N
     who = await client.init(transaction_timeout_ms=20)
     await client.add(who, 0)
     await client.write(who, 0, b"a")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while client.state().state.text != "CompleteAbort":  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     assert (await client.end(who, commit=True)).error_code == ErrorCode.PRODUCER_FENCED
@@ -501,7 +501,7 @@ async def test_markers_that_have_to_wait_are_counted(client: Client) -> None:
         await client.end(who, commit=True)
         await asyncio.sleep(0)  # the task that goes on writing markers
         assert client.broker.metrics.snapshot()[channel + "UnknownDestinationQueueSize"] == 2
-    await until(lambda: client.state().state.text == "CompleteCommit", 10)
+    await until(lambda: client.state().state.text == "CompleteCommit")
     assert client.broker.metrics.snapshot()[channel + "UnknownDestinationQueueSize"] == 0
     assert await client.values() == [b"v"]
 

@@ -57,11 +57,11 @@ class Running:
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     async def cleaned_since(self, before: int) -> None:
-        await until(lambda: self.figures.cleanings > before, 30)
+        await until(lambda: self.figures.cleanings > before)
 
     async def cleaned_to_the_end(self) -> None:
         checkpoints, directory = self.manager.cleaner.checkpoints, self.manager.directories[0]
-        await until(lambda: checkpoints.get(directory, ("t", 0)) == self.log.active.base_offset, 30)
+        await until(lambda: checkpoints.get(directory, ("t", 0)) == self.log.active.base_offset)
 
 
 async def started(path: Path, config: LogConfig = CONFIG, **settings: Any) -> Running:
@@ -128,15 +128,15 @@ async def test_the_helper_is_niced_starts_when_needed_and_ends_when_idle(
     assert helper._process is not None
     pid = helper._process.pid
     assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
-    await until(lambda: not helper.running, 30)
-    await until(lambda: not os.path.exists(f"/proc/{pid}"), 30)
+    await until(lambda: not helper.running)
+    await until(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
 async def test_a_killed_helper_is_replaced_and_the_log_is_cleaned(tmp_path: Path) -> None:
     running = await started(tmp_path, io_max_bytes_per_second=1000.0)
     running.write(0, 1000)
     helper = running.manager.cleaner._threads[0]._helper
-    await until(lambda: helper._process is not None and running.manager.cleaner._under_way, 30)
+    await until(lambda: helper._process is not None and running.manager.cleaner._under_way)
     assert helper._process is not None
     os.kill(helper._process.pid, signal.SIGKILL)
     running.manager.cleaner.reconfigure(CleanerSettings(backoff_ms=10))
@@ -149,9 +149,9 @@ async def test_a_killed_helper_is_replaced_and_the_log_is_cleaned(tmp_path: Path
 async def test_deleting_a_log_ends_its_cleaning_at_once(tmp_path: Path) -> None:
     running = await started(tmp_path, io_max_bytes_per_second=1000.0)
     running.write(0, 1000)
-    await until(lambda: running.manager.cleaner._under_way, 30)
+    await until(lambda: running.manager.cleaner._under_way)
     await running.manager.delete("t", 0)
-    await until(lambda: not running.manager.cleaner._under_way, 30)
+    await until(lambda: not running.manager.cleaner._under_way)
     assert running.figures.aborted == 1 and running.manager.cleaner.uncleanable == {}
     await running.manager.close()
 
@@ -159,7 +159,7 @@ async def test_deleting_a_log_ends_its_cleaning_at_once(tmp_path: Path) -> None:
 async def test_closing_in_the_middle_of_a_cleaning_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     running = await started(tmp_path, io_max_bytes_per_second=1000.0)
     running.write(0, 1000)
-    await until(lambda: running.manager.cleaner._under_way, 30)
+    await until(lambda: running.manager.cleaner._under_way)
     before = kept_in(running.log)
     await running.manager.close()
     assert not [name for name in os.listdir(tmp_path / "t-0") if name.endswith((".cleaned", ".swap"))]
@@ -242,7 +242,7 @@ os._exit(9)
 def test_a_helper_whose_broker_ended_while_it_started_ends_silently(after_s: float) -> None:
     command = [sys.executable, "-c", ABANDONED, str(after_s)]
     done = subprocess.run(
-        command, stderr=subprocess.PIPE, timeout=20, check=False
+        command, stderr=subprocess.PIPE, timeout=60, check=False
     )  # until the helper has closed it too
     assert (done.returncode, done.stderr) == (9, b"")
 
@@ -262,7 +262,7 @@ async def test_a_log_that_moves_to_another_directory_is_clean_there(tmp_path: Pa
     moved: list[PartitionLog] = []
     mover = LogMover(Doors(), manager, Quota(Doors().clock.monotonic), moved.append)
     mover.start(running.log, target)
-    await until(lambda: moved, 30)
+    await until(lambda: moved)
     assert manager.cleaner.checkpoints.get(before, ("t", 0)) is None
     assert manager.cleaner.checkpoints.get(target, ("t", 0)) == clean_to
     await manager.close()
