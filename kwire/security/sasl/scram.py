@@ -44,6 +44,9 @@ from kwire.security.scram_credentials import (
 if TYPE_CHECKING:
     from kwire.security.scram_credentials import RandomBytes
 
+MESSAGE_MAX_BYTES: Final = 16 * 1024
+"""Longer messages are refused; a name has at most about 1,000 bytes. Half a megabyte would take some 50 ms to parse."""
+
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"  # no comma
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -224,6 +227,8 @@ class ClientScram:
 
 def _parsed(pattern: re.Pattern[str], message: bytes, name: str) -> re.Match[str]:
     """The parts of a message. The error does not repeat it."""
+    if len(message) > MESSAGE_MAX_BYTES:
+        raise InvalidCredentials(f"{name} message of {len(message)} bytes")
     try:
         found = pattern.fullmatch(message.decode("ascii"))
     except UnicodeDecodeError:

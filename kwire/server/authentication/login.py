@@ -10,7 +10,7 @@ As in Kafka's `SaslServerAuthenticator`:
 - A handshake for a mechanism that is not enabled gets UNSUPPORTED_SASL_MECHANISM with the list of those that are, and
   the login has failed; in a reauthentication the connection is closed without an answer.
 - After a handshake of version 1 any request but SaslAuthenticate gets its own response with ILLEGAL_SASL_STATE, and the
-  login has failed. A version that is not served closes the connection.
+  login has failed. One of more than 1,000 elements closes the connection, as does a version that is not served.
 - A login that fails gets SASL_AUTHENTICATION_FAILED with the mechanism's text, or a general one where a reason would
   tell something about users; after a handshake of version 0 it gets nothing.
 - A reauthentication (KIP-368) begins with SaslHandshake. With another mechanism than before it fails at the next
@@ -44,7 +44,7 @@ from kwire.handlers.cluster import api_versions
 from kwire.handlers.context import RequestContext
 from kwire.net.connection import InvalidFrame
 from kwire.security.errors import AuthenticationError, InvalidCredentials
-from kwire.server.dispatch import REQUEST_BUDGET, api_name
+from kwire.server.dispatch import api_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +64,10 @@ if TYPE_CHECKING:
 
 _read_key = Struct(">hhi").unpack_from
 _KEY_BYTES: Final = 8
+
+ELEMENTS_MAX: Final = 1000
+"""Elements of a request before the login is complete. The requests of a login have none; others are decoded only to be
+refused in their own words, which must not take long."""
 _pack_size = Struct(">i").pack
 
 
@@ -215,7 +219,7 @@ class Login:
         api = self._rules.registry.get(key)
         if api is None or not api.served[0] <= version <= api.served[1]:
             raise InvalidFrame(f"API key {key} is not served in version {version}")
-        body, _ = decode(request_class(key), version, frame, position, REQUEST_BUDGET)
+        body, _ = decode(request_class(key), version, frame, position, ELEMENTS_MAX)
         return _Request(key, version, header.correlation_id, body)
 
     # -- who it is --------------------------------------------------------------------------------------------------

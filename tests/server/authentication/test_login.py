@@ -194,6 +194,18 @@ def test_every_api_is_refused_between_handshake_and_token() -> None:
         assert (reply.step, login.session) == (Step.FAILED, None)
 
 
+def test_a_request_of_many_elements_is_not_even_refused() -> None:
+    for count, refused in ((200, True), (1000, False)):
+        request = frame_of(MetadataRequest(topics=[MetadataRequestTopic(name="t")] * count), 9)
+        login = Login(rules())
+        replies(login, handshake())
+        if refused:
+            assert now(login.receive(request)).step is Step.FAILED
+        else:
+            with pytest.raises(InvalidFrame):
+                login.receive(request)
+
+
 @pytest.mark.parametrize(
     "frame",
     [
