@@ -32,7 +32,7 @@ LISTENERS: Final = {
 }
 """Listener -> security protocol. MTLS requires a client's certificate; a login at REAUTH ends after an hour."""
 
-USERS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
+USERS: Final = {"alice": "alice-secret", "bob": "bob-secret", "carol": "carol-secret"}
 SCRAM: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 MECHANISMS: Final = ("PLAIN", *SCRAM)
 SESSION_MS: Final = 3_600_000

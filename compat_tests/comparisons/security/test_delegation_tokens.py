@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.security.secured import LoginFailed, Secured, logged_in, started
+from compat_tests.comparisons.security.secured import LoginFailed, logged_in, logged_in_as, started
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
+from harness.processes.secured import SecuredBroker
 from harness.wire_client import WireClient
 from kwire.codec.messages.create_delegation_token_request import CreatableRenewers, CreateDelegationTokenRequest
 from kwire.codec.messages.describe_delegation_token_request import (
@@ -31,7 +32,7 @@ Login = Callable[[str], WireClient]
 
 
 @pytest.fixture(scope="module")
-def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """A broker with delegation tokens."""
     settings = {
         "delegation.token.secret.key": "the-secret-of-all-tokens",
@@ -43,18 +44,18 @@ def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="module")
-def without_tokens(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def without_tokens(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """A broker without a secret key."""
     yield from started(broker_kind, tmp_path_factory.mktemp("without-tokens"), {})
 
 
 @pytest.fixture
-def login(secured: Secured) -> Iterator[Login]:
+def login(secured: SecuredBroker) -> Iterator[Login]:
     """``login("alice")``: a connection of that user."""
     clients: list[WireClient] = []
 
     def make(name: str) -> WireClient:
-        clients.append(secured.login(name))
+        clients.append(logged_in_as(secured, name))
         return clients[-1]
 
     yield make
@@ -188,29 +189,29 @@ def test_tokens_expire(login: Login, observe: Observations) -> None:
     observe("swept", renew(alice, bytes(short.hmac)))
 
 
-def test_a_token_logs_in_as_its_owner(secured: Secured, login: Login, observe: Observations) -> None:
+def test_a_token_logs_in_as_its_owner(secured: SecuredBroker, login: Login, observe: Observations) -> None:
     alice = login("alice")
     made = create(alice, owner_principal_type="User", owner_principal_name="bob")
     await_token(alice, made)
     password = base64.b64encode(bytes(made.hmac)).decode()
     for mechanism in ScramMechanism:
         exchange = ClientScram(mechanism, made.token_id, password, os.urandom, by_token=True)
-        with logged_in(secured.sasl, mechanism.mechanism_name, exchange) as client:
+        with logged_in(secured, mechanism.mechanism_name, exchange) as client:
             answers = [create(client), renew(client, bytes(made.hmac)), expire(client, bytes(made.hmac))]
             observe(mechanism.mechanism_name, [facts(answers[0]), *answers[1:], described(client)[0]])
     wrong = ClientScram(ScramMechanism.SHA_256, made.token_id, password[:-4] + "AAA=", os.urandom, by_token=True)
     with pytest.raises(LoginFailed):
-        logged_in(secured.sasl, "SCRAM-SHA-256", wrong)
+        logged_in(secured, "SCRAM-SHA-256", wrong)
     not_a_token = ClientScram(ScramMechanism.SHA_256, made.token_id, password, os.urandom)
     with pytest.raises(LoginFailed):
-        logged_in(secured.sasl, "SCRAM-SHA-256", not_a_token)
+        logged_in(secured, "SCRAM-SHA-256", not_a_token)
     assert expire(alice, bytes(made.hmac))[0] == 63
-    with secured.login("bob") as bob:
+    with logged_in_as(secured, "bob") as bob:
         assert expire(bob, bytes(made.hmac))[0] == 0
         await_token(bob, made, there=False)
     gone = ClientScram(ScramMechanism.SHA_256, made.token_id, password, os.urandom, by_token=True)
     with pytest.raises(LoginFailed):
-        logged_in(secured.sasl, "SCRAM-SHA-256", gone)
+        logged_in(secured, "SCRAM-SHA-256", gone)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -228,8 +229,10 @@ def test_without_security_there_are_no_tokens(broker: Broker, observe: Observati
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_without_a_secret_key_tokens_are_disabled(without_tokens: Secured, observe: Observations, version: int) -> None:
-    with without_tokens.login("alice") as client:
+def test_without_a_secret_key_tokens_are_disabled(
+    without_tokens: SecuredBroker, observe: Observations, version: int
+) -> None:
+    with logged_in_as(without_tokens, "alice") as client:
         older = min(version, 2)
         observe("create", facts(create(client, version)))
         observe("for a group", facts(create(client, version, renewers=[("Group", "x")])))

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.comparisons.security.secured import USERS, Secured, started
+from compat_tests.comparisons.security.secured import started
 from compat_tests.names import Names
 from harness.java_runner import JavaRunner
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
+from harness.processes.secured import USERS, SecuredBroker
 
 pytestmark = pytest.mark.java
 
@@ -71,12 +72,12 @@ def test_wrong_commands(configs: Run, new_name: Names, observe: Observations) ->
 
 
 @pytest.fixture(scope="module")
-def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     yield from started(broker_kind, tmp_path_factory.mktemp("tools"), {"delegation.token.secret.key": "secret"})
 
 
 def test_tokens_are_created_described_renewed_and_expired(
-    java: JavaRunner, secured: Secured, tmp_path: Path, observe: Observations
+    java: JavaRunner, secured: SecuredBroker, tmp_path: Path, observe: Observations
 ) -> None:
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     properties = tmp_path / "client.properties"
@@ -86,7 +87,7 @@ def test_tokens_are_created_described_renewed_and_expired(
     )
 
     def run(*arguments: str) -> str:
-        config = ("--bootstrap-server", secured.sasl, "--command-config", str(properties))
+        config = ("--bootstrap-server", secured.address("SASL_PLAINTEXT"), "--command-config", str(properties))
         return java.tool("DelegationTokenCommand", *config, *arguments).check().out
 
     def masked(text: str) -> str:
