@@ -7,6 +7,7 @@ buffers of their own, so that the records in a response are not copied again.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -57,6 +58,8 @@ class ClientConnection:
         self._filled = 0
         self._read_scheduled = False
         self.closed = False
+        self.renewed_at_s = math.inf
+        """When the login should be renewed, by the loop's clock: then another connection takes over (KIP-368)."""
         self._loop.add_reader(self._fd, self._readable)
 
     @classmethod
@@ -72,6 +75,11 @@ class ClientConnection:
 
         secured = await connect_tls(sock, tls, host)
         return cls(secured, client_id, secured)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether another connection should take over, because the login of this one ends soon."""
+        return self._loop.time() >= self.renewed_at_s
 
     def call(self, request: Message, version: int) -> asyncio.Future[Any]:
         """Send a request; the future of its response, which fails with `ConnectionLost`."""

@@ -274,6 +274,9 @@ class Fetcher:
         for state in self._states.values():
             state.in_session = False
         while self._states:
+            if connection.is_due:
+                self._reconnect_now = True
+                return
             self._end_delays()
             self._throttle()
             delay_s = self._next_delay_s()

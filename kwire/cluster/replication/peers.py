@@ -17,10 +17,11 @@ from kwire.base.addresses import Address
 from kwire.base.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from kwire.base.doors import Doors
-    from kwire.cluster.metadata.image import BrokerImage, ClusterImage
+    from kwire.cluster.connector import Connector
+    from kwire.cluster.metadata.image import BrokerImage, ClusterImage, Endpoint
     from kwire.codec.message import Message
     from kwire.net.client import ClientConnection
 
@@ -31,7 +32,8 @@ class PeerUnavailable(Exception):
 
 class Peers:
     """Connections to other brokers. ``listener``: `inter.broker.listener.name`. ``on_refused(broker)`` is called if a
-    broker's process must be dead."""
+    broker's process must be dead. ``connector``: opens connections to a listener with TLS or a login; None: it has
+    neither."""
 
     def __init__(
         self,
@@ -40,7 +42,9 @@ class Peers:
         broker_id: int,
         listener: str,
         on_refused: Callable[[BrokerImage], None],
+        connector: Connector | None = None,
     ) -> None:
+        self._connector = connector
         self._doors = doors
         self._image = image
         self._client_id = f"broker-{broker_id}"
@@ -52,14 +56,10 @@ class Peers:
 
     async def connect(self, broker_id: int, client_id: str = "") -> ClientConnection:
         """A new connection that belongs to the caller. `PeerUnavailable`."""
-        from kwire.net.client import ClientConnection  # a single broker never needs it
-
         broker = self._find(broker_id)
-        endpoint = broker.endpoints.get(self._listener) or next(iter(broker.endpoints.values()))
+        endpoint = self._endpoint(broker)
         try:
-            connection = await ClientConnection.connect(
-                self._doors, endpoint.host, endpoint.port, client_id or self._client_id
-            )
+            connection = await self._open(endpoint.host, endpoint.port, client_id or self._client_id)
         except OSError as error:
             if isinstance(error, ConnectionRefusedError) and broker_id in self._reached:
                 del self._reached[broker_id]  # only the first refusal counts, until the broker is reached again
@@ -68,6 +68,21 @@ class Peers:
             raise PeerUnavailable(f"broker {broker_id} at {Address(endpoint.host, endpoint.port)}: {error}") from error
         self._reached[broker_id] = None
         return connection
+
+    def _endpoint(self, broker: BrokerImage) -> Endpoint:
+        found = broker.endpoints.get(self._listener)
+        if found is not None:
+            return found
+        if self._connector is not None:  # another listener may be less protected
+            raise PeerUnavailable(f"broker {broker.id} has no listener {self._listener}")
+        return next(iter(broker.endpoints.values()))
+
+    def _open(self, host: str, port: int, client_id: str) -> Awaitable[ClientConnection]:
+        from kwire.net.client import ClientConnection  # a single broker never needs it
+
+        if self._connector is not None:
+            return self._connector.connect(host, port, client_id)
+        return ClientConnection.connect(self._doors, host, port, client_id)
 
     async def call(self, broker_id: int, request: Message, version: int, *, timeout_s: float) -> Any:
         """Send a request and wait for the response. `PeerUnavailable`; KafkaError(REQUEST_TIMED_OUT)."""
@@ -99,7 +114,7 @@ class Peers:
             epoch = self._find(broker_id).epoch
             known = self._connections.get(broker_id)
             if known is not None:
-                if known[0] == epoch and not known[1].closed:
+                if known[0] == epoch and not known[1].closed and not known[1].is_due:
                     return known[1]
                 known[1].close()
             connection = await self.connect(broker_id)

@@ -1,0 +1,72 @@
+"""`Connector`: opens connections to brokers, with TLS and a login where they want them.
+
+The one place where an authenticated `ClientConnection` comes from: for other brokers (`replication.peers`) and for
+commands (`kwire.cli`). What lives elsewhere: properties and the requests of a login (`kwire.security.client`), bytes
+(`kwire.net.client`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from kwire.security.client import PLAINTEXT, client_exchange, login_requests
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from kwire.base.doors import Doors
+    from kwire.net.client import ClientConnection
+    from kwire.security.client import ClientSecurity
+
+RENEWED_AFTER: Final = 0.85
+"""The part of a session's lifetime after which another login is due; Kafka's clients take 0.85 to 0.95 (KIP-368)."""
+
+
+class Connector:
+    """Opens connections as one client."""
+
+    def __init__(self, doors: Doors, security: ClientSecurity = PLAINTEXT) -> None:
+        self._doors = doors
+        self._security = security
+        self._context: SSLContext | None = None
+
+    async def connect(self, host: str, port: int, client_id: str) -> ClientConnection:
+        """A connection that is logged in. OSError if no broker listens there or TLS fails; PermissionError if the
+        login fails. `TlsError` if a key store or trust store cannot be used."""
+        from kwire.net.client import ClientConnection, ConnectionLost
+        from kwire.security.errors import AuthenticationError
+
+        connection = await ClientConnection.connect(self._doors, host, port, client_id, self._tls())
+        if self._security.mechanism:
+            try:
+                await self._log_in(connection)
+            except BaseException as error:
+                connection.close()
+                if isinstance(error, AuthenticationError):
+                    raise PermissionError(f"login failed: {error}") from None
+                if isinstance(error, ConnectionLost):
+                    raise ConnectionResetError("the broker closed the connection during the login") from None
+                raise
+        return connection
+
+    def _tls(self) -> SSLContext | None:
+        if self._security.tls is None:
+            return None
+        if self._context is None:
+            from kwire.security.tls.contexts import client_context
+
+            self._context = client_context(self._security.tls, self._doors.files)
+        return self._context
+
+    async def _log_in(self, connection: ClientConnection) -> None:
+        exchange = client_exchange(self._security, self._doors.random.randbytes)
+        steps = login_requests(self._security.mechanism, exchange)
+        try:
+            request, version = next(steps)
+            while True:
+                request, version = steps.send(await connection.call(request, version))
+        except StopIteration as end:
+            lifetime_ms: int = end.value
+        if lifetime_ms:
+            connection.renewed_at_s = asyncio.get_running_loop().time() + lifetime_ms / 1000 * RENEWED_AFTER
