@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kwire.net.server import NetServer
     from kwire.server.control import Control
     from kwire.server.dispatch import Dispatcher
+    from kwire.server.listeners.security import BrokerSecurity
 
 _log = get_logger("kwire.server")
 
@@ -121,19 +122,38 @@ class Broker:
         cluster_id = await storage.open(self.doors.files, self._given_cluster_id, stack)
         control = await self._open_control() if self.config.kwire_test_control else None
         registry = Registry() if control is None else control.registry()
+        security = self._security()
         network = Network.bind(self.doors, self.config)
         stack.callback(network.close)
         if network.unprotected:
             _log.warning(OPEN_TO_ALL, listeners=",".join(network.unprotected))
         parts = self._parts = BrokerParts.create(
-            self.doors, storage, network, registry, self.metrics, self._authorizer, control, self.fatal_failure
+            self.doors,
+            storage,
+            network,
+            registry,
+            self.metrics,
+            self._authorizer,
+            control,
+            self.fatal_failure,
+            security,
         )
         stack.callback(parts.net.close)
         add_gauges(self.metrics, parts)
         stack.callback(LoopLag(self.metrics).close)
         self.adopted_topics = await join(parts, cluster_id, adopt=self._adopt, stack=stack)
+        if security is not None and security.has_scram:
+            await parts.cluster.controller.ensure_scram_secret()
         await take_over(parts, stack)
         accept(parts, stack)
+
+    def _security(self) -> BrokerSecurity | None:
+        """The security of the listeners, unless all of them are PLAINTEXT."""
+        if all(endpoint.security_protocol == "PLAINTEXT" for endpoint in self.config.endpoints()):
+            return None
+        from kwire.server.listeners.security import BrokerSecurity
+
+        return BrokerSecurity.load(self.config, self.doors.files)
 
     async def _open_control(self) -> Control:
         from kwire.server.control import Control

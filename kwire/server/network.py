@@ -11,6 +11,7 @@ from kwire.server.errors import StartError
 from kwire.server.settings import net_settings
 
 if TYPE_CHECKING:
+    from kwire.base.config import Endpoint as ConfiguredEndpoint
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
     from kwire.net.settings import NetSettings
@@ -21,6 +22,8 @@ class Network(NamedTuple):
 
     settings: NetSettings
     sockets: list[BoundSocket]
+    unprotected: list[str]
+    """The listeners that other hosts reach and that have no authentication."""
     endpoints: list[Endpoint]
     advertised: dict[str, tuple[str, int]]
     """The address of this broker in responses, by listener; where it is missing, the one that the client used."""
@@ -40,22 +43,33 @@ class Network(NamedTuple):
         # The brokers of a cluster all return the same address for a broker: the registered one.
         is_cluster = config.kwire_metadata_dir or config.zookeeper_connect
         named = endpoints if is_cluster else config.advertised_endpoints()
-        return cls(settings, sockets, endpoints, {each.listener: (each.host, each.port) for each in named})
+        return cls(
+            settings,
+            sockets,
+            _unprotected(config, sockets),
+            endpoints,
+            {each.listener: (each.host, each.port) for each in named},
+        )
 
     @property
     def bootstrap_servers(self) -> str:
         """HOST:PORT of the first listener."""
         return str(Address(self.endpoints[0].host, self.endpoints[0].port))
 
-    @property
-    def unprotected(self) -> list[str]:
-        """The listeners that other hosts reach and that have no authentication."""
-        found = [bound.endpoint for bound in self.sockets if not bound.is_loopback]
-        return [str(endpoint) for endpoint in dict.fromkeys(found) if endpoint.security_protocol == "PLAINTEXT"]
-
     def close(self) -> None:
         """Close the sockets, if the server that accepts on them has not closed them."""
         _close(self.sockets)
+
+
+def _unprotected(config: KafkaConfig, sockets: list[BoundSocket]) -> list[str]:
+    reached = dict.fromkeys(bound.endpoint for bound in sockets if not bound.is_loopback)
+    return [str(endpoint) for endpoint in reached if not _is_authenticated(config, endpoint)]
+
+
+def _is_authenticated(config: KafkaConfig, endpoint: ConfiguredEndpoint) -> bool:
+    if endpoint.security_protocol == "SSL":
+        return bool(config.get_for_listener(endpoint.listener, "ssl.client.auth") == "required")
+    return endpoint.security_protocol.startswith("SASL")
 
 
 def _registered(config: KafkaConfig, sockets: list[BoundSocket]) -> list[Endpoint]:

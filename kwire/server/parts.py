@@ -29,12 +29,16 @@ from kwire.server.log_dir_failures import OfflineReplicas
 from kwire.server.session_loss import SessionLossHandler
 
 if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
     from kwire.base.metrics import MetricsRegistry
+    from kwire.cluster.connector import Connector
     from kwire.cluster.metadata.features import Range
+    from kwire.cluster.metadata.image import MetadataCache
     from kwire.handlers.context import Authorizer
     from kwire.handlers.registry import Registry
     from kwire.server.control import Control
+    from kwire.server.listeners.security import BrokerSecurity
     from kwire.server.log_dir_failures import FatalFailure
     from kwire.server.network import Network
     from kwire.server.storage import Storage
@@ -59,8 +63,10 @@ class ClusterParts(NamedTuple):
         metrics: MetricsRegistry,
         features: Mapping[str, Range],
         on_session_loss: Callable[[], None],
+        connector: Connector | None,
     ) -> ClusterParts:
-        """Nothing is started yet. ``features``: those that this broker supports."""
+        """Nothing is started yet. ``features``: those that this broker supports. ``connector``: how a secured listener
+        of other brokers is reached."""
         config, store, metadata, logs = storage.config, storage.store, storage.metadata, storage.logs
         broker_id = config.node_id
         controller = Controller(doors, config, store, metadata, broker_id)
@@ -76,7 +82,8 @@ class ClusterParts(NamedTuple):
             rules=rules,
             on_loss=on_session_loss,
         )
-        peers = Peers(doors, lambda: metadata.image, broker_id, config.inter_broker_listener(), storage.on_refused)
+        listener = config.inter_broker_listener()
+        peers = Peers(doors, lambda: metadata.image, broker_id, listener, storage.on_refused, connector)
         throttles = Throttles(config, metadata, broker_id, doors.clock.monotonic)
         throttles.add_metrics(metrics)
         fetchers = ReplicaFetchers(config, peers, broker_id, lambda: membership.broker_epoch, throttles.follower)
@@ -114,15 +121,17 @@ class BrokerParts(NamedTuple):
         authorizer: Authorizer,
         control: Control | None,
         fatal: FatalFailure,
+        security: BrokerSecurity | None,
     ) -> BrokerParts:
-        """Put the broker together; nothing is started yet."""
+        """Put the broker together; nothing is started yet. ``security``: None if all listeners are PLAINTEXT."""
         config, metadata = storage.config, storage.metadata
 
         def on_session_loss() -> None:
             session_loss.on_loss()  # made below: there is no session before the broker joins
 
         features = supported(config.kwire_test_supported_features)
-        cluster = ClusterParts.create(doors, storage, network, metrics, features, on_session_loss)
+        connector = _connector(doors, security)
+        cluster = ClusterParts.create(doors, storage, network, metrics, features, on_session_loss, connector)
         groups = GroupCoordinator(doors, config, cluster.replicas, metadata)
         groups.add_metrics(metrics)
 
@@ -152,8 +161,7 @@ class BrokerParts(NamedTuple):
             log_failure=_log_failure,
         )
         dispatcher = Dispatcher(services, registry, network.advertised)
-        setup = ListenerSetup(dispatcher, config.socket_request_max_bytes)
-        setups = {bound.endpoint.listener: setup for bound in network.sockets}
+        setups = _setups(doors, config, security, network, dispatcher, metadata)
         net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"))
         session_loss = SessionLossHandler(cluster.membership, cluster.replicas, net.close_connections, fatal)
         return cls(
@@ -169,6 +177,30 @@ class BrokerParts(NamedTuple):
             session_loss=session_loss,
             control=control,
         )
+
+
+def _connector(doors: Doors, security: BrokerSecurity | None) -> Connector | None:
+    if security is None or security.inter_broker.protocol == "PLAINTEXT":
+        return None
+    from kwire.cluster.connector import Connector
+
+    return Connector(doors, security.inter_broker)
+
+
+def _setups(
+    doors: Doors,
+    config: KafkaConfig,
+    security: BrokerSecurity | None,
+    network: Network,
+    dispatcher: Dispatcher,
+    metadata: MetadataCache,
+) -> dict[str, ListenerSetup]:
+    if security is not None:
+        from kwire.server.listeners.setups import listener_setups
+
+        return listener_setups(doors, config, security, dispatcher, metadata)
+    setup = ListenerSetup(dispatcher, config.socket_request_max_bytes)
+    return {bound.endpoint.listener: setup for bound in network.sockets}
 
 
 def _log_failure(where: str, error: BaseException) -> None:

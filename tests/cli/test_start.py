@@ -92,7 +92,7 @@ def test_a_directory_keeps_its_node_id(kwire_command: Command) -> None:
     ("arguments", "status", "words"),
     [
         (["start", "--set", "num.partitions=none"], 1, ["num.partitions", "none", "between 1 and 2147483647"]),
-        (["start", "--set", "listeners=SSL://localhost:0"], 1, ["listeners", "SSL"]),
+        (["start", "--set", "listeners=SSL://localhost:0"], 1, ["ssl.keystore.location", "listener SSL"]),
         (["start", "--listen", "127.0.0.1:0", "--config", "missing.properties"], 1, ["missing.properties"]),
         (["start", "--set", "novalue"], 2, ["novalue", "NAME=VALUE"]),
         (["start", "--listen", "nowhere"], 2, ["nowhere", "HOST:PORT"]),

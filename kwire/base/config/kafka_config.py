@@ -298,10 +298,6 @@ class KafkaConfig(BrokerProperties):
         endpoints = [each for each in parse_endpoints(name, texts, protocols) if each.listener not in controllers]
         if not endpoints:
             raise ConfigError(name, ",".join(texts), "must have a listener for clients")
-        for endpoint in endpoints:
-            if endpoint.security_protocol != "PLAINTEXT":
-                protocol = endpoint.security_protocol
-                raise ConfigError(name, str(endpoint), f"{protocol} is not supported yet: only PLAINTEXT is")
         if name == "listeners":
             check_ports(name, endpoints)
         return endpoints

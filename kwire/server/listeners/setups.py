@@ -1,0 +1,142 @@
+"""How the connections of secured listeners begin: TLS, the login, and who the client is.
+
+What lives elsewhere: reading the configuration (`security`), logins (`authentication`), TLS (`kwire.net.tls`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kwire.base.config import ConfigError
+from kwire.handlers.context import ConnectionSecurity
+from kwire.net.connection import ListenerSetup
+from kwire.security.tls.contexts import server_context
+from kwire.security.tls.settings import TlsError
+from kwire.server.dispatch import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ssl import SSLContext
+
+    from kwire.base.config import KafkaConfig
+    from kwire.base.doors import Doors, Files
+    from kwire.cluster.metadata.image import MetadataCache
+    from kwire.cluster.metadata.token_logins import TokenLogins
+    from kwire.net.connection import Connection
+    from kwire.security.sasl.mechanism import ServerExchange
+    from kwire.security.scram_credentials import ScramMechanism
+    from kwire.server.authentication.settings import LoginSettings
+    from kwire.server.dispatch import Dispatcher
+    from kwire.server.listeners.security import BrokerSecurity, ListenerSecurity
+
+_MAX_REAUTH: Final = "connections.max.reauth.ms"
+
+
+class ListenerTls:
+    """The TLS context of a listener."""
+
+    def __init__(self, security: ListenerSecurity, files: Files) -> None:
+        assert security.tls is not None
+        try:
+            self._context = server_context(security.tls, files)
+        except TlsError as error:
+            raise ConfigError(error.name, None, f"{error.reason} (listener {security.endpoint.listener})") from None
+
+    def context(self) -> SSLContext:
+        """The context for the next connection."""
+        return self._context
+
+
+def listener_setups(
+    doors: Doors, config: KafkaConfig, security: BrokerSecurity, main: Dispatcher, metadata: MetadataCache
+) -> dict[str, ListenerSetup]:
+    """The setups of all listeners, by name. `ConfigError` for a key store that cannot be used."""
+    request_max_bytes = config.socket_request_max_bytes
+    exchanges = _Exchanges(doors, metadata, _tokens(doors, config, metadata))
+    setups = {}
+    for name, listener in security.listeners.items():
+        protocol = listener.endpoint.security_protocol
+        context = ListenerTls(listener, doors.files).context if listener.tls is not None else None
+        if protocol.startswith("SASL"):
+            from kwire.server.authentication.stage import Authentication
+
+            settings = _login_settings(config, listener, exchanges)
+            stage = Authentication(main, name, settings, request_max_bytes)
+            setups[name] = ListenerSetup(stage, settings.receive_max_bytes, context, login=True)
+        elif protocol == "SSL":
+            clients = CertificateClients(main, request_max_bytes)
+            setups[name] = ListenerSetup(clients, request_max_bytes, context)
+        else:
+            setups[name] = ListenerSetup(main, request_max_bytes)
+    return setups
+
+
+def _login_settings(config: KafkaConfig, listener: ListenerSecurity, exchanges: _Exchanges) -> LoginSettings:
+    from kwire.server.authentication.settings import LoginSettings, Mechanism
+
+    name, protocol = listener.endpoint.listener, listener.endpoint.security_protocol
+
+    def max_reauth_ms(mechanism: str) -> int:
+        own: int | None = config.get_for_mechanism(name, mechanism, _MAX_REAUTH)
+        return config.get_for_listener(name, _MAX_REAUTH) if own is None else own
+
+    mechanisms = {each: Mechanism(exchanges.of(listener, each), max_reauth_ms(each)) for each in listener.mechanisms}
+    return LoginSettings(
+        mechanisms,
+        protocol,
+        config.get_for_listener(name, "sasl.server.max.receive.size"),
+        config.connection_failed_authentication_delay_ms,
+    )
+
+
+def _tokens(doors: Doors, config: KafkaConfig, metadata: MetadataCache) -> TokenLogins | None:
+    """The delegation tokens with which clients may log in, unless they are disabled (KIP-48)."""
+    if config.delegation_token_secret_key is None:
+        return None
+    from kwire.cluster.metadata.token_logins import TokenLogins
+
+    return TokenLogins(config.delegation_token_secret_key, lambda: metadata.image, doors.clock.time_ms)
+
+
+class _Exchanges:
+    """The broker's side of logins."""
+
+    def __init__(self, doors: Doors, metadata: MetadataCache, tokens: TokenLogins | None) -> None:
+        self._doors = doors
+        self._metadata = metadata
+        self._tokens = tokens
+
+    def of(self, listener: ListenerSecurity, mechanism: str) -> Callable[[], ServerExchange]:
+        """What begins a login by a mechanism."""
+        if mechanism == "PLAIN":
+            from kwire.security.sasl.plain import ServerPlain, users_of
+
+            return partial(ServerPlain, users_of(listener.logins[mechanism].options))
+        from kwire.security.scram_credentials import MECHANISMS
+
+        return partial(self._scram, MECHANISMS[mechanism])
+
+    def _scram(self, mechanism: ScramMechanism) -> ServerExchange:
+        from kwire.security.sasl.scram import ScramLookup, ServerScram
+
+        image = self._metadata.image
+        lookup = ScramLookup(partial(image.scram_credential, mechanism), image.scram_secret, self._tokens)
+        return ServerScram(mechanism, lookup, self._doors.random.randbytes)
+
+
+class CertificateClients:
+    """The dispatcher of an SSL listener's connections until their first request."""
+
+    pipelined_keys: frozenset[int] = frozenset()
+
+    def __init__(self, main: Dispatcher, request_max_bytes: int) -> None:
+        self._main = main
+        self._request_max_bytes = request_max_bytes
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        """Set up the client, and pass this request and all others on. Raises `InvalidFrame`."""
+        connection.context = client = self._main.client_of(connection, Client)
+        client.security = ConnectionSecurity("SSL")
+        connection.use(self._main, self._request_max_bytes)
+        self._main.dispatch(connection, frame)
