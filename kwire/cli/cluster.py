@@ -14,11 +14,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.addresses import Address, parse_address
-from kwire.cli import fail
+from kwire.cli import configuration, fail
 
 if TYPE_CHECKING:
     from kwire.codec.message import Message
     from kwire.net.client import ClientConnection
+    from kwire.security.client import ClientSecurity
 
 TIMEOUT_S: Final = 5.0
 LISTED_MAX: Final = 20
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire cluster``."""
     parser.add_argument("action", choices=["status", "unregister"])
     parser.add_argument("address", metavar="HOST:PORT", nargs="?", default="localhost:9092")
+    configuration.add_client_arguments(parser)
     parser.add_argument("--id", type=int, metavar="N", help="unregister: the broker that will not come back")
 
 
@@ -41,14 +43,17 @@ def run(arguments: argparse.Namespace) -> int:
         )
     try:
         host, port = parse_address(arguments.address)
+        security = configuration.load_client_security(arguments.command_config)
     except ValueError as error:
         return fail(error)
     try:
-        responses = asyncio.run(_ask(host or "localhost", port, arguments.id))
+        responses = asyncio.run(_ask(host or "localhost", port, arguments.id, security))
     except TimeoutError:  # an OSError too, without a text
         return fail(f"{arguments.address}: no answer within {TIMEOUT_S:.0f} s")
     except OSError as error:
         return fail(f"{arguments.address}: {error.strerror or error}")
+    except ValueError as error:  # a key store or trust store that cannot be used
+        return fail(error)
     if arguments.action == "unregister":
         return _unregistered(arguments.id, *responses)
     lines, well = status(*responses)
@@ -56,19 +61,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if well else 1
 
 
-async def _ask(host: str, port: int, unregister: int | None) -> list[Any]:
+async def _ask(host: str, port: int, unregister: int | None, security: ClientSecurity) -> list[Any]:
     from kwire.base.doors import Doors
+    from kwire.cluster.connector import Connector
     from kwire.codec.messages.api_versions_request import ApiVersionsRequest
     from kwire.codec.messages.describe_cluster_request import DescribeClusterRequest
     from kwire.codec.messages.metadata_request import MetadataRequest
     from kwire.codec.messages.unregister_broker_request import UnregisterBrokerRequest
     from kwire.codec.protocol import ApiKey
-    from kwire.net.client import ClientConnection, ConnectionLost
+    from kwire.net.client import ConnectionLost
 
     connection: ClientConnection | None = None
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            connection = await ClientConnection.connect(Doors(), host, port, "kwire-cluster")
+            connection = await Connector(Doors(), security).connect(host, port, "kwire-cluster")
             if unregister is not None:
                 return [await connection.call(UnregisterBrokerRequest(broker_id=unregister), 0)]
             served = {

@@ -1,7 +1,9 @@
 """``kwire ping [HOST:PORT]``: check whether a Kafka broker responds. For health checks and for scripts that wait.
 
 It sends ApiVersions, which every broker handles before anything else. The request is a constant and no codec is
-imported, because a health check runs every few seconds.
+imported, because a health check runs every few seconds. A listener with TLS is reached with ``--tls``, which does not
+check its certificate: that is enough to see that a broker responds, before any login. ``--command-config FILE`` checks
+certificates and logs in, like a client with these properties.
 """
 
 from __future__ import annotations
@@ -10,9 +12,14 @@ import argparse
 import socket
 import struct
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kwire.base.addresses import parse_address
-from kwire.cli import fail
+from kwire.cli import configuration, fail
+
+if TYPE_CHECKING:
+    from kwire.security.client import ClientSecurity
 
 _REQUEST = struct.pack(">ihhih9s", 19, 18, 0, 1, 9, b"kwireping")  # ApiVersions, version 0
 _RESPONSE = struct.Struct(">iihi")  # size, correlation id, error code, number of APIs
@@ -21,6 +28,8 @@ _RESPONSE = struct.Struct(">iihi")  # size, correlation id, error code, number o
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire ping``."""
     parser.add_argument("address", metavar="HOST:PORT", nargs="?", default="localhost:9092")
+    parser.add_argument("--tls", action="store_true", help="the listener has TLS; its certificate is not checked")
+    configuration.add_client_arguments(parser)
     parser.add_argument("--timeout", metavar="SECONDS", type=float, default=2.0, help="for one attempt (default: 2)")
     parser.add_argument("--wait", metavar="SECONDS", type=float, default=0.0, help="try again for so long")
 
@@ -29,31 +38,81 @@ def run(arguments: argparse.Namespace) -> int:
     """Send ApiVersions, repeatedly with ``--wait``; 0 if a broker responds."""
     try:
         host, port = parse_address(arguments.address)
+        ask = _way_to_ask(arguments)
     except ValueError as error:
         return fail(error)
     deadline = time.monotonic() + arguments.wait
     while True:
         try:
-            apis = _count_apis(host or "localhost", port, arguments.timeout)
+            apis = ask(host or "localhost", port, arguments.timeout)
+        except PermissionError as error:
+            return fail(f"{arguments.address}: {error}")
         except OSError as error:
             if time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
-            return fail(f"{arguments.address}: {error.strerror or error}")
+            return fail(f"{arguments.address}: {error.strerror or error or 'no response in time'}")
+        except ValueError as error:  # a key store or trust store that cannot be used
+            return fail(error)
         print(f"{arguments.address} answers: a Kafka broker with {apis} APIs")
         return 0
+
+
+def _way_to_ask(arguments: argparse.Namespace) -> Callable[[str, int, float], int]:
+    """How a broker is asked for the number of its APIs. ValueError if the client properties are wrong."""
+    if arguments.command_config:
+        import asyncio
+
+        security = configuration.load_client_security(arguments.command_config)
+        return lambda host, port, timeout_s: asyncio.run(_count_apis_logged_in(host, port, timeout_s, security))
+    return _count_apis_with_tls if arguments.tls else _count_apis
+
+
+async def _count_apis_logged_in(host: str, port: int, timeout_s: float, security: ClientSecurity) -> int:
+    """`_count_apis` as a client that is logged in. PermissionError if the login fails."""
+    import asyncio
+
+    from kwire.base.doors import Doors
+    from kwire.cluster.connector import Connector
+    from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+    from kwire.net.client import ConnectionLost
+
+    try:
+        async with asyncio.timeout(timeout_s):
+            connection = await Connector(Doors(), security).connect(host, port, "kwire-ping")
+            try:
+                return len((await connection.call(ApiVersionsRequest(), 0)).api_keys)
+            finally:
+                connection.close()
+    except ConnectionLost:
+        raise ConnectionResetError("the connection was closed without an answer") from None
+
+
+def _count_apis_with_tls(host: str, port: int, timeout_s: float) -> int:
+    """`_count_apis` of a listener with TLS."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with socket.create_connection((host, port), timeout_s) as connection, context.wrap_socket(connection) as secured:
+        return _exchange(secured)
 
 
 def _count_apis(host: str, port: int, timeout_s: float) -> int:
     """The number of APIs of a broker. OSError if none responds."""
     with socket.create_connection((host, port), timeout_s) as connection:
-        connection.sendall(_REQUEST)
-        data = b""
-        while len(data) < _RESPONSE.size:
-            received = connection.recv(_RESPONSE.size - len(data))
-            if not received:
-                raise ConnectionResetError("the connection was closed without an answer")
-            data += received
+        return _exchange(connection)
+
+
+def _exchange(connection: socket.socket) -> int:
+    connection.sendall(_REQUEST)
+    data = b""
+    while len(data) < _RESPONSE.size:
+        received = connection.recv(_RESPONSE.size - len(data))
+        if not received:
+            raise ConnectionResetError("the connection was closed without an answer")
+        data += received
     size, correlation_id, error_code, apis = _RESPONSE.unpack(data)
     if correlation_id != 1 or error_code or size < 10:
         raise ConnectionError("the server there is not a Kafka broker")
