@@ -6,6 +6,7 @@ No metadata, no retries. What lives elsewhere: the event loop's client, which br
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from typing import Any, Self
 
 from kwire.base.addresses import parse_address
@@ -17,16 +18,53 @@ _RECEIVED_BYTES_MAX = 1 << 20
 
 
 class BlockingClient:
-    """One connection to HOST:PORT. ``timeout_s`` bounds each wait for the broker (TimeoutError).
+    """One connection to HOST:PORT. ``timeout_s`` bounds each wait for the broker (TimeoutError). ``properties``:
+    Kafka's client properties for a secured listener (``security.protocol``, ``ssl.*``, ``sasl.*``).
 
-    OSError when no broker listens there, ConnectionResetError when the broker closes the connection instead of
-    sending the response.
+    OSError when no broker listens there or TLS fails, PermissionError when the login fails, ConnectionResetError when
+    the broker closes the connection instead of sending the response. ConfigError for wrong properties.
     """
 
-    def __init__(self, bootstrap_server: str, client_id: str = "kwire-testing", timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        bootstrap_server: str,
+        client_id: str = "kwire-testing",
+        timeout_s: float = TIMEOUT_S,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.client_id = client_id
-        self.socket = socket.create_connection(parse_address(bootstrap_server), timeout_s)
         self._correlation_id = 0
+        address = parse_address(bootstrap_server)
+        self.socket = socket.create_connection(address, timeout_s)
+        if properties:
+            try:
+                self._secure(address.host, properties)
+            except BaseException:
+                self.socket.close()
+                raise
+
+    def _secure(self, host: str, properties: Mapping[str, str]) -> None:
+        """TLS and a login, as the properties say."""
+        from kwire.base.doors import Doors
+        from kwire.security.client import client_exchange, client_security, login_requests
+        from kwire.security.errors import AuthenticationError
+
+        doors, security = Doors(), client_security(properties)
+        if security.tls is not None:
+            from kwire.security.tls.contexts import client_context
+
+            self.socket = client_context(security.tls, doors.files).wrap_socket(self.socket, server_hostname=host)
+        if not security.mechanism:
+            return
+        steps = login_requests(security.mechanism, client_exchange(security, doors.random.randbytes))
+        try:
+            request, version = next(steps)
+            while True:
+                request, version = steps.send(self.call(request, version))
+        except StopIteration:
+            return
+        except AuthenticationError as error:
+            raise PermissionError(f"login failed: {error}") from None
 
     def __enter__(self) -> Self:
         return self

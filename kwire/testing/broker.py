@@ -27,6 +27,7 @@ class RunningBroker:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
+        self.client_properties: Mapping[str, str] = {}
 
     @property
     def control(self) -> ControlClient:
@@ -66,7 +67,8 @@ class Kwire:
         from kwire.testing.topics import create_topic
 
         name = self.name(prefix)
-        create_topic(self.bootstrap_servers, name, partitions, config or {}, TOPIC_TIMEOUT_S)
+        properties = self._broker.client_properties
+        create_topic(self.bootstrap_servers, name, partitions, config or {}, TOPIC_TIMEOUT_S, properties)
         return name
 
     # -- faults -----------------------------------------------------------------------------------------------------

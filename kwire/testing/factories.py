@@ -18,6 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from kwire.testing.broker import Kwire, RunningBroker
     from kwire.testing.process import KwireProcess
+    from kwire.testing.secured import SecuredKwire, SecuredProcess
 
 
 def kwire_proc(
@@ -81,6 +82,47 @@ def kwire(broker_fixture: str | None = None) -> Callable[..., Iterator[Kwire]]:
         broker.reset()
 
     return kwire_fixture
+
+
+def kwire_secure_proc(
+    properties: Mapping[str, str] | None = None, users: Mapping[str, str] | None = None
+) -> Callable[..., Iterator[SecuredProcess]]:
+    """A session fixture: a broker process that clients reach over SASL_SSL only. ``users``: passwords by name."""
+
+    @pytest.fixture(scope="session")
+    def kwire_secure_proc_fixture(request: pytest.FixtureRequest) -> Iterator[SecuredProcess]:
+        """A kwire broker with a certificate and users, for the whole session."""
+        from kwire.testing.process import KwireStartError
+        from kwire.testing.secured import SecuredProcess
+
+        broker = SecuredProcess({**given_properties(request.config), **(properties or {})}, users)
+        try:
+            broker.start()
+        except KwireStartError as error:
+            broker.remove_certificates()
+            pytest.fail(str(error), pytrace=False)
+        try:
+            yield broker
+        finally:
+            broker.discard()
+            broker.remove_certificates()
+
+    return kwire_secure_proc_fixture
+
+
+def kwire_secure(broker_fixture: str = "kwire_secure_proc") -> Callable[..., Iterator[SecuredKwire]]:
+    """A function fixture: one test's view of a session's secured broker."""
+
+    @pytest.fixture
+    def kwire_secure_fixture(request: pytest.FixtureRequest) -> Iterator[SecuredKwire]:
+        """A secured broker: what the fixture kwire has, and kwire_secure.users, .ca_path, .kafka_python("alice")."""
+        from kwire.testing.secured import SecuredKwire
+
+        broker = SecuredKwire(request.getfixturevalue(broker_fixture))
+        yield broker
+        broker.reset()
+
+    return kwire_secure_fixture
 
 
 def given_properties(config: pytest.Config) -> dict[str, str]:

@@ -18,8 +18,11 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 from kwire.base.addresses import parse_address
+from kwire.base.config.definitions import is_sensitive
+from kwire.base.config.values import HIDDEN
 from kwire.server.ready_line import ReadyLine
 from kwire.testing.control import ControlClient
 
@@ -40,9 +43,11 @@ class KwireStartError(Exception):
 
 
 class KwireProcess:
-    """One broker process. ``properties``: Kafka's, by name. ``listen``: HOST:PORT, port 0 for a free one.
+    """One broker process. ``properties``: Kafka's, by name. ``listen``: HOST:PORT, port 0 for a free one, unless
+    ``listeners`` is among the properties.
 
-    ``data_dir``: None for a temporary one that is removed at the end. `start` raises `KwireStartError`.
+    ``data_dir``: None for a temporary one that is removed at the end. ``client_properties``: how clients reach a
+    secured listener. `start` raises `KwireStartError`.
     """
 
     def __init__(
@@ -52,9 +57,12 @@ class KwireProcess:
         listen: str = "127.0.0.1:0",
         data_dir: str | Path | None = None,
         timeout_s: float = START_TIMEOUT_S,
+        client_properties: Mapping[str, str] | None = None,
     ) -> None:
         self.properties = {**TEST_PROPERTIES, "kwire.test.control": "true", **(properties or {})}
         self.bootstrap_servers = ""
+        self.client_properties: Mapping[str, str] = client_properties or {}
+        """Kafka's client properties with which the broker is reached."""
         self._listen = listen
         self._timeout_s = timeout_s
         self._given_data_dir = None if data_dir is None else Path(data_dir)
@@ -63,7 +71,7 @@ class KwireProcess:
         self._control: ControlClient | None = None
         self._tether: ControlClient | None = None
 
-    def __enter__(self) -> KwireProcess:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -117,10 +125,16 @@ class KwireProcess:
         if self._process is not None:
             raise RuntimeError("this broker is running already")
         # -P: what lies in the current directory of the tests must not stand in the way of what the broker imports.
-        command = [sys.executable, "-P", "-m", "kwire", "start", "--listen", self._listen]
+        command = [sys.executable, "-P", "-m", "kwire", "start"]
+        if "listeners" not in self.properties:
+            command += ["--listen", self._listen]
         command += ["--data-dir", str(self.data_dir)]
+        secrets = {name: value for name, value in self.properties.items() if is_sensitive(name)}
         for name, value in self.properties.items():
-            command += ["--set", f"{name}={value}"]
+            if name not in secrets:
+                command += ["--set", f"{name}={value}"]
+        if secrets:  # others on this machine can read command lines
+            command += ["--config", str(self._secret_file(secrets))]
         with (self._own_directory() / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=_environment())
         try:
@@ -132,6 +146,13 @@ class KwireProcess:
             self.kill()
             self._clean_up()
             raise
+
+    def _secret_file(self, secrets: Mapping[str, str]) -> Path:
+        path = self._own_directory() / "secrets.properties"
+        path.touch(mode=0o600)
+        escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in secrets.items()}
+        path.write_text("".join(f"{name}={value}\n" for name, value in escaped.items()), encoding="utf-8")
+        return path
 
     def _await_ready(self) -> None:
         """Wait for the ready line."""
@@ -154,7 +175,7 @@ class KwireProcess:
 
     def _failure(self, what: str) -> str:
         lines = self.log_text().splitlines()[-LOG_LINES_TOLD:]
-        given = " ".join(f"{name}={value}" for name, value in self.properties.items())
+        given = " ".join(f"{name}={HIDDEN if is_sensitive(name) else value}" for name, value in self.properties.items())
         output = "\n  ".join(lines or ["(nothing)"])
         return f"kwire {what} (--listen {self._listen}, {given}). Its last output:\n  {output}"
 

@@ -1,4 +1,5 @@
-"""The pytest plugin: fixtures ``kwire_proc``, ``kwire_noproc``, ``kwire`` and their options (docs/TESTING.md).
+"""The pytest plugin: fixtures ``kwire_proc``, ``kwire_noproc``, ``kwire``, ``kwire_secure_proc``, ``kwire_secure`` and
+their options (docs/TESTING.md).
 
 pytest loads this in every project that has kwire installed, so it imports nothing but pytest; what the fixtures need is
 imported when a test uses them.
@@ -13,6 +14,8 @@ from kwire.testing import factories
 kwire_proc = factories.kwire_proc()
 kwire_noproc = factories.kwire_noproc()
 kwire = factories.kwire()
+kwire_secure_proc = factories.kwire_secure_proc()
+kwire_secure = factories.kwire_secure()
 
 _SET = "a broker property for kwire_proc; may be given more than once"
 _BOOTSTRAP = "HOST:PORT of a broker that runs already: the kwire fixture uses it instead of starting one"

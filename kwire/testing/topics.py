@@ -19,9 +19,15 @@ class TopicError(Exception):
 
 
 def create_topic(
-    bootstrap_server: str, name: str, partitions: int, config: Mapping[str, str], timeout_s: float
+    bootstrap_server: str,
+    name: str,
+    partitions: int,
+    config: Mapping[str, str],
+    timeout_s: float,
+    properties: Mapping[str, str] | None = None,
 ) -> None:
     """Create a topic with the broker's default replication factor, and wait until its partitions have leaders.
+    ``properties``: those of a client, for a secured broker.
 
     `TopicError` if the broker refuses it or the leaders take longer than ``timeout_s``.
     """
@@ -32,7 +38,7 @@ def create_topic(
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
-    with BlockingClient(bootstrap_server) as client:
+    with BlockingClient(bootstrap_server, properties=properties) as client:
         result = client.call(request, _CREATE_TOPICS_VERSION).topics[0]
         if result.error_code:
             reason = f": {result.error_message}" if result.error_message else ""

@@ -211,3 +211,36 @@ def _runs(pid: int) -> bool:
         return False
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_secured_broker_has_a_certificate_and_users(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from kwire.codec.messages.metadata_request import MetadataRequest
+        from kwire.testing.blocking_client import BlockingClient
+
+        def test_login(kwire_secure):
+            topic = kwire_secure.topic("orders", partitions=2)
+            for user in kwire_secure.users:
+                with BlockingClient(kwire_secure.bootstrap_servers, properties=kwire_secure.properties(user)) as client:
+                    assert topic in [each.name for each in client.call(MetadataRequest(topics=None), 9).topics]
+
+        def test_a_wrong_password(kwire_secure):
+            properties = kwire_secure.properties("alice")
+            password = kwire_secure.users["alice"]
+            assert password in properties["sasl.jaas.config"]
+            properties["sasl.jaas.config"] = properties["sasl.jaas.config"].replace(password, "wrong")
+            with pytest.raises(PermissionError, match="login failed: Authentication failed: Invalid username or pass"):
+                BlockingClient(kwire_secure.bootstrap_servers, properties=properties)
+
+        def test_passwords_are_not_in_the_log(kwire_secure, kwire_secure_proc):
+            assert not any(password in kwire_secure_proc.log_text() for password in kwire_secure.users.values())
+
+        def test_the_arguments_of_clients(kwire_secure):
+            assert kwire_secure.kafka_python("bob")["sasl_plain_password"] == kwire_secure.users["bob"]
+            assert kwire_secure.librdkafka("bob")["sasl.password"] == kwire_secure.users["bob"]
+            assert kwire_secure.ca_path.read_text().startswith("-----BEGIN CERTIFICATE-----")
+        """
+    )
+    run(pytester).assert_outcomes(passed=4)
