@@ -8,11 +8,11 @@ and Java's JAAS files contexts of them (``parse_jaas_file``)::
 
     KafkaServer { org.apache.kafka.common.security.plain.PlainLoginModule required ...; };
 
-The two grammars differ as they do in Java: in a property all but white space, ``;``, ``=``, quotes and slashes may be
-in a word, while a file wants quotes (double ones) around most values and expands ``${property}``. An option that is
-named twice has its last value. Errors are `ValueError` with one line that names the place, and nothing of the text,
-which has passwords in it; for the same reason a login module's options are not in its repr. What lives elsewhere: what
-the modules mean.
+Values need quotes unless they are words of letters, digits, ``.``, ``-``, ``_`` and ``$`` that do not begin with a
+digit, a dot or ``-``. The two grammars differ as they do in Java: in a property the quotes may be single ones, and a
+file expands ``${property}``. An option that is named twice has its last value. Errors are `ValueError` with one line
+that names the place, and nothing of the text, which has passwords in it; for the same reason a login module's options
+are not in its repr. What lives elsewhere: what the modules mean.
 """
 
 from __future__ import annotations
@@ -40,25 +40,17 @@ class LoginModule(NamedTuple):
         return f"LoginModule(name={self.name!r}, flag={self.flag!r}, options=...)"
 
 
-def _table(letters: str, quotes: str, digits: str, high: range) -> Syntax:
-    kinds = dict.fromkeys(range(33), WHITESPACE) | dict.fromkeys(high, WORD)
-    for characters, kind in ((letters, WORD), (digits, DIGIT), (quotes, QUOTE), ("/", COMMENT)):
+def _table(more_letters: str) -> Syntax:
+    """The syntax of Java's tokenizer, with more letters than it has by itself."""
+    kinds = dict.fromkeys(range(33), WHITESPACE) | dict.fromkeys(range(160, 256), WORD)
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" + more_letters
+    for characters, kind in ((letters, WORD), ("0123456789.-", DIGIT), ("\"'", QUOTE), ("/", COMMENT)):
         kinds |= {ord(character): kind for character in characters}
     return Syntax(kinds)
 
 
-_PROPERTY: Final = _table(
-    letters="".join(chr(code) for code in range(33, 129) if chr(code) not in ";="),
-    quotes="\"'",
-    digits="",
-    high=range(160, 256),
-)
-_FILE: Final = _table(
-    letters="abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ$_*",
-    quotes="\"'",
-    digits="0123456789.-",
-    high=range(160, 256),
-)
+_PROPERTY: Final = _table("$_")
+_FILE: Final = _table("$_*")
 
 
 def parse_jaas(text: str) -> list[LoginModule]:

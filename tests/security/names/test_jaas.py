@@ -16,9 +16,9 @@ def test_a_login_module_has_its_name_flag_and_options() -> None:
 
 
 def test_a_text_may_have_several_modules_on_several_lines() -> None:
-    found = parse_jaas("a.B Required x=1;\n\tc.D SUFFICIENT;\r\ne.F optional x=1 x = 2;")
+    found = parse_jaas("a.B Required x=a;\n\tc.D SUFFICIENT;\r\ne.F optional x='1' x = \"2\";")
     assert found == [
-        LoginModule("a.B", "REQUIRED", {"x": "1"}),
+        LoginModule("a.B", "REQUIRED", {"x": "a"}),
         LoginModule("c.D", "SUFFICIENT", {}),
         LoginModule("e.F", "OPTIONAL", {"x": "2"}),
     ]
@@ -33,8 +33,7 @@ def test_a_text_may_have_several_modules_on_several_lines() -> None:
         (r'"\101\60\7x\477"', "A0\ax'7"),
         (r'"back\\slash \x"', "back\\slash x"),
         ('"über 한국"', "über 한국"),
-        ("über{}[]()<>,.-_$%&!", "über{}[]()<>,.-_$%&!"),
-        (r"back\slash", r"back\slash"),
+        ("über-1.5_$", "über-1.5_$"),
         ('""', ""),
     ],
 )
@@ -47,7 +46,7 @@ def test_a_slash_starts_a_comment_unless_it_is_quoted() -> None:
     m /* the module */ required /* not ;
       here */ a="http://host/" // no more b=1
       / as is this
-      c=2 ;"""
+      c='2' ;"""
     assert only_module(text).options == {"a": "http://host/", "c": "2"}
 
 
@@ -73,6 +72,10 @@ def test_a_quoted_text_ends_with_its_line() -> None:
         "= required;",
         "m required a=/b;",
         'm required a="b;',
+        "m required a=1;",
+        "m required a=-b;",
+        "m required a=p@ss;",
+        r"m required a=b\c;",
     ],
 )
 def test_a_wrong_text_is_refused(text: str) -> None:
