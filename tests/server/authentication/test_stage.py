@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import struct
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -456,3 +458,34 @@ async def test_a_mechanism_that_breaks_closes_the_connection(
     asking.answer.set_exception(RuntimeError("on purpose"))
     assert await closed(client)
     assert capsys.readouterr().err.count("closing connection: login failed") == 1
+
+
+async def test_any_bytes_are_answered_or_close_the_connection(
+    served: Callable[..., Served], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whole and damaged frames in pieces of any size; the log has no failure, and honest clients are served."""
+    listener = served(failed_delay_ms=0, receive_max_bytes=2000)
+    chance = random.Random(16)
+    frames = [
+        bytes(frame) for frame in (frame_of(SOFTWARE, 3), handshake(), handshake(version=0), authenticate(), ALICE)
+    ]
+    for _ in range(100):
+        client = await listener.connect()
+        for _ in range(chance.randint(1, 4)):
+            frame = bytearray(chance.choice(frames))
+            if chance.random() < 0.5:
+                frame[chance.randrange(len(frame))] = chance.randrange(256)
+            size = chance.choice((len(frame), len(frame), len(frame), 0, -1, 2001, chance.randrange(100)))
+            data = struct.pack(">i", size) + frame
+            cut = chance.randrange(len(data))
+            for piece in (data[:cut], data[cut:]):
+                if not client.closed:
+                    client.send_bytes(piece)
+                    await asyncio.sleep(0)
+        client.close()
+    honest = await listener.connect()
+    assert (await honest.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)).error_code == 0
+    assert (await honest.call(SaslAuthenticateRequest(auth_bytes=ALICE), 2)).error_code == 0
+    shown = capsys.readouterr().err
+    assert "Traceback" not in shown
+    assert '"ERROR"' not in shown
