@@ -97,7 +97,7 @@ def accepted(claims: dict[str, Any], rules: TokenRules, now_ms: int) -> BearerTo
         raise TokenRefused("iss is not sasl.oauthbearer.expected.issuer")
     _check_audience(claims, rules.audiences)
     _check_scopes(claims.get(rules.scope_claim))
-    return BearerToken(text(claims, rules.subject_claim), int(expires_s * 1000))
+    return BearerToken(text(claims, rules.subject_claim).strip(), int(expires_s) * 1000)
 
 
 def _in_time(claims: dict[str, Any], skew_s: int, now_s: float) -> float:

@@ -89,8 +89,8 @@ def _is_date(value: float) -> bool:
 
 
 def text(claims: dict[str, Any], name: str) -> str:
-    """A claim that must be a text and not blank; without white space around it, as in Kafka. `TokenRefused`."""
+    """A claim that must be a text and not blank. `TokenRefused`."""
     value = claims.get(name)
     if not isinstance(value, str) or not value.strip() or _SURROGATE.search(value) is not None:
         raise TokenRefused(f"there is no {name}, or it is no text")
-    return value.strip()
+    return value

@@ -89,6 +89,8 @@ class UnsecuredTokens:
 
 
 def _scopes(found: Any) -> set[str]:
+    if isinstance(found, int | float):
+        raise TokenRefused("the scope is a number")
     scopes = found if isinstance(found, list) else [found]
     return {each.strip() for each in scopes if isinstance(each, str)}
 

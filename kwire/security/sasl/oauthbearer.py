@@ -82,7 +82,7 @@ class ServerOAuthBearer:
 
     def __init__(self, check: TokenCheck) -> None:
         self._check = check
-        self._refusal: tuple[str, TokenRefused] | None = None
+        self._refusal: AuthenticationError | None = None
         self.complete = False
         self.principal = ANONYMOUS
         self.expires_ms: int | None = None
@@ -91,8 +91,7 @@ class ServerOAuthBearer:
     def respond(self, token: bytes) -> NowOrLater[bytes]:
         """Check the token in the first message; after an error, end the login."""
         if self._refusal is not None:
-            text, reason = self._refusal
-            raise AuthenticationError(text) from reason
+            raise self._refusal
         first = InitialResponse.parse(token)
         try:
             checked = self._check(first.token)
@@ -120,7 +119,7 @@ class ServerOAuthBearer:
         """The error's JSON (RFC 7628, section 3.2.2), written as Kafka does."""
         scope = "" if error.scope is None else f', "scope":{json.dumps(error.scope)}'
         text = f'{{"status":"{error.status}"{scope}}}'
-        self._refusal = text, error
+        self._refusal = AuthenticationError(text, str(error))
         return text.encode()
 
 

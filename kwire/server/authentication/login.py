@@ -267,13 +267,13 @@ class Login:
                 return self._respond_later(challenge, succeeded, failed)
             return succeeded(challenge, self._finish())
         except AuthenticationError as error:
-            return failed(self._text(error), str(error))
+            return failed(self._text(error), error.reason)
 
     async def _respond_later(self, challenge: Awaitable[bytes], succeeded: _Succeeded, failed: _Failed) -> Reply:
         try:
             return succeeded(await challenge, self._finish())
         except AuthenticationError as error:
-            return failed(self._text(error), str(error))
+            return failed(self._text(error), error.reason)
 
     def _text(self, error: AuthenticationError) -> str:
         """What the client is told."""

@@ -109,7 +109,7 @@ def test_a_refused_token_gets_an_error_and_then_the_end() -> None:
         server.respond(b"\x01")
     assert not isinstance(raised.value, InvalidCredentials)
     assert str(raised.value) == '{"status":"invalid_token"}'
-    assert str(raised.value.__cause__) == "the token is bad"
+    assert raised.value.reason == "the token is bad"
     assert (server.complete, server.principal) == (False, ANONYMOUS)
 
 
