@@ -79,6 +79,7 @@ def test_a_brokers_properties(configs: Configs, broker_kind: str, observe: Obser
         own = [name for name in found if name.startswith("kwire.")]
         assert own == [
             "kwire.jaas.config.file",
+            "kwire.sasl.oauthbearer.allowed.urls",
             "kwire.test.control",
             "kwire.test.supported.features",
             "kwire.validate.records",

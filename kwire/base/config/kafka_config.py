@@ -48,6 +48,7 @@ class KafkaConfig(BrokerProperties):
 
     kwire_jaas_config_file: str | None
     kwire_metadata_dir: str | None
+    kwire_sasl_oauthbearer_allowed_urls: tuple[str, ...]
     kwire_test_control: bool
     kwire_test_supported_features: tuple[str, ...]
     kwire_validate_records: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 ROWS = (
     ("kwire.jaas.config.file", "STRING", None, "MEDIUM", "read-only", None),
     ("kwire.metadata.dir", "STRING", None, "HIGH", "read-only", None),
+    ("kwire.sasl.oauthbearer.allowed.urls", "LIST", (), "MEDIUM", "read-only", None),
     ("kwire.test.control", "BOOLEAN", False, "LOW", "read-only", None),
     ("kwire.test.supported.features", "LIST", (), "LOW", "read-only", None),
     ("kwire.validate.records", "BOOLEAN", False, "MEDIUM", "read-only", None),
