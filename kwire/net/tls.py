@@ -10,8 +10,8 @@ buffers (`ssl.SSLObject`, `ssl.MemoryBIO`). What differs from a plain socket, an
 - No file is ever sent by `sendfile`, which would send it as it is: `kwire.net.tls_connection` reads it in pieces.
 - Failures are `TlsError`, an OSError whose text is one line. OpenSSL's "want read" and "want write" never leave here.
 
-OpenSSL keeps a buffer as large as what was once written to it: pieces are small (`PIECE_BYTES`), so that an idle
-connection holds little.
+OpenSSL's memory buffers stay as large as what was once in them. So they get little at a time (`PIECE_BYTES`), and an
+idle connection holds little; what they give is collected, because few large calls of the socket are cheaper.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ RECORD_BYTES: Final = 16 * 1024
 """The plaintext of a full record."""
 
 PIECE_BYTES: Final = 32 * 1024
-"""Bytes that are given to OpenSSL, or taken from it, at a time. Fastest are 32 and 64 KiB."""
+"""Bytes that are given to OpenSSL, or taken from it, at a time."""
+
+SEND_BYTES: Final = 128 * 1024
+"""Ciphertext that is given to the socket at a time."""
 
 TAKEN_MAX: Final = 512 * 1024
 """Plaintext that one `send` takes (about 0.25 ms): with more, other connections would wait."""
 
-UNSENT_LIMIT: Final = 128 * 1024
-"""Unsent ciphertext at which a connection fails. `send` takes no more from a third of it on; the rest are responses of
-OpenSSL itself (key updates) to a peer that does not read them."""
+UNSENT_LIMIT: Final = 2 * SEND_BYTES
+"""Unsent ciphertext at which a connection fails. `send` leaves at most `SEND_BYTES` and a piece unsent; the rest are
+responses of OpenSSL itself (key updates) to a peer that does not read them."""
 
 UNEXPECTED_MESSAGE: Final = 10
 """The alert for bytes that are not TLS (RFC 8446, 6.2)."""
@@ -61,12 +64,14 @@ class TlsError(OSError):
 
 
 class RecordBuffers:
-    """The buffer for received ciphertext that the connections of one loop share: it is empty between two calls."""
+    """Buffers that the connections of one loop share: for received ciphertext, and for pieces of files. They are empty
+    between two calls."""
 
-    __slots__ = ("received",)
+    __slots__ = ("file", "received")
 
     def __init__(self) -> None:
-        self.received = memoryview(bytearray(PIECE_BYTES))
+        self.received = memoryview(bytearray(RECEIVE_BYTES))
+        self.file = memoryview(bytearray(SEND_BYTES))
 
 
 class TlsSocket:
@@ -74,16 +79,17 @@ class TlsSocket:
     further call."""
 
     __slots__ = (
+        "_chunks",
         "_ended",
         "_incoming",
         "_object",
         "_outgoing",
         "_read",
         "_received",
-        "_rest",
         "_socket",
         "_socket_recv_into",
         "_socket_send",
+        "_socket_sendmsg",
         "_write",
         "failure",
         "pending",
@@ -101,6 +107,7 @@ class TlsSocket:
         self._socket = sock
         self._socket_recv_into = sock.recv_into
         self._socket_send = sock.send
+        self._socket_sendmsg = sock.sendmsg
         self._received = buffers.received
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -110,7 +117,7 @@ class TlsSocket:
         # Their annotations in typeshed know no memoryview.
         self._read: Callable[[int, Any], int] = cast(Any, self._object.read)
         self._write: Callable[[Any], int] = self._object.write
-        self._rest: bytes | memoryview = b""  # ciphertext that was taken from OpenSSL and is not sent
+        self._chunks: list[bytes | memoryview] = []  # ciphertext that was taken from OpenSSL and is not sent
         self._ended = False  # the peer has sent close_notify
         self.failure: str | None = None
         self.pending = False
@@ -178,23 +185,36 @@ class TlsSocket:
     def recv_into(self, buffer: memoryview) -> int:
         """Decrypt into a buffer. Returns the number of bytes, 0 at the end of the stream. BlockingIOError; OSError."""
         filled = self._decrypt(buffer) if self.pending else 0
-        room, received = min(len(buffer), RECEIVE_BYTES), self._received
-        while filled < room and not self._ended:
+        room = len(buffer)
+        if filled < room and not self._ended:
+            wanted = max(room - filled, RECORD_BYTES)  # as much plaintext, at most
             try:
-                count = self._socket_recv_into(received)
+                count = self._socket_recv_into(self._received[:wanted])
             except WOULD_BLOCK:
-                break
-            if not count:
-                self._ended = True  # without close_notify: frames have lengths, so nothing can be cut off unnoticed
-                break
-            self._incoming.write(received[:count])
-            filled += self._decrypt(buffer[filled:] if filled else buffer)
-            if count < PIECE_BYTES:
-                break
+                pass
+            else:
+                if count:
+                    filled = self._decrypt_pieces(self._received[:count], buffer, filled)
+                else:
+                    self._ended = True  # without close_notify: frames have lengths, nothing can be cut off unnoticed
         if self._outgoing.pending and not self.push() and self.unsent > UNSENT_LIMIT:
             raise TlsError("the peer does not read")
         if not filled and not self._ended:
             raise BlockingIOError(errno.EAGAIN, "no whole record")
+        return filled
+
+    def _decrypt_pieces(self, received: memoryview, buffer: memoryview, filled: int) -> int:
+        """Decrypt received bytes into a buffer, of which some is filled. Returns how much is then."""
+        count, room = len(received), len(buffer)
+        if count <= PIECE_BYTES:
+            self._incoming.write(received)
+            return filled + self._decrypt(buffer[filled:] if filled else buffer)
+        for position in range(0, count, PIECE_BYTES):
+            self._incoming.write(received[position : position + PIECE_BYTES])
+            if filled < room and not self._ended:
+                filled += self._decrypt(buffer[filled:])
+            else:
+                self.pending = True
         return filled
 
     def _decrypt(self, buffer: memoryview) -> int:
@@ -244,14 +264,16 @@ class TlsSocket:
         for piece in _records(buffers):
             self._encrypt(piece)
             taken += len(piece)
-            if self._outgoing.pending >= PIECE_BYTES and (not self.push() or taken >= TAKEN_MAX):
-                return taken
+            if self._outgoing.pending >= PIECE_BYTES:
+                self._chunks.append(self._outgoing.read())
+                if len(self._chunks) * PIECE_BYTES >= SEND_BYTES and (not self.push() or taken >= TAKEN_MAX):
+                    return taken
         if not flags:
             self.push()
         return taken
 
     def _require_all_sent(self) -> None:
-        if (self._rest or self._outgoing.pending) and not self.push():
+        if (self._chunks or self._outgoing.pending) and not self.push():
             raise BlockingIOError(errno.EAGAIN, "ciphertext is unsent")
 
     def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
@@ -266,26 +288,32 @@ class TlsSocket:
     @property
     def unsent(self) -> int:
         """Bytes of ciphertext that are unsent."""
-        return len(self._rest) + self._outgoing.pending
+        return sum(map(len, self._chunks)) + self._outgoing.pending
 
     def push(self) -> bool:
         """Send ciphertext. Returns whether all of it is sent: otherwise the socket is full. OSError."""
-        rest = self._rest
+        chunks = self._chunks
         try:
-            while True:
-                if not rest:
-                    if not self._outgoing.pending:
-                        return True
-                    rest = self._outgoing.read()
-                sent = self._socket_send(rest)
-                if sent < len(rest):
-                    rest = memoryview(rest)[sent:]
-                    return False
-                rest = b""
+            if not chunks:  # the usual case
+                if not self._outgoing.pending:
+                    return True
+                data = self._outgoing.read()
+                chunks.append(data)
+                sent = self._socket_send(data)
+            else:
+                if self._outgoing.pending:
+                    chunks.append(self._outgoing.read())
+                sent = self._socket_sendmsg(chunks)
         except WOULD_BLOCK:
             return False
-        finally:
-            self._rest = rest
+        while chunks:
+            size = len(chunks[0])
+            if sent < size:
+                chunks[0] = memoryview(chunks[0])[sent:]
+                return False
+            sent -= size
+            del chunks[0]
+        return True
 
     # -- end ----------------------------------------------------------------------------------------------------------
 

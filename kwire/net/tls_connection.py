@@ -20,7 +20,7 @@ from kwire.base.doors import WOULD_BLOCK
 from kwire.net.connection import Connection
 from kwire.net.handshake_records import HandshakeRecords, InvalidHandshake
 from kwire.net.outgoing import Outgoing
-from kwire.net.tls import PIECE_BYTES, TAKEN_MAX, UNEXPECTED_MESSAGE, RecordBuffers, TlsError, TlsSocket
+from kwire.net.tls import TAKEN_MAX, UNEXPECTED_MESSAGE, RecordBuffers, TlsError, TlsSocket
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,14 +63,20 @@ class Handshakes:
 class TlsOutgoing(Outgoing):
     """A send queue whose bytes are encrypted. ``size`` includes unsent ciphertext."""
 
-    __slots__ = ("_ciphertext", "_range_left", "_tls")
+    __slots__ = ("_ciphertext", "_file_buffer", "_range_left", "_tls")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, doors: Doors, tls: TlsSocket, on_writable: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        doors: Doors,
+        tls: TlsSocket,
+        on_writable: Callable[[], None],
+        file_buffer: memoryview,
     ) -> None:
         super().__init__(loop, doors, tls, on_writable)
         self._sendfile = None
         self._tls = tls
+        self._file_buffer = file_buffer  # shared, and empty between two calls
         self._ciphertext = 0  # the part of `size` that is ciphertext
         self._range_left = 0  # bytes of file ranges that may still be read in this turn
 
@@ -103,8 +109,9 @@ class TlsOutgoing(Outgoing):
         return self._range_left > 0
 
     def _send_read(self, part: FileRange, done: int) -> int:
-        data = self._doors.files.pread(part.fd, min(part.size - done, PIECE_BYTES), part.position + done)
-        return self._send(data) if data else 0
+        buffer = self._file_buffer[: part.size - done]
+        count = self._doors.files.preadv(part.fd, (buffer,), part.position + done)
+        return self._send(buffer[:count]) if count else 0
 
 
 class TlsConnection(Connection):
@@ -129,7 +136,7 @@ class TlsConnection(Connection):
         tls = TlsSocket(sock, context, handshakes.buffers, server_side=True)
         super().__init__(wire, tls, setup, listener, peer, local)
         self.tls = tls
-        self._out = TlsOutgoing(wire.loop, wire.doors, tls, self._advance)
+        self._out = TlsOutgoing(wire.loop, wire.doors, tls, self._advance, handshakes.buffers.file)
         self._handshakes = handshakes
         self._records = HandshakeRecords(long_records=context.verify_mode != ssl.CERT_NONE)
         self._established = False

@@ -70,7 +70,7 @@ class Socket:
         self.room -= len(piece)
         return len(piece)
 
-    def sendmsg(self, buffers: list[bytes], _ancillary: object, _flags: int) -> int:
+    def sendmsg(self, buffers: list[bytes], _ancillary: object = (), _flags: int = 0) -> int:
         return self.send(b"".join(buffers))
 
     def close(self) -> None:

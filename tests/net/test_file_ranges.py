@@ -180,6 +180,11 @@ async def test_a_disk_that_fails_while_a_range_is_read_closes_the_connection(net
         def pread(self, fd: int, size: int, offset: int) -> bytes:
             raise OSError(errno.EIO, "the disk fails")
 
+        def preadv(self, fd: int, buffers: Any, offset: int, flags: int = 0) -> int:
+            if flags:
+                return super().preadv(fd, buffers, offset, flags)
+            raise OSError(errno.EIO, "the disk fails")
+
     def sendfile(*_: int) -> int:
         raise OSError(errno.EIO, "the disk fails")
 

@@ -18,7 +18,7 @@ from kwire.base.file_range import FileRange
 from kwire.net.connection import Connection
 from kwire.net.handshake_records import CLIENT_HELLO_MAX, RECORD_MAX, SHORT_RECORD_MAX
 from kwire.net.settings import OUTGOING_LIMIT, SMALL_RANGE
-from kwire.net.tls import PIECE_BYTES, RECORD_BYTES
+from kwire.net.tls import PIECE_BYTES, RECORD_BYTES, SEND_BYTES
 from tests.net.conftest import OTHER_KEY, Certificates, Client, Network, frame, request
 from tests.net.test_file_ranges import ColdFiles, Owner, answer_with
 from tests.net.tls_peer import Peer
@@ -222,7 +222,7 @@ async def test_unsent_ciphertext_is_bounded_and_counted(network: Network, file: 
     assert tls is not None
     for _ in range(20):
         await asyncio.sleep(0.001)
-        assert tls.unsent <= PIECE_BYTES + 2 * RECORD_BYTES
+        assert tls.unsent <= SEND_BYTES + PIECE_BYTES + 2 * RECORD_BYTES
     assert tls.unsent
     assert connection._out.size
     assert len(network.answers.frames) == 1

@@ -30,8 +30,8 @@ from kwire.net.handshake_records import (
 )
 from kwire.net.listener import BoundSocket
 from kwire.net.server import NetServer
-from kwire.net.settings import SETUP_MAX_MS, NetSettings
-from kwire.net.tls import RECORD_BYTES, TAKEN_MAX, UNSENT_LIMIT
+from kwire.net.settings import RECEIVE_BYTES, SETUP_MAX_MS, NetSettings
+from kwire.net.tls import RECORD_BYTES, TAKEN_MAX, UNSENT_LIMIT, RecordBuffers, TlsSocket
 from kwire.net.tls_connection import ALERT_TIME_S, STEPS_PER_TURN, Handshakes, TlsConnection
 from tests.net.conftest import OTHER_KEY, PIPELINED_KEY, REQUEST_MAX_BYTES, Answers, Certificates, frame, request
 from tests.net.test_connection_properties import Answers as CheckedAnswers
@@ -341,6 +341,40 @@ def run(loop: TurnedLoop) -> None:
         for callback in list(callbacks.values()):
             callback()
     loop.turn()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    records=st.lists(st.one_of(st.integers(1, 40), st.integers(1, RECORD_BYTES), st.just(RECORD_BYTES)), max_size=30),
+    rooms=st.lists(st.one_of(st.integers(1, 100), st.sampled_from((RECORD_BYTES, 2 * RECORD_BYTES, RECEIVE_BYTES)))),
+    arrivals=st.lists(st.integers(1, 200_000), max_size=10),
+)
+def test_nothing_is_left_when_neither_the_socket_nor_openssl_has_more(
+    records: list[int], rooms: list[int], arrivals: list[int]
+) -> None:
+    sock = ManySockets(5)
+    tls = TlsSocket(sock, CERTIFICATES.server_context(), RecordBuffers(), server_side=True)
+    peer = Peer(CERTIFICATES.client_context())
+    sock.incoming += peer.handshake()
+    complete = False
+    while not complete:
+        tls.receive()
+        complete = tls.handshake()
+        sock.incoming += peer.handshake(bytes(sock.sent))
+        sock.sent.clear()
+    sent = [os.urandom(size) for size in records]
+    stream = b"".join(map(peer.encrypt, sent))
+    received = b""
+    for arrival in [*arrivals, len(stream)]:
+        sock.incoming += stream[:arrival]
+        stream = stream[arrival:]
+        while sock.incoming or tls.pending:
+            buffer = memoryview(bytearray(rooms.pop() if rooms else RECEIVE_BYTES))
+            try:
+                received += buffer[: tls.recv_into(buffer)]
+            except BlockingIOError:
+                assert not tls.pending
+    assert received == b"".join(sent)
 
 
 # -- any bytes --------------------------------------------------------------------------------------------------------
