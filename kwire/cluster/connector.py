@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kwire.base.doors import Doors
     from kwire.net.client import ClientConnection
     from kwire.security.client import ClientSecurity
+    from kwire.security.tls.settings import TlsSettings
 
 RENEWED_AFTER: Final = 0.85
 """The part of a session's lifetime after which another login is due; Kafka's clients take 0.85 to 0.95 (KIP-368)."""
@@ -30,6 +31,11 @@ class Connector:
         self._doors = doors
         self._security = security
         self._context: SSLContext | None = None
+
+    def use(self, tls: TlsSettings) -> None:
+        """Take other stores for the next connection, or the same ones with other content."""
+        self._security = self._security._replace(tls=tls)
+        self._context = None
 
     async def connect(self, host: str, port: int, client_id: str) -> ClientConnection:
         """A connection that is logged in. OSError if no broker listens there or TLS fails; PermissionError if the

@@ -161,7 +161,7 @@ class BrokerParts(NamedTuple):
             log_failure=_log_failure,
         )
         dispatcher = Dispatcher(services, registry, network.advertised)
-        setups = _setups(doors, config, security, network, dispatcher, metadata)
+        setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
         net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"))
         session_loss = SessionLossHandler(cluster.membership, cluster.replicas, net.close_connections, fatal)
         return cls(
@@ -194,11 +194,12 @@ def _setups(
     network: Network,
     dispatcher: Dispatcher,
     metadata: MetadataCache,
+    connector: Connector | None,
 ) -> dict[str, ListenerSetup]:
     if security is not None:
         from kwire.server.listeners.setups import listener_setups
 
-        return listener_setups(doors, config, security, dispatcher, metadata)
+        return listener_setups(doors, config, security, dispatcher, metadata, connector)
     setup = ListenerSetup(dispatcher, config.socket_request_max_bytes)
     return {bound.endpoint.listener: setup for bound in network.sockets}
 

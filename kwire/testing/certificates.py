@@ -34,9 +34,9 @@ class Authority:
         """The authority's certificate."""
         self.path.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
-    def issue(self, name: str, *hosts: str, password: str | None = None) -> Path:
+    def issue(self, name: str, *hosts: str, password: str | None = None, file: str | None = None) -> Path:
         """A key with a certificate for a common name, valid for hosts (names and addresses), for brokers and clients.
-        ``password``: the key is encrypted with it."""
+        ``password``: the key is encrypted with it. ``file``: the name of the file, without its ending."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._certificate(_name(name), key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -49,7 +49,7 @@ class Authority:
             serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
         )
         private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-        path = self._directory / f"{name}.pem"
+        path = self._directory / f"{file or name}.pem"
         path.touch(mode=0o600)
         path.write_bytes(private + _pem(builder.sign(self._key, hashes.SHA256())) + self.path.read_bytes())
         return path

@@ -5,6 +5,7 @@ The rows are facts of Kafka (`tables/`); what kwire makes of a property is in `s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -58,6 +59,23 @@ MECHANISM_PREFIXES = frozenset({"gssapi", "oauthbearer", "plain", "scram-sha-256
 """What may stand between a listener's prefix and a property: a SASL mechanism, in lower case as in Kafka."""
 
 
+STORE_PROPERTIES = frozenset(
+    [
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    ]
+)
+"""Key store and trust store: what of TLS can be changed while a broker runs, under a listener's prefix."""
+
+
 class ListenerProperty(NamedTuple):
     """``listener.name.<listener>.<mechanism>.<name>`` in its parts; ``mechanism`` is empty where there is none."""
 
@@ -84,6 +102,11 @@ def general_name(name: str) -> str:
     """A property's name without the prefix of a listener and of a mechanism."""
     found = listener_property(name)
     return name if found is None else found.name
+
+
+def has_stores(names: Iterable[str]) -> bool:
+    """Whether key stores or trust stores are among the properties: their files are read again whenever they are set."""
+    return any(general_name(name) in STORE_PROPERTIES for name in names)
 
 
 def broker_row(name: str) -> Row | None:

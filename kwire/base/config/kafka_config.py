@@ -15,6 +15,7 @@ from kwire.base.config.checks import check_values
 from kwire.base.config.definitions import (
     BROKER_ROWS,
     LISTENER_PREFIX,
+    STORE_PROPERTIES,
     broker_row,
     default_of,
     general_name,
@@ -30,9 +31,10 @@ from kwire.base.config.typed import BrokerProperties
 from kwire.base.config.values import HIDDEN, parse_value
 
 ChangeCallback = Callable[[frozenset[str]], None]
+Validator = Callable[[Mapping[str, Any]], None]
 
 _AT_START: Final = ("ssl.", "sasl.")
-"""What Kafka can change while a broker runs, and kwire only at its start."""
+"""What Kafka can change while a broker runs, and kwire only at its start, except the `STORE_PROPERTIES`."""
 
 _ATTRIBUTES: Final[dict[str, str]] = {name: name.replace(".", "_") for name in BROKER_ROWS}
 
@@ -69,6 +71,8 @@ class KafkaConfig(BrokerProperties):
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self._callbacks: list[ChangeCallback] = []
+        self._validators: list[Validator] = []
+        self._followers: list[Callable[[], None]] = []
         self._topic_defaults: dict[str, Any] | None = None
         self._check_support()
         self._values: dict[str, Any] = {name: default_of(name) for name in BROKER_ROWS}
@@ -96,6 +100,11 @@ class KafkaConfig(BrokerProperties):
         _override(properties, environment_properties(environment) if environment is not None else {})
         _override(properties, dict(overrides))
         return cls(properties)
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All typed values by Kafka's names, also those of listeners."""
+        return self._values
 
     def __getitem__(self, name: str) -> Any:
         """The typed value by Kafka's name. KeyError if Kafka has no such property."""
@@ -173,6 +182,14 @@ class KafkaConfig(BrokerProperties):
         """Undo `on_change`."""
         self._callbacks.remove(callback)
 
+    def on_validate(self, validator: Validator) -> None:
+        """Have a function called by `try_dynamic` with all typed values; it may raise `ConfigError`."""
+        self._validators.append(validator)
+
+    def on_apply(self, follower: Callable[[], None]) -> None:
+        """Have a function called after dynamic values were set, also to what they were before."""
+        self._followers.append(follower)
+
     def dynamic_default_minimum(self) -> dict[str, str]:
         """The properties that always have a cluster-wide value, which is this broker's own until it is changed."""
         return {"min.insync.replicas": self.static.get("min.insync.replicas", "1")}
@@ -194,6 +211,8 @@ class KafkaConfig(BrokerProperties):
         self._topic_defaults = None
         for callback in list(self._callbacks) if changed else ():
             callback(changed)
+        for follower in list(self._followers):
+            follower()
         return problems
 
     def validate_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> None:
@@ -201,6 +220,12 @@ class KafkaConfig(BrokerProperties):
         for name, text in [*default.items(), *broker.items()]:
             _check_dynamic(name, text)
         check_values(self._effective_values(default, broker))
+
+    def try_dynamic(self, broker: Mapping[str, str]) -> None:
+        """Have the functions of `on_validate` try dynamic texts for this broker. `ConfigError`."""
+        values = self._effective_values(self.dynamic_default, self._acceptable(broker, []))
+        for validator in self._validators:
+            validator(values)
 
     def _effective_values(self, default: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, Any]:
         values: dict[str, Any] = {name: default_of(name) for name in BROKER_ROWS}
@@ -345,6 +370,8 @@ def _check_dynamic(name: str, text: str) -> None:
         return  # Kafka stores unknown names
     if not is_dynamic(name):
         raise ConfigError(name, HIDDEN if is_sensitive(name) else text, "cannot be changed while the broker runs")
-    if row[4] == "per-broker" and support_of(name) is Support.SUPPORTED and general_name(name).startswith(_AT_START):
+    general = general_name(name)
+    fixed = general.startswith(_AT_START) and general not in STORE_PROPERTIES
+    if fixed and row[4] == "per-broker" and support_of(name) is Support.SUPPORTED:
         raise ConfigError(name, HIDDEN, "cannot be changed while a kwire broker runs")
     _refuse_unsupported(name, text, parse_value(row, text, name))

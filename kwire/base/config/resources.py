@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kwire.base.config.definitions import BROKER_ROWS, LISTENER_PREFIX, TOPIC_ROWS, broker_row
+from kwire.base.config.definitions import BROKER_ROWS, TOPIC_ROWS, broker_row
 from kwire.base.config.errors import ConfigError
 from kwire.base.config.kafka_config import KafkaConfig
 from kwire.base.config.tables.resources import CLIENT_METRICS_ROWS, GROUP_ROWS
@@ -136,11 +136,7 @@ class ResourceValidator:
         if bare:
             message = f"These can only be set under a listener's prefix: {', '.join(bare)}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        single = [
-            each
-            for each in values
-            if not each.startswith(LISTENER_PREFIX) and (row := BROKER_ROWS.get(each)) and row[4] == "per-broker"
-        ]
+        single = [each for each in values if (row := broker_row(each)) and row[4] == "per-broker"]
         if single and not name:
             message = f"These can only be set for one broker, not for all of them: {', '.join(single)}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kwire.base.config.definitions import has_stores
 from kwire.base.config.resources import ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
@@ -338,7 +339,7 @@ class Controller:
                     results[resource] = error
                     continue
                 results[resource] = None
-                if not validate_only and values != dict(image.config(*resource)):
+                if not validate_only and (values != dict(image.config(*resource)) or has_stores(values)):
                     plan.write(keys.config_key(*resource), keys.pack(values=values) if values else None)
             return results
 

@@ -5,6 +5,8 @@ Behaviour, for each resource by itself:
 - TOPIC, BROKER ("" for all brokers), CLIENT_METRICS, GROUP: the controller reads and changes the current properties in
   one step, so that two clients do not undo each other's changes. Unknown topic: UNKNOWN_TOPIC_OR_PARTITION. Wrong value
   or unknown name: INVALID_CONFIG; for a broker, INVALID_REQUEST, also for what cannot change while it runs.
+- Key stores and trust stores of a listener are tried by the broker whose they are, and read again also when nothing but
+  their files has changed. Another broker refuses them: INVALID_REQUEST.
 - APPEND and SUBTRACT are for lists only, otherwise INVALID_CONFIG; if nothing is set they start from the default.
   Appending an existing entry and subtracting a missing one change nothing.
 - BROKER_LOGGER: the level of a logger of this broker. It is not forwarded to the controller and does not survive a
@@ -22,11 +24,14 @@ from functools import partial
 from typing import Any, Final
 
 from kwire.base import logging
+from kwire.base.config import ConfigError
+from kwire.base.config.definitions import has_stores
 from kwire.base.config.resources import BROKER, BROKER_LOGGER, TOPIC, config_type, default_text
 from kwire.base.config.values import split_list
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, resolved, then
 from kwire.cluster.controller.controller import ConfigUpdate
+from kwire.cluster.store.keys import ConfigResource
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -53,12 +58,47 @@ def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> NowOrLater[IncrementalAlterConfigsResponse]:
     """Change every resource that passes the checks: loggers here, stored properties on the controller."""
+    if refused := _refused_stores(request, context):
+        return _alter_others(request, refused, context)
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     if not loggers:
         return _forwarded(request, context)  # type: ignore[no-any-return]
     if context.services.controller.active or len(loggers) == len(request.resources):
         return _alter(request, context)
     return _alter_both(request, loggers, context)
+
+
+def _refused_stores(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> dict[tuple[int, str], KafkaError]:
+    """What is wrong with key stores and trust stores, by resource. Only the broker itself can tell."""
+    refused = {}
+    for resource in request.resources:
+        if resource.resource_type == BROKER and has_stores(each.name for each in resource.configs):
+            try:
+                config_changes.check_broker_id(resource.resource_name, context.services.broker_id)
+                current = context.services.image.config(ConfigResource.BROKER, resource.resource_name)
+                context.services.config.try_dynamic(_change_of(resource, context.services)(current))
+            except KafkaError as error:
+                refused[resource.resource_type, resource.resource_name] = error
+            except ConfigError as error:
+                key = (resource.resource_type, resource.resource_name)
+                refused[key] = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
+    return refused
+
+
+async def _alter_others(
+    request: IncrementalAlterConfigsRequest, refused: dict[tuple[int, str], KafkaError], context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    """Change the resources that are not refused."""
+    kept = [each for each in request.resources if (each.resource_type, each.resource_name) not in refused]
+    part = IncrementalAlterConfigsRequest(resources=kept, validate_only=request.validate_only)
+    response = await resolved(handle(part, context))
+    results = {(each.resource_type, each.resource_name): each for each in response.responses}
+    for (kind, name), error in refused.items():
+        results[kind, name] = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, **fields_of(error))
+    found = [results[each.resource_type, each.resource_name] for each in request.resources]
+    return IncrementalAlterConfigsResponse(responses=found)
 
 
 async def _alter_both(

@@ -62,7 +62,7 @@ class BrokerSecurity:
 
 def _listener(config: KafkaConfig, endpoint: Endpoint, contexts: Mapping[str, list[LoginModule]]) -> ListenerSecurity:
     name, protocol = endpoint.listener, endpoint.security_protocol
-    tls = tls_settings(lambda each: _tls_value(config, endpoint, each)) if protocol.endswith("SSL") else None
+    tls = listener_tls_settings(config.values, endpoint) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL"):
         return ListenerSecurity(endpoint, tls, (), {})
     mechanisms: tuple[str, ...] = config.get_for_listener(name, _MECHANISMS)
@@ -76,13 +76,16 @@ def _listener(config: KafkaConfig, endpoint: Endpoint, contexts: Mapping[str, li
     return ListenerSecurity(endpoint, tls, mechanisms, logins)
 
 
-def _tls_value(config: KafkaConfig, endpoint: Endpoint, name: str) -> Any:
-    """The value of a property for a listener. Beside SASL, certificates of clients are asked for only if the listener
-    itself says so (KIP-684)."""
-    prefixed = f"{LISTENER_PREFIX}{endpoint.listener.lower()}.{name}"
-    if name == "ssl.client.auth" and endpoint.security_protocol == "SASL_SSL" and prefixed not in config.static:
-        return "none"
-    return config.get_for_listener(endpoint.listener, name)
+def listener_tls_settings(values: Mapping[str, Any], endpoint: Endpoint) -> TlsSettings:
+    """The TLS settings of a listener in typed values: its own, else the general ones."""
+    prefix = f"{LISTENER_PREFIX}{endpoint.listener.lower()}."
+
+    def value(name: str) -> Any:
+        if name == "ssl.client.auth" and endpoint.security_protocol == "SASL_SSL":
+            return values.get(prefix + name, "none")  # beside SASL only if the listener itself says so (KIP-684)
+        return values.get(prefix + name, values[name])
+
+    return tls_settings(value)
 
 
 def _jaas_property(listener: str, mechanism: str) -> str:

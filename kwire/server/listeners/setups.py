@@ -8,24 +8,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kwire.base.config import ConfigError
 from kwire.handlers.context import ConnectionSecurity
 from kwire.net.connection import ListenerSetup
-from kwire.security.tls.contexts import server_context
-from kwire.security.tls.settings import TlsError
 from kwire.server.dispatch import Client
+from kwire.server.listeners.tls import ListenerTls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from ssl import SSLContext
 
     from kwire.base.config import KafkaConfig
-    from kwire.base.doors import Doors, Files
+    from kwire.base.doors import Doors
+    from kwire.cluster.connector import Connector
     from kwire.cluster.metadata.image import MetadataCache
     from kwire.cluster.metadata.token_logins import TokenLogins
     from kwire.net.connection import Connection
     from kwire.security.sasl.mechanism import ServerExchange
     from kwire.security.scram_credentials import ScramMechanism
+    from kwire.security.tls.settings import TlsSettings
     from kwire.server.authentication.settings import LoginSettings
     from kwire.server.dispatch import Dispatcher
     from kwire.server.listeners.security import BrokerSecurity, ListenerSecurity
@@ -33,31 +32,25 @@ if TYPE_CHECKING:
 _MAX_REAUTH: Final = "connections.max.reauth.ms"
 
 
-class ListenerTls:
-    """The TLS context of a listener."""
-
-    def __init__(self, security: ListenerSecurity, files: Files) -> None:
-        assert security.tls is not None
-        try:
-            self._context = server_context(security.tls, files)
-        except TlsError as error:
-            raise ConfigError(error.name, None, f"{error.reason} (listener {security.endpoint.listener})") from None
-
-    def context(self) -> SSLContext:
-        """The context for the next connection."""
-        return self._context
-
-
 def listener_setups(
-    doors: Doors, config: KafkaConfig, security: BrokerSecurity, main: Dispatcher, metadata: MetadataCache
+    doors: Doors,
+    config: KafkaConfig,
+    security: BrokerSecurity,
+    main: Dispatcher,
+    metadata: MetadataCache,
+    connector: Connector | None,
 ) -> dict[str, ListenerSetup]:
-    """The setups of all listeners, by name. `ConfigError` for a key store that cannot be used."""
+    """The setups of all listeners, by name. `ConfigError` for a key store that cannot be used. ``connector``: takes
+    over the stores of the listener for brokers when they change."""
     request_max_bytes = config.socket_request_max_bytes
     exchanges = _Exchanges(doors, metadata, _tokens(doors, config, metadata))
     setups = {}
     for name, listener in security.listeners.items():
         protocol = listener.endpoint.security_protocol
-        context = ListenerTls(listener, doors.files).context if listener.tls is not None else None
+        context = None
+        if listener.tls is not None:
+            follow = connector.use if connector is not None and name == config.inter_broker_listener() else _ignore
+            context = ListenerTls(config, listener.endpoint, doors.files, follow).context
         if protocol.startswith("SASL"):
             from kwire.server.authentication.stage import Authentication
 
@@ -88,6 +81,10 @@ def _login_settings(config: KafkaConfig, listener: ListenerSecurity, exchanges: 
         config.get_for_listener(name, "sasl.server.max.receive.size"),
         config.connection_failed_authentication_delay_ms,
     )
+
+
+def _ignore(_: TlsSettings) -> None:
+    pass
 
 
 def _tokens(doors: Doors, config: KafkaConfig, metadata: MetadataCache) -> TokenLogins | None:

@@ -1,0 +1,171 @@
+"""`ListenerTls`: the TLS context of a listener, and how its stores are changed while the broker runs.
+
+The ten properties of key store and trust store can be changed by IncrementalAlterConfigs under a listener's prefix, as
+in Kafka. A change is tried before it is stored, and refused if
+
+- the stores cannot be used, or there was no store of this kind, or there would be none any more;
+- the certificate is for another distinguished name, or lacks an alternative name of the old one, unless
+  `ssl.allow.dn.changes` or `ssl.allow.san.changes` allow that;
+- brokers use this listener, and one that has the new stores and one that has the old ones would not trust each other.
+
+Files are read again with every change of the broker's configuration, so that setting a property to the value that it
+has reads a file whose content is new. Connections that are open keep what they began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kwire.base.config import ConfigError
+from kwire.base.config.definitions import LISTENER_PREFIX
+from kwire.base.logging import get_logger
+from kwire.security.tls.contexts import client_context, server_context
+from kwire.security.tls.settings import TlsError
+from kwire.security.tls.stores import load_key_material, load_trust_anchors
+from kwire.server.listeners.security import listener_tls_settings
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from cryptography.x509 import Certificate
+
+    from kwire.base.config import Endpoint, KafkaConfig
+    from kwire.base.doors import Files
+    from kwire.security.tls.settings import TlsSettings
+
+HANDSHAKE_STEPS_MAX: Final = 10
+
+_log = get_logger("kwire.server.listeners")
+
+
+class _Loaded(NamedTuple):
+    settings: TlsSettings
+    context: SSLContext
+    client: SSLContext | None
+    """What brokers use to connect, if they use this listener, without a comparison of host names."""
+    certificate: Certificate
+    has_trust_store: bool
+
+
+class ListenerTls:
+    """The TLS of one listener. ``on_change``: called with new settings when stores have changed."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        endpoint: Endpoint,
+        files: Files,
+        on_change: Callable[[TlsSettings], None],
+    ) -> None:
+        self._config = config
+        self._endpoint = endpoint
+        self._files = files
+        self._on_change = on_change
+        self._loaded = self._load(config.values)
+        config.on_validate(self._validate)
+        config.on_apply(self._apply)
+
+    def context(self) -> SSLContext:
+        """The context for the next connection."""
+        return self._loaded.context
+
+    def _load(self, values: Mapping[str, Any]) -> _Loaded:
+        from cryptography.x509 import load_pem_x509_certificate
+
+        settings = listener_tls_settings(values, self._endpoint)
+        try:
+            context = server_context(settings, self._files)
+            client = self._client(settings)
+            material = load_key_material(settings, self._files)
+            anchors = load_trust_anchors(settings, self._files)
+        except TlsError as error:
+            raise ConfigError(error.name, None, f"{error.reason} (listener {self._endpoint.listener})") from None
+        assert material is not None
+        certificate = load_pem_x509_certificate(material.chain_pem.encode())
+        return _Loaded(settings, context, client, certificate, anchors is not None)
+
+    def _client(self, settings: TlsSettings) -> SSLContext | None:
+        if not self._config.is_clustered or self._endpoint.listener != self._config.inter_broker_listener():
+            return None
+        client = client_context(settings, self._files)
+        client.check_hostname = False
+        return client
+
+    def _validate(self, values: Mapping[str, Any]) -> None:
+        """Try values that are to be stored. `ConfigError`."""
+        if listener_tls_settings(values, self._endpoint) != self._loaded.settings:
+            self._check(self._load(values), values)
+
+    def _apply(self) -> None:
+        """Take over what has changed, in values or in files."""
+        try:
+            loaded = self._load(self._config.values)
+            self._check(loaded, self._config.values)
+        except ConfigError as error:
+            _log.error("key store or trust store kept", listener=self._endpoint.listener, reason=str(error))
+            return
+        changed = loaded.certificate != self._loaded.certificate
+        self._loaded = loaded
+        self._on_change(loaded.settings)
+        if changed:
+            _log.info("certificate changed", listener=self._endpoint.listener)
+
+    def _check(self, new: _Loaded, values: Mapping[str, Any]) -> None:
+        """Kafka's rules for new stores. `ConfigError`."""
+        old, listener = self._loaded, self._endpoint.listener
+        if new.has_trust_store != old.has_trust_store:
+            raise ConfigError("ssl.truststore.location", None, f"cannot be added or removed (listener {listener})")
+        if new.certificate.subject != old.certificate.subject and not self._allows(values, "ssl.allow.dn.changes"):
+            raise ConfigError("ssl.keystore.location", None, f"is for another distinguished name (listener {listener})")
+        if not _names(old.certificate) <= _names(new.certificate) and not self._allows(values, "ssl.allow.san.changes"):
+            raise ConfigError("ssl.keystore.location", None, f"lacks alternative names (listener {listener})")
+        if old.client is not None and new.client is not None:
+            self._try(new.context, old.client)
+            self._try(old.context, new.client)
+
+    def _allows(self, values: Mapping[str, Any], name: str) -> bool:
+        prefixed = f"{LISTENER_PREFIX}{self._endpoint.listener.lower()}.{name}"
+        return bool(values.get(prefixed, values[name]))
+
+    @staticmethod
+    def _try(server: SSLContext, client: SSLContext) -> None:
+        """Whether brokers reach each other. `ConfigError`."""
+        import ssl
+
+        try:
+            shake_hands(server, client)
+        except ssl.SSLError as error:
+            reason = getattr(error, "verify_message", None) or error.reason
+            raise ConfigError("ssl.keystore.location", None, f"brokers would not trust each other: {reason}") from None
+
+
+def shake_hands(server: SSLContext, client: SSLContext) -> None:
+    """Make a TLS handshake in memory. ssl.SSLError if it fails."""
+    import ssl
+
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(HANDSHAKE_STEPS_MAX):
+        left = []
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                left.append(end)
+        ends = left or ends
+        if not left:
+            return
+
+
+def _names(certificate: Certificate) -> frozenset[Any]:
+    """The alternative names of a certificate."""
+    from cryptography.x509 import ExtensionNotFound, SubjectAlternativeName
+
+    try:
+        return frozenset(certificate.extensions.get_extension_for_class(SubjectAlternativeName).value)
+    except ExtensionNotFound:
+        return frozenset()
