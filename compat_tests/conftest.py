@@ -95,7 +95,8 @@ def broker(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="session")
 def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """The started broker with secured listeners, certificates and users, shared by the session."""
-    shared = make_secured(broker_kind, tmp_path_factory.mktemp(f"secured-{broker_kind}"))
+    tokens = {"delegation.token.secret.key": "the secret of the tests"}
+    shared = make_secured(broker_kind, tmp_path_factory.mktemp(f"secured-{broker_kind}"), tokens)
     with running(shared, shared.kill):
         yield shared
 

@@ -7,6 +7,7 @@ that does not match. What lives elsewhere: brokers that use them (`harness.proce
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 SERVER = "127.0.0.1"
 WRONG_NAME = "localhost"
+_PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +30,16 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """``ca`` has issued `server` and `client`; ``other_ca``, which no broker trusts, has issued `stranger`."""
+    """``ca`` has issued all but `stranger`, which comes from ``other_ca``, whom no broker trusts. ``client_name``: the
+    principal of `client`."""
 
     ca: Path
     other_ca: Path
     server: Identity
     client: Identity
+    expired: Identity
     stranger: Identity
+    client_name: str
 
     @classmethod
     def make(cls, folder: Path) -> Certificates:
@@ -43,12 +48,16 @@ class Certificates:
 
         folder.mkdir(parents=True, exist_ok=True)
         ca, other = trustme.CA(), trustme.CA()
+        client = ca.issue_cert("client.test", common_name="client")
+        expired = ca.issue_cert("client.test", common_name="client", not_after=_PAST)
         return cls(
             ca=_write(folder / "ca.pem", ca.cert_pem.bytes()),
             other_ca=_write(folder / "other-ca.pem", other.cert_pem.bytes()),
             server=_identity(folder / "server", ca.issue_cert(SERVER, common_name="broker")),
-            client=_identity(folder / "client", ca.issue_cert("client.test", common_name="client")),
+            client=_identity(folder / "client", client),
+            expired=_identity(folder / "expired", expired),
             stranger=_identity(folder / "stranger", other.issue_cert("client.test", common_name="client")),
+            client_name=_subject(client),
         )
 
 
@@ -68,6 +77,13 @@ def _identity(stem: Path, issued: trustme.LeafCert) -> Identity:
         key=_write(stem.with_suffix(".key"), key),
         chain=_write(stem.with_suffix(".crt"), chain),
     )
+
+
+def _subject(issued: trustme.LeafCert) -> str:
+    from cryptography.x509 import load_pem_x509_certificate
+
+    subject = load_pem_x509_certificate(issued.cert_chain_pems[0].bytes()).subject
+    return subject.rfc4514_string().replace("#", r"\#")  # as Java does everywhere
 
 
 def _write(path: Path, data: bytes) -> Path:

@@ -1,0 +1,1 @@
+"""Logins and TLS with real clients."""
