@@ -163,6 +163,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "ssl.keystore.location": "File with the broker's private key and certificates.",
     "ssl.keystore.password": "Password of the key store.",
     "ssl.keystore.type": "Format of the key store: JKS, PKCS12 or PEM.",
+    "ssl.principal.mapping.rules": "Rules that make a principal's name of a certificate's distinguished name.",
     "ssl.protocol": "The newest version of TLS to use.",
     "ssl.truststore.certificates": "The certificates to trust, as PEM text.",
     "ssl.truststore.location": "File with the certificates to trust.",

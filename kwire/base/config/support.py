@@ -176,6 +176,7 @@ SUPPORTED = frozenset(
         "ssl.keystore.location",
         "ssl.keystore.password",
         "ssl.keystore.type",
+        "ssl.principal.mapping.rules",
         "ssl.protocol",
         "ssl.truststore.certificates",
         "ssl.truststore.location",

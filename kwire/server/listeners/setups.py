@@ -8,8 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kwire.base.config import ConfigError
 from kwire.handlers.context import ConnectionSecurity
-from kwire.net.connection import ListenerSetup
+from kwire.net.connection import InvalidFrame, ListenerSetup
+from kwire.security.names.distinguished import subject_name
+from kwire.security.names.mapping import parse_mapping_rules
+from kwire.security.principals import ANONYMOUS, USER_TYPE, Principal
 from kwire.server.dispatch import Client
 from kwire.server.listeners.tls import ListenerTls
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from kwire.cluster.metadata.image import MetadataCache
     from kwire.cluster.metadata.token_logins import TokenLogins
     from kwire.net.connection import Connection
+    from kwire.security.names.mapping import MappingRules
     from kwire.security.sasl.mechanism import ServerExchange
     from kwire.security.scram_credentials import ScramMechanism
     from kwire.security.tls.settings import TlsSettings
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from kwire.server.dispatch import Dispatcher
     from kwire.server.listeners.security import BrokerSecurity, ListenerSecurity
 
+_RULES: Final = "ssl.principal.mapping.rules"
 _MAX_REAUTH: Final = "connections.max.reauth.ms"
 
 
@@ -58,11 +64,19 @@ def listener_setups(
             stage = Authentication(main, name, settings, request_max_bytes)
             setups[name] = ListenerSetup(stage, settings.receive_max_bytes, context, login=True)
         elif protocol == "SSL":
-            clients = CertificateClients(main, request_max_bytes)
+            clients = CertificateClients(main, request_max_bytes, _rules(config, name))
             setups[name] = ListenerSetup(clients, request_max_bytes, context)
         else:
             setups[name] = ListenerSetup(main, request_max_bytes)
     return setups
+
+
+def _rules(config: KafkaConfig, listener: str) -> MappingRules:
+    text: str = config.get_for_listener(listener, _RULES)
+    try:
+        return parse_mapping_rules(text)
+    except ValueError as error:
+        raise ConfigError(_RULES, text, f"{error} (listener {listener})") from None
 
 
 def _login_settings(config: KafkaConfig, listener: ListenerSecurity, exchanges: _Exchanges) -> LoginSettings:
@@ -123,17 +137,30 @@ class _Exchanges:
 
 
 class CertificateClients:
-    """The dispatcher of an SSL listener's connections until their first request."""
+    """The dispatcher of an SSL listener's connections until their first request: their certificates say who the
+    clients are."""
 
     pipelined_keys: frozenset[int] = frozenset()
 
-    def __init__(self, main: Dispatcher, request_max_bytes: int) -> None:
+    def __init__(self, main: Dispatcher, request_max_bytes: int, rules: MappingRules) -> None:
         self._main = main
         self._request_max_bytes = request_max_bytes
+        self._rules = rules
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Set up the client, and pass this request and all others on. Raises `InvalidFrame`."""
         connection.context = client = self._main.client_of(connection, Client)
+        client.principal = self._principal(connection)
         client.security = ConnectionSecurity("SSL")
         connection.use(self._main, self._request_max_bytes)
         self._main.dispatch(connection, frame)
+
+    def _principal(self, connection: Connection) -> Principal:
+        """What the rules make of the certificate's name; without a certificate the client is anonymous."""
+        certificate = connection.tls.peer_certificate_der() if connection.tls is not None else None
+        if certificate is None:
+            return ANONYMOUS
+        try:
+            return Principal(USER_TYPE, self._rules.apply(subject_name(certificate)))
+        except ValueError as error:
+            raise InvalidFrame(f"the client's certificate makes no principal: {error}") from None

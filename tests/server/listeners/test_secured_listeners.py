@@ -121,6 +121,34 @@ async def test_a_listener_that_requires_certificates_takes_no_others(secured: Ma
     await connection.call(MetadataRequest(topics=[]), 12)
 
 
+@pytest.mark.parametrize(
+    ("rules", "principal"),
+    [
+        ("DEFAULT", "User:CN=alice"),
+        ("RULE:^CN=(.*)$/$1@example/U", "User:ALICE@EXAMPLE"),
+        ("RULE:^CN=(b.*)$/$1/,DEFAULT", "User:CN=alice"),
+    ],
+)
+async def test_a_certificate_says_who_the_client_is(secured: Make, rules: str, principal: str) -> None:
+    listener = secured("SSL")
+    broker = await listener.start(ssl_client_auth="requested", ssl_principal_mapping_rules=rules)
+    own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(listener.authority.issue("alice"))}
+    for properties, expected in ((own, principal), ({}, "User:ANONYMOUS")):
+        connection = await listener.connect(broker, {**listener.client_properties(), **properties})
+        await connection.call(MetadataRequest(topics=[]), 12)
+        assert principals(broker)[-1] == expected
+
+
+async def test_a_certificate_that_no_rule_maps_is_disconnected(secured: Make) -> None:
+    listener = secured("SSL")
+    rules = "RULE:^CN=(b.*)$/$1/"
+    broker = await listener.start(ssl_client_auth="required", ssl_principal_mapping_rules=rules)
+    own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(listener.authority.issue("alice"))}
+    connection = await listener.connect(broker, {**listener.client_properties(), **own})
+    with pytest.raises(ConnectionLost):
+        await connection.call(MetadataRequest(topics=[]), 12)
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_brokers_replicate_over_secured_listeners(secured: Make, protocol: str) -> None:
     listener, store = secured(protocol), MemoryStore()
@@ -202,6 +230,7 @@ async def test_passwords_are_not_in_logs_dumps_and_descriptions(
         ({"ssl.client.auth": "required", "ssl.truststore.location": ""}, "ssl.truststore.location"),
         ({"ssl.cipher.suites": "TLS_NO_SUCH"}, "ssl.cipher.suites"),
         ({"sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "sasl.enabled.mechanisms"),
+        ({"ssl.principal.mapping.rules": "RULE:[/x/"}, "ssl.principal.mapping.rules"),
     ],
 )
 async def test_what_is_wrong_stops_the_start_with_one_line(
