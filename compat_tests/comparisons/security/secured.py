@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from compat_tests.needs import need
 from harness.processes.secured import USERS, SecuredBroker, make_secured
 from harness.wire_client import WireClient
-from kwire.base.config import ConfigError, KafkaConfig
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.codec.messages.sasl_handshake_request import SaslHandshakeRequest
 from kwire.security.sasl.mechanism import ClientExchange
@@ -18,22 +16,9 @@ from kwire.security.sasl.plain import ClientPlain
 def started(kind: str, home: Path, settings: Mapping[str, str]) -> Iterator[SecuredBroker]:
     """A started broker, for a fixture."""
     broker = make_secured(kind, home, settings)
-    if kind == "kwire":
-        broker.choose_ports()
-        need(_why_no_sasl(broker.settings))
-        broker.port = 0  # the start chooses
     broker.start()
     yield broker
     broker.kill()
-
-
-def _why_no_sasl(settings: Mapping[str, str]) -> str | None:
-    """Why this kwire cannot have the listeners, if so."""
-    try:
-        KafkaConfig(settings)
-    except ConfigError as error:
-        return str(error)
-    return None
 
 
 class LoginFailed(Exception):

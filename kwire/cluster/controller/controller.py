@@ -1,8 +1,9 @@
-"""`Controller`: every decision about topics, configuration, features, brokers and producer ids, as a compare-and-set.
+"""`Controller`: every decision about topics, configuration, features, brokers, credentials and producer ids, as a
+compare-and-set.
 
-What lives elsewhere: how a decision is made (`decisions`), decisions about leaders (`leaders`), names and placement
-(`topics`), what properties mean (`kwire.base.config`), claiming the controllership (`membership`), acting on decisions
-(`replica_manager`).
+What lives elsewhere: how a decision is made (`decisions`), decisions about leaders (`leaders`) and about credentials
+and tokens (`credentials`, `delegation_tokens`), names and placement (`topics`), what properties mean
+(`kwire.base.config`), claiming the controllership (`membership`), acting on decisions (`replica_manager`).
 """
 
 from __future__ import annotations
