@@ -66,7 +66,7 @@ class Connector:
         return self._context
 
     async def _log_in(self, connection: ClientConnection) -> None:
-        exchange = client_exchange(self._security, self._doors.random.randbytes)
+        exchange = client_exchange(self._security, self._doors)
         steps = login_requests(self._security.mechanism, exchange)
         try:
             request, version = next(steps)

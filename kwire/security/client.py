@@ -19,31 +19,35 @@ from kwire.base.config.values import HIDDEN, parse_value
 from kwire.base.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kwire.base.doors import Doors
     from kwire.codec.message import Message
     from kwire.security.names.jaas import LoginModule
     from kwire.security.sasl.mechanism import ClientExchange
-    from kwire.security.scram_credentials import RandomBytes
     from kwire.security.tls.settings import TlsSettings
 
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 2
 
 _PACKAGE: Final = "org.apache.kafka.common.security."
+OAUTHBEARER: Final = "OAUTHBEARER"
 LOGIN_MODULES: Final = {
     "PLAIN": f"{_PACKAGE}plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{_PACKAGE}scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_PACKAGE}scram.ScramLoginModule",
+    OAUTHBEARER: f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",
 }
 """The login module of each mechanism, by the name of its class in Kafka."""
 
 
 class ClientSecurity(NamedTuple):
-    """How a client secures its connections: ``tls`` for SSL and SASL_SSL, ``mechanism`` and ``login`` for SASL_*."""
+    """How a client secures its connections: ``tls`` for SSL and SASL_SSL, ``mechanism`` and ``login`` for SASL_*;
+    ``token_url`` is where the token for OAUTHBEARER is, without which the login module says what is in it."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsSettings | None = None
     mechanism: str = ""
     login: LoginModule | None = None
+    token_url: str | None = None
 
 
 PLAINTEXT: Final = ClientSecurity()
@@ -54,7 +58,7 @@ def client_security(texts: Mapping[str, str]) -> ClientSecurity:
     protocol = texts.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in SECURITY_PROTOCOLS:
         raise ConfigError("security.protocol", protocol, f"must be one of {', '.join(SECURITY_PROTOCOLS)}")
-    tls = tls_settings(lambda name: _value(texts, name)) if protocol.endswith("SSL") else None
+    tls = tls_settings_of(texts) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL"):
         return ClientSecurity(protocol, tls)
     mechanism = texts.get("sasl.mechanism", "GSSAPI").strip()
@@ -63,9 +67,37 @@ def client_security(texts: Mapping[str, str]) -> ClientSecurity:
     if "sasl.jaas.config" not in texts:
         raise ConfigError("sasl.jaas.config", None, f"must be set for {protocol}")
     login = login_module("sasl.jaas.config", texts["sasl.jaas.config"], mechanism)
-    if not {"username", "password"} <= login.options.keys():
-        raise ConfigError("sasl.jaas.config", HIDDEN, "must have username and password")
-    return ClientSecurity(protocol, tls, mechanism, login)
+    found = ClientSecurity(protocol, tls, mechanism, login, _token_url(texts) if mechanism == OAUTHBEARER else None)
+    if (reason := why_no_login(found)) is not None:
+        raise ConfigError("sasl.jaas.config", HIDDEN, reason)
+    return found
+
+
+def _token_url(texts: Mapping[str, str]) -> str | None:
+    from kwire.security.oauth.settings import TOKEN_URL, checked_token_url
+
+    return checked_token_url(texts[TOKEN_URL], allowed=None) if TOKEN_URL in texts else None
+
+
+def why_no_login(security: ClientSecurity) -> str | None:
+    """What is missing for a login; None if nothing is."""
+    options = security.login.options if security.login is not None else {}
+    if security.mechanism != OAUTHBEARER:
+        return None if {"username", "password"} <= options.keys() else "must have username and password"
+    if security.token_url is not None:
+        return None
+    from kwire.security.oauth.unsecured import unsecured_token
+
+    try:
+        unsecured_token(options, 0)
+    except ValueError as error:
+        return f"{error}, or sasl.oauthbearer.token.endpoint.url"
+    return None
+
+
+def tls_settings_of(texts: Mapping[str, str]) -> TlsSettings:
+    """The settings of TLS, from texts by the property's name. `ConfigError`."""
+    return tls_settings(lambda name: _value(texts, name))
 
 
 def _value(texts: Mapping[str, str], name: str) -> Any:
@@ -100,9 +132,11 @@ def check_login_module(name: str, module: LoginModule, mechanism: str) -> None:
         )
 
 
-def client_exchange(security: ClientSecurity, random_bytes: RandomBytes) -> ClientExchange:
-    """A new login by the mechanism of these settings."""
+def client_exchange(security: ClientSecurity, doors: Doors) -> ClientExchange:
+    """A new login by the mechanism of these settings. `AuthenticationError` if the token cannot be read."""
     options = security.login.options if security.login is not None else {}
+    if security.mechanism == OAUTHBEARER:
+        return _oauthbearer(security.token_url, options, doors)
     user, password = options.get("username", ""), options.get("password", "")
     if security.mechanism == "PLAIN":
         from kwire.security.sasl.plain import ClientPlain
@@ -112,7 +146,25 @@ def client_exchange(security: ClientSecurity, random_bytes: RandomBytes) -> Clie
     from kwire.security.scram_credentials import MECHANISMS
 
     by_token = options.get("tokenauth", "").lower() == "true"
-    return ClientScram(MECHANISMS[security.mechanism], user, password, random_bytes, by_token)
+    return ClientScram(MECHANISMS[security.mechanism], user, password, doors.random.randbytes, by_token)
+
+
+def _oauthbearer(token_url: str | None, options: Mapping[str, str], doors: Doors) -> ClientExchange:
+    """A login with the token of a file, which is read each time, or with an unsecured one."""
+    from kwire.security.errors import AuthenticationError
+    from kwire.security.oauth.settings import file_path
+    from kwire.security.oauth.unsecured import EXTENSION, extensions, unsecured_token
+    from kwire.security.sasl.oauthbearer import ClientOAuthBearer
+
+    try:
+        if token_url is None:
+            return ClientOAuthBearer(unsecured_token(options, doors.clock.time_ms()), extensions(options, EXTENSION))
+        path = file_path(token_url)
+        assert path is not None  # checked_token_url
+        return ClientOAuthBearer(doors.files.read(path).decode("ascii").strip(), extensions(options, "extension_"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or (error if token_url is None else "no token")
+        raise AuthenticationError(f"the token cannot be read: {reason}") from None
 
 
 def login_requests(mechanism: str, exchange: ClientExchange) -> Generator[tuple[Message, int], Any, int]:

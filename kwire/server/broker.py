@@ -122,7 +122,7 @@ class Broker:
         cluster_id = await storage.open(self.doors.files, self._given_cluster_id, stack)
         control = await self._open_control() if self.config.kwire_test_control else None
         registry = Registry() if control is None else control.registry()
-        security = self._security()
+        security = await self._security()
         network = Network.bind(self.doors, self.config)
         stack.callback(network.close)
         if network.unprotected:
@@ -147,13 +147,13 @@ class Broker:
         await take_over(parts, stack)
         accept(parts, stack)
 
-    def _security(self) -> BrokerSecurity | None:
+    async def _security(self) -> BrokerSecurity | None:
         """The security of the listeners, unless all of them are PLAINTEXT."""
         if all(endpoint.security_protocol == "PLAINTEXT" for endpoint in self.config.endpoints()):
             return None
         from kwire.server.listeners.security import BrokerSecurity
 
-        return BrokerSecurity.load(self.config, self.doors.files)
+        return await BrokerSecurity.load(self.config, self.doors.files).ready(self.doors, self._stack)
 
     async def _open_control(self) -> Control:
         from kwire.server.control import Control

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kwire.base.config import ConfigError
+from kwire.base.doors import Doors
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.codec.messages.sasl_authenticate_response import SaslAuthenticateResponse
 from kwire.codec.messages.sasl_handshake_request import SaslHandshakeRequest
 from kwire.codec.messages.sasl_handshake_response import SaslHandshakeResponse
 from kwire.security.client import PLAINTEXT, client_exchange, client_security, login_requests
 from kwire.security.errors import AuthenticationError
+from kwire.security.oauth.unsecured import UnsecuredRules, UnsecuredTokens
+from kwire.security.sasl.oauthbearer import InitialResponse
 from kwire.security.sasl.plain import ClientPlain
 from kwire.security.sasl.scram import ClientScram
 
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+TOKEN = "sasl.oauthbearer.token.endpoint.url"
 SECRET = "hunter2-planted"
 PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="{SECRET}";'
 SCRAM = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="{SECRET}";'
@@ -48,11 +55,35 @@ def test_the_properties_of_tls_have_kafkas_names_and_defaults() -> None:
 
 
 def test_a_login_is_the_mechanisms() -> None:
-    assert isinstance(client_exchange(client_security(sasl("PLAIN", PLAIN)), bytes), ClientPlain)
-    assert isinstance(client_exchange(client_security(sasl("SCRAM-SHA-512", SCRAM)), bytes), ClientScram)
+    assert isinstance(client_exchange(client_security(sasl("PLAIN", PLAIN)), Doors()), ClientPlain)
+    assert isinstance(client_exchange(client_security(sasl("SCRAM-SHA-512", SCRAM)), Doors()), ClientScram)
     security = client_security(sasl("PLAIN", PLAIN, "SASL_SSL"))
     assert security.tls is not None
     assert SECRET not in repr(security)
+
+
+def test_a_token_comes_from_a_file_each_time_or_from_the_login_module(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    options = f"{OAUTH} required extension_traceId=one"
+    security = client_security(sasl("OAUTHBEARER", options + ";") | {TOKEN: path.as_uri()})
+    for token in ("a.b.c", "d.e.f"):
+        path.write_text(token + "\n")
+        assert (
+            client_exchange(security, Doors()).first() == f"n,,\x01auth=Bearer {token}\x01traceId=one\x01\x01".encode()
+        )
+    unsecured = client_security(sasl("OAUTHBEARER", options + " unsecuredLoginStringClaim_sub=me;"))
+    token = InitialResponse.parse(client_exchange(unsecured, Doors()).first()).token
+    assert UnsecuredTokens(UnsecuredRules(), Doors().clock.time_ms)(token).subject == "me"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff", b"two words", b"a\x01b"])
+def test_a_file_without_a_token_fails_the_login(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    security = client_security(sasl("OAUTHBEARER", f"{OAUTH} required;") | {TOKEN: path.as_uri()})
+    with pytest.raises(AuthenticationError, match=r"^the token cannot be read: (no token|No such file or directory)$"):
+        client_exchange(security, Doors())
 
 
 @pytest.mark.parametrize(
@@ -66,6 +97,10 @@ def test_a_login_is_the_mechanisms() -> None:
         (sasl("PLAIN", "com.sun.security.auth.module.LdapLoginModule required;"), "LdapLoginModule is not supported"),
         (sasl("PLAIN", PLAIN.split(" username", maxsplit=1)[0] + ";"), "must have username and password"),
         (sasl("PLAIN", PLAIN[:-1]), "semicolon"),
+        (sasl("OAUTHBEARER", PLAIN), "PlainLoginModule is not supported by kwire: OAUTHBEARER has"),
+        (sasl("OAUTHBEARER", f"{OAUTH} required;"), "unsecuredLoginStringClaim_sub must be set: it is the user's name"),
+        (sasl("OAUTHBEARER", f"{OAUTH} required;") | {TOKEN: "https://issuer/token"}, "for a file only"),
+        (sasl("OAUTHBEARER", f"{OAUTH} required;") | {TOKEN: "file://host/token"}, "must be a URL with"),
         (sasl("PLAIN", PLAIN + PLAIN), "2 login modules"),
     ],
 )

@@ -143,6 +143,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "sasl.oauthbearer.jwt.validator.class": "What checks tokens; Kafka's own classes are names for what kwire does.",
     "sasl.oauthbearer.scope.claim.name": "The claim with a token's scopes.",
     "sasl.oauthbearer.sub.claim.name": "The claim with the name of the user.",
+    "sasl.oauthbearer.token.endpoint.url": "The file with the token of this broker, as file:.",
     "sasl.server.callback.handler.class": "What checks tokens (OAUTHBEARER); elsewhere Kafka's own class only.",
     "sasl.server.max.receive.size": "Largest request before and during a login, in bytes.",
     "security.inter.broker.protocol": "The security protocol, and listener, that brokers use among themselves.",

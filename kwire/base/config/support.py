@@ -156,6 +156,7 @@ SUPPORTED = frozenset(
         "sasl.oauthbearer.jwt.validator.class",
         "sasl.oauthbearer.scope.claim.name",
         "sasl.oauthbearer.sub.claim.name",
+        "sasl.oauthbearer.token.endpoint.url",
         "sasl.server.callback.handler.class",
         "sasl.server.max.receive.size",
         "security.inter.broker.protocol",
@@ -257,7 +258,11 @@ _CLASSES: dict[str, tuple[str, ...]] = {
         _SECURITY + "authenticator.SaslClientCallbackHandler",
         _SECURITY + "scram.internals.ScramSaslClientCallbackHandler",
     ),
-    "sasl.login.callback.handler.class": (_SECURITY + "authenticator.AbstractLogin$DefaultLoginCallbackHandler",),
+    "sasl.login.callback.handler.class": (
+        _SECURITY + "authenticator.AbstractLogin$DefaultLoginCallbackHandler",
+        _SECURITY + "oauthbearer.OAuthBearerLoginCallbackHandler",
+        _SECURITY + "oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+    ),
     "sasl.login.class": (_SECURITY + "authenticator.DefaultLogin",),
     "sasl.oauthbearer.jwt.validator.class": (
         _SECURITY + "oauthbearer.DefaultJwtValidator",

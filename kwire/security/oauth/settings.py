@@ -20,6 +20,7 @@ VALIDATOR: Final = f"{_OAUTHBEARER}OAuthBearerValidatorCallbackHandler"
 UNSECURED_VALIDATOR: Final = f"{_OAUTHBEARER}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 
 URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 ALLOWED: Final = "kwire.sasl.oauthbearer.allowed.urls"
 HANDLER: Final = "sasl.server.callback.handler.class"
 JAAS: Final = "sasl.jaas.config"
@@ -100,6 +101,15 @@ def _positive(value: Callable[[str], Any], name: str) -> int:
     if found < 1:
         raise ConfigError(name, str(found), "must be at least 1")
     return found
+
+
+def checked_token_url(url: str, allowed: Collection[str] | None) -> str:
+    """The URL of a client's own token, which must be a file's. ``allowed`` None: every file. `ConfigError`."""
+    url = url.strip()
+    if not url.startswith("file:"):
+        raise ConfigError(TOKEN_URL, None, "is supported by kwire for a file only: file:///...")
+    check_url(TOKEN_URL, url, [url] if allowed is None else allowed)
+    return url
 
 
 def check_url(name: str, url: str, allowed: Collection[str]) -> None:

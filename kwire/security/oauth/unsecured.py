@@ -28,6 +28,9 @@ _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
 _OWN: Final = ("exp", "iat")
 
+EXTENSION: Final = "unsecuredLoginExtension_"
+"""An option that starts so is a SASL extension of a login with an unsecured token."""
+
 
 class UnsecuredRules(NamedTuple):
     """What a listener expects of unsecured tokens."""
@@ -115,9 +118,8 @@ def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
     return ".".join((*(_encoded(each) for each in ({"alg": "none"}, claims)), ""))
 
 
-def unsecured_extensions(options: Mapping[str, str]) -> dict[str, str]:
-    """The SASL extensions (KIP-342) that the options ``unsecuredLoginExtension_…`` set."""
-    prefix = "unsecuredLoginExtension_"
+def extensions(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The SASL extensions (KIP-342) that the options with a prefix set."""
     return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
 
 

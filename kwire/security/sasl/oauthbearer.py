@@ -34,7 +34,8 @@ _KEY: Final = r"[A-Za-z]+"
 _VALUE: Final = r"[\x21-\x7e \t\r\n]+"
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _FIRST: Final = re.compile(rf"n,(?:a=(?P<identity>{_NAME}))?,\x01(?P<pairs>(?:{_KEY}={_VALUE}\x01)*)\x01")
-_CREDENTIALS: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+_TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+_CREDENTIALS: Final = re.compile(rf"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>{_TOKEN.pattern})")
 _EXTENSION_KEY: Final = re.compile(_KEY)
 _EXTENSION_VALUE: Final = re.compile(_VALUE)
 
@@ -68,7 +69,9 @@ class InitialResponse(NamedTuple):
         return cls(credentials["token"], found["identity"] or "", pairs)
 
     def to_bytes(self) -> bytes:
-        """Write it. `ValueError` if an extension cannot be sent."""
+        """Write it. `ValueError` if the token or an extension cannot be sent; the text does not repeat the token."""
+        if _TOKEN.fullmatch(self.token) is None:
+            raise ValueError("there is no token, or it has characters that a token cannot have")
         for name, value in self.extensions.items():
             if name == _AUTH or _EXTENSION_KEY.fullmatch(name) is None or _EXTENSION_VALUE.fullmatch(value) is None:
                 raise ValueError(f"{name} cannot be a SASL extension")

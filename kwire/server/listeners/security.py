@@ -11,17 +11,22 @@ elsewhere: clients' properties (`kwire.security.client`), the login of a connect
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.config import ConfigError
 from kwire.base.config.definitions import LISTENER_PREFIX
-from kwire.security.client import LOGIN_MODULES, ClientSecurity, login_module, tls_settings
+from kwire.security.client import LOGIN_MODULES, OAUTHBEARER, ClientSecurity, login_module, tls_settings, why_no_login
 
 if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
     from kwire.base.config import Endpoint, KafkaConfig
-    from kwire.base.doors import Files
+    from kwire.base.doors import Doors, Files
     from kwire.security.names.jaas import LoginModule
+    from kwire.security.oauth.settings import SignedSettings
+    from kwire.security.oauth.tokens import TokenCheck
+    from kwire.security.oauth.unsecured import UnsecuredRules
     from kwire.security.tls.settings import TlsSettings
 
 PLAIN: Final = "PLAIN"
@@ -32,20 +37,23 @@ _MECHANISMS: Final = "sasl.enabled.mechanisms"
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
     """What the clients of one listener have to do. ``tls``: for SSL and SASL_SSL. ``mechanisms``: for SASL_*, of
-    which clients choose. ``logins``: by mechanism, where there is one."""
+    which clients choose. ``logins``: by mechanism, where there is one. ``tokens``: for OAUTHBEARER."""
 
     endpoint: Endpoint
     tls: TlsSettings | None
     mechanisms: tuple[str, ...]
     logins: Mapping[str, LoginModule]
+    tokens: SignedSettings | UnsecuredRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSecurity:
-    """The security of all listeners, by name, and that of this broker's connections to other brokers."""
+    """The security of all listeners, by name, and that of this broker's connections to other brokers. ``checks``: how
+    listeners with OAUTHBEARER check tokens."""
 
     listeners: Mapping[str, ListenerSecurity]
     inter_broker: ClientSecurity
+    checks: Mapping[str, TokenCheck] = field(default_factory=dict)
 
     @property
     def has_scram(self) -> bool:
@@ -58,6 +66,16 @@ class BrokerSecurity:
         contexts = _jaas_file(config.kwire_jaas_config_file, files)
         listeners = {each.listener: _listener(config, each, contexts) for each in config.endpoints()}
         return cls(listeners, _inter_broker(config, listeners))
+
+    async def ready(self, doors: Doors, stack: AsyncExitStack) -> BrokerSecurity:
+        """The same with all that has to be fetched before clients can log in, and is kept up to date until the stack is
+        left. `StartError`, `ConfigError`."""
+        tokens = {name: each.tokens for name, each in self.listeners.items() if each.tokens is not None}
+        if not tokens:
+            return self
+        from kwire.server.oauth.checks import token_checks
+
+        return replace(self, checks=await token_checks(doors, tokens, stack))
 
 
 def _listener(config: KafkaConfig, endpoint: Endpoint, contexts: Mapping[str, list[LoginModule]]) -> ListenerSecurity:
@@ -73,7 +91,24 @@ def _listener(config: KafkaConfig, endpoint: Endpoint, contexts: Mapping[str, li
     logins = {mechanism: login for mechanism, login in found.items() if login is not None}
     if PLAIN in mechanisms and PLAIN not in logins:
         raise ConfigError(_jaas_property(name, PLAIN), None, "must be set: it has the users of PLAIN")
-    return ListenerSecurity(endpoint, tls, mechanisms, logins)
+    tokens = _tokens(config, name, logins.get(OAUTHBEARER)) if OAUTHBEARER in mechanisms else None
+    return ListenerSecurity(endpoint, tls, mechanisms, logins, tokens)
+
+
+def _tokens(config: KafkaConfig, listener: str, login: LoginModule | None) -> SignedSettings | UnsecuredRules:
+    """How a listener checks tokens. As in Kafka, only a callback handler of the mechanism counts."""
+    from kwire.security.oauth.settings import HANDLER, token_settings
+
+    handler = config.get_for_mechanism(listener, OAUTHBEARER, HANDLER)
+    options = login.options if login is not None else {}
+    allowed = config.kwire_sasl_oauthbearer_allowed_urls
+    return token_settings(lambda name: _mechanism_value(config, listener, name), handler, options, allowed)
+
+
+def _mechanism_value(config: KafkaConfig, listener: str, name: str) -> Any:
+    """The value of a property of OAUTHBEARER: for the mechanism, for the listener, or for all."""
+    own = config.get_for_mechanism(listener, OAUTHBEARER, name)
+    return config.get_for_listener(listener, name) if own is None else own
 
 
 def listener_tls_settings(values: Mapping[str, Any], endpoint: Endpoint) -> TlsSettings:
@@ -125,8 +160,17 @@ def _inter_broker(config: KafkaConfig, listeners: Mapping[str, ListenerSecurity]
     if not protocol.startswith("SASL"):
         return ClientSecurity(protocol, own.tls)
     mechanism = config.sasl_mechanism_inter_broker_protocol
-    login = own.logins.get(mechanism)
-    if config.is_clustered and (login is None or "username" not in login.options):
-        reason = f"must have the username and password with which brokers log in by {mechanism}"
-        raise ConfigError(_jaas_property(own.endpoint.listener, mechanism), None, reason)
-    return ClientSecurity(protocol, own.tls, mechanism, login)
+    name = own.endpoint.listener
+    token_url = _token_url(config, name) if mechanism == OAUTHBEARER else None
+    found = ClientSecurity(protocol, own.tls, mechanism, own.logins.get(mechanism), token_url)
+    if config.is_clustered and (reason := why_no_login(found)) is not None:
+        raise ConfigError(_jaas_property(name, mechanism), None, f"{reason}: brokers log in by {mechanism}")
+    return found
+
+
+def _token_url(config: KafkaConfig, listener: str) -> str | None:
+    """Where this broker's own token is."""
+    from kwire.security.oauth.settings import TOKEN_URL, checked_token_url
+
+    url: str | None = _mechanism_value(config, listener, TOKEN_URL)
+    return None if url is None else checked_token_url(url, config.kwire_sasl_oauthbearer_allowed_urls)

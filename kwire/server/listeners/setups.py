@@ -18,7 +18,7 @@ from kwire.server.dispatch import Client
 from kwire.server.listeners.tls import ListenerTls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kwire.cluster.metadata.token_logins import TokenLogins
     from kwire.net.connection import Connection
     from kwire.security.names.mapping import MappingRules
+    from kwire.security.oauth.tokens import TokenCheck
     from kwire.security.sasl.mechanism import ServerExchange
     from kwire.security.scram_credentials import ScramMechanism
     from kwire.security.tls.settings import TlsSettings
@@ -49,7 +50,7 @@ def listener_setups(
     """The setups of all listeners, by name. `ConfigError` for a key store that cannot be used. ``connector``: takes
     over the stores of the listener for brokers when they change."""
     request_max_bytes = config.socket_request_max_bytes
-    exchanges = _Exchanges(doors, metadata, _tokens(doors, config, metadata))
+    exchanges = _Exchanges(doors, metadata, _tokens(doors, config, metadata), security.checks)
     setups = {}
     for name, listener in security.listeners.items():
         protocol = listener.endpoint.security_protocol
@@ -113,10 +114,13 @@ def _tokens(doors: Doors, config: KafkaConfig, metadata: MetadataCache) -> Token
 class _Exchanges:
     """The broker's side of logins."""
 
-    def __init__(self, doors: Doors, metadata: MetadataCache, tokens: TokenLogins | None) -> None:
+    def __init__(
+        self, doors: Doors, metadata: MetadataCache, tokens: TokenLogins | None, checks: Mapping[str, TokenCheck]
+    ) -> None:
         self._doors = doors
         self._metadata = metadata
         self._tokens = tokens
+        self._checks = checks
 
     def of(self, listener: ListenerSecurity, mechanism: str) -> Callable[[], ServerExchange]:
         """What begins a login by a mechanism."""
@@ -124,6 +128,10 @@ class _Exchanges:
             from kwire.security.sasl.plain import ServerPlain, users_of
 
             return partial(ServerPlain, users_of(listener.logins[mechanism].options))
+        if mechanism == "OAUTHBEARER":
+            from kwire.security.sasl.oauthbearer import ServerOAuthBearer
+
+            return partial(ServerOAuthBearer, self._checks[listener.endpoint.listener])
         from kwire.security.scram_credentials import MECHANISMS
 
         return partial(self._scram, MECHANISMS[mechanism])

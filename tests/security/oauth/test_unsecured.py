@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kwire.security.oauth.tokens import BearerToken, TokenRefused
-from kwire.security.oauth.unsecured import UnsecuredRules, UnsecuredTokens, unsecured_extensions, unsecured_token
+from kwire.security.oauth.unsecured import EXTENSION, UnsecuredRules, UnsecuredTokens, extensions, unsecured_token
 from tests.security.oauth.issuer import NOW_MS, NOW_S, claims, section, signed, unsecured
 
 ANY = UnsecuredRules()
@@ -121,7 +121,7 @@ def test_a_login_makes_the_token_that_its_options_say() -> None:
     token = unsecured_token(options, NOW_MS)
     rules = UnsecuredRules(required_scopes=("a", "b"))
     assert checker(rules)(token) == BearerToken("admin", NOW_MS + 60_000)
-    assert unsecured_extensions(options) == {"traceId": "123"}
+    assert extensions(options, EXTENSION) == {"traceId": "123"}
 
 
 def test_a_login_without_a_lifetime_lasts_an_hour() -> None:

@@ -107,5 +107,5 @@ def test_brokers_log_in_as_their_listener_says() -> None:
     assert (security.protocol, security.mechanism) == ("SASL_PLAINTEXT", "PLAIN")
     assert security.login is not None
     assert security.login.options["username"] == "admin"
-    with pytest.raises(ConfigError, match="must have the username and password with which brokers log in by PLAIN"):
+    with pytest.raises(ConfigError, match="must have username and password: brokers log in by PLAIN"):
         load({**given, CLIENTS + "plain.sasl.jaas.config": f"{MODULE} required user_a=b;"})
