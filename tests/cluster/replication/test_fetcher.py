@@ -48,6 +48,7 @@ class Leader:
         self.nudges = 0
         self.is_old = False
         self.is_silent = False
+        self.is_due = False  # the login never ends
         self._changed = asyncio.Event()
         self._closed = False
 
