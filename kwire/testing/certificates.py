@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority of a few days, and what it certifies. Nobody should trust them elsewhere.
+"""Certificates for tests: an authority of a few weeks, and what it certifies. Nobody should trust them elsewhere.
 
     authority = Authority(directory)
     broker = authority.issue("broker", "localhost", "127.0.0.1", "::1")
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-VALID_DAYS: Final = 10
+VALID_DAYS: Final = 60
 
 
 class Authority:
@@ -34,11 +34,13 @@ class Authority:
         """The authority's certificate."""
         self.path.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
-    def issue(self, name: str, *hosts: str, password: str | None = None, file: str | None = None) -> Path:
+    def issue(
+        self, name: str, *hosts: str, password: str | None = None, file: str | None = None, days: int = VALID_DAYS
+    ) -> Path:
         """A key with a certificate for a common name, valid for hosts (names and addresses), for brokers and clients.
         ``password``: the key is encrypted with it. ``file``: the name of the file, without its ending."""
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = self._certificate(_name(name), key.public_key())
+        builder = self._certificate(_name(name), key.public_key(), days)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -54,7 +56,9 @@ class Authority:
         path.write_bytes(private + _pem(builder.sign(self._key, hashes.SHA256())) + self.path.read_bytes())
         return path
 
-    def _certificate(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _certificate(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int = VALID_DAYS
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return (
@@ -64,7 +68,7 @@ class Authority:
             .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
+            .not_valid_after(now + datetime.timedelta(days=days))
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(authority, critical=False)
         )

@@ -15,7 +15,7 @@ from kwire.security.names.distinguished import subject_name
 from kwire.security.names.mapping import parse_mapping_rules
 from kwire.security.principals import ANONYMOUS, USER_TYPE, Principal
 from kwire.server.dispatch import Client
-from kwire.server.listeners.tls import ListenerTls
+from kwire.server.listeners.tls import DAY_S, ListenerTls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from kwire.server.authentication.settings import LoginSettings
     from kwire.server.dispatch import Dispatcher
     from kwire.server.listeners.security import BrokerSecurity, ListenerSecurity
+
+EXPIRY_METRIC: Final = "kwire.server:type=Certificates,listener={},name=ExpiresInDays"
+"""Days until the first certificate of a listener ends."""
 
 _RULES: Final = "ssl.principal.mapping.rules"
 _MAX_REAUTH: Final = "connections.max.reauth.ms"
@@ -57,7 +60,9 @@ def listener_setups(
         context = None
         if listener.tls is not None:
             follow = connector.use if connector is not None and name == config.inter_broker_listener() else _ignore
-            context = ListenerTls(config, listener.endpoint, doors.files, follow).context
+            tls = ListenerTls(config, listener.endpoint, doors, follow)
+            main.services.metrics.gauge(EXPIRY_METRIC.format(name), partial(_expires_in_days, tls))
+            context = tls.context
         if protocol.startswith("SASL"):
             from kwire.server.authentication.stage import Authentication
 
@@ -96,6 +101,10 @@ def _login_settings(config: KafkaConfig, listener: ListenerSecurity, exchanges: 
         config.get_for_listener(name, "sasl.server.max.receive.size"),
         config.connection_failed_authentication_delay_ms,
     )
+
+
+def _expires_in_days(tls: ListenerTls) -> float:
+    return round(tls.expires_in_s / DAY_S, 2)
 
 
 def _ignore(_: TlsSettings) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kwire.base.config import ConfigError
 from kwire.base.config.definitions import LISTENER_PREFIX
 from kwire.base.logging import get_logger
+from kwire.security.tls.certificates import certificate_facts, check_replacement
 from kwire.security.tls.contexts import client_context, server_context
 from kwire.security.tls.settings import TlsError
 from kwire.security.tls.stores import load_key_material, load_trust_anchors
@@ -28,13 +29,14 @@ from kwire.server.listeners.security import listener_tls_settings
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from cryptography.x509 import Certificate
-
     from kwire.base.config import Endpoint, KafkaConfig
-    from kwire.base.doors import Files
+    from kwire.base.doors import Doors
     from kwire.security.tls.settings import TlsSettings
 
 HANDSHAKE_STEPS_MAX: Final = 10
+WARNED_DAYS: Final = 30
+"""A certificate that ends within so many days is warned of at the start, and when the configuration changes."""
+DAY_S: Final = 86_400
 
 _log = get_logger("kwire.server.listeners")
 
@@ -44,7 +46,8 @@ class _Loaded(NamedTuple):
     context: SSLContext
     client: SSLContext | None
     """What brokers use to connect, if they use this listener, without a comparison of host names."""
-    certificate: Certificate
+    chain_pem: str
+    """The listener's certificates, its own first."""
     has_trust_store: bool
 
 
@@ -55,14 +58,16 @@ class ListenerTls:
         self,
         config: KafkaConfig,
         endpoint: Endpoint,
-        files: Files,
+        doors: Doors,
         on_change: Callable[[TlsSettings], None],
     ) -> None:
         self._config = config
         self._endpoint = endpoint
-        self._files = files
+        self._files = doors.files
+        self._clock = doors.clock
         self._on_change = on_change
         self._loaded = self._load(config.values)
+        self._warn()
         config.on_validate(self._validate)
         config.on_apply(self._apply)
 
@@ -70,9 +75,18 @@ class ListenerTls:
         """The context for the next connection."""
         return self._loaded.context
 
-    def _load(self, values: Mapping[str, Any]) -> _Loaded:
-        from cryptography.x509 import load_pem_x509_certificate
+    @property
+    def expires_in_s(self) -> float:
+        """Seconds until the first certificate of the chain ends; negative when it has."""
+        ends_ms = min(each.not_after_ms for each in certificate_facts(self._loaded.chain_pem))
+        return (ends_ms - self._clock.time_ms()) / 1000
 
+    def _warn(self) -> None:
+        days = self.expires_in_s / DAY_S
+        if days < WARNED_DAYS:
+            _log.warning("a certificate ends soon", listener=self._endpoint.listener, days=round(days, 1))
+
+    def _load(self, values: Mapping[str, Any]) -> _Loaded:
         settings = listener_tls_settings(values, self._endpoint)
         try:
             context = server_context(settings, self._files)
@@ -82,8 +96,7 @@ class ListenerTls:
         except TlsError as error:
             raise ConfigError(error.name, None, f"{error.reason} (listener {self._endpoint.listener})") from None
         assert material is not None
-        certificate = load_pem_x509_certificate(material.chain_pem.encode())
-        return _Loaded(settings, context, client, certificate, anchors is not None)
+        return _Loaded(settings, context, client, material.chain_pem, anchors is not None)
 
     def _client(self, settings: TlsSettings) -> SSLContext | None:
         if not self._config.is_clustered or self._endpoint.listener != self._config.inter_broker_listener():
@@ -105,9 +118,10 @@ class ListenerTls:
         except ConfigError as error:
             _log.error("key store or trust store kept", listener=self._endpoint.listener, reason=str(error))
             return
-        changed = loaded.certificate != self._loaded.certificate
+        changed = loaded.chain_pem != self._loaded.chain_pem
         self._loaded = loaded
         self._on_change(loaded.settings)
+        self._warn()
         if changed:
             _log.info("certificate changed", listener=self._endpoint.listener)
 
@@ -116,10 +130,15 @@ class ListenerTls:
         old, listener = self._loaded, self._endpoint.listener
         if new.has_trust_store != old.has_trust_store:
             raise ConfigError("ssl.truststore.location", None, f"cannot be added or removed (listener {listener})")
-        if new.certificate.subject != old.certificate.subject and not self._allows(values, "ssl.allow.dn.changes"):
-            raise ConfigError("ssl.keystore.location", None, f"is for another distinguished name (listener {listener})")
-        if not _names(old.certificate) <= _names(new.certificate) and not self._allows(values, "ssl.allow.san.changes"):
-            raise ConfigError("ssl.keystore.location", None, f"lacks alternative names (listener {listener})")
+        try:
+            check_replacement(
+                old.chain_pem,
+                new.chain_pem,
+                allow_dn_changes=self._allows(values, "ssl.allow.dn.changes"),
+                allow_san_changes=self._allows(values, "ssl.allow.san.changes"),
+            )
+        except TlsError as error:
+            raise ConfigError(error.name, None, f"{error.reason} (listener {listener})") from None
         if old.client is not None and new.client is not None:
             self._try(new.context, old.client)
             self._try(old.context, new.client)
@@ -159,13 +178,3 @@ def shake_hands(server: SSLContext, client: SSLContext) -> None:
         ends = left or ends
         if not left:
             return
-
-
-def _names(certificate: Certificate) -> frozenset[Any]:
-    """The alternative names of a certificate."""
-    from cryptography.x509 import ExtensionNotFound, SubjectAlternativeName
-
-    try:
-        return frozenset(certificate.extensions.get_extension_for_class(SubjectAlternativeName).value)
-    except ExtensionNotFound:
-        return frozenset()

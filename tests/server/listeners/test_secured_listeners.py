@@ -28,6 +28,7 @@ from kwire.codec.records import Record, build_batch
 from kwire.net.client import ConnectionLost
 from kwire.server.broker import Broker
 from kwire.server.dump import dump
+from kwire.server.listeners.setups import EXPIRY_METRIC
 from tests.server.listeners.secured import MECHANISMS, PASSWORD, USER, Secured
 
 PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -195,6 +196,17 @@ async def replicate(connection: Any, follower: Broker) -> None:
     partition = follower.replicas.get("t", 0)
     assert partition is not None
     assert partition.log.log_end_offset == 1
+
+
+async def test_a_certificate_that_ends_soon_is_warned_of_and_is_a_metric(
+    secured: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listener = secured("SSL")
+    for node_id, days, warnings in ((1, 60, 0), (2, 20, 1)):
+        path = listener.authority.issue("broker", "127.0.0.1", file=f"{days}-days", days=days)
+        broker = await listener.start(node_id, ssl_keystore_location=str(path))
+        assert capsys.readouterr().err.count("a certificate ends soon") == warnings
+        assert days - 1 < broker.metrics.snapshot()[EXPIRY_METRIC.format("SSL")] <= days
 
 
 async def test_passwords_are_not_in_logs_dumps_and_descriptions(
