@@ -11,7 +11,7 @@ from harness.processes.brokers import Broker
 
 
 def build(sources: Path, folder: Path) -> None:
-    for name in ("package.json", "package-lock.json", "client.js"):
+    for name in ("package.json", "package-lock.json", "client.js", "login.js"):
         shutil.copy(sources / name, folder)
     step("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
 

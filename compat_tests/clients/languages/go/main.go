@@ -1,4 +1,5 @@
 // Clients of other makes in Go, each asserting what it sees: go run . BOOTSTRAP PREFIX franz|sarama|segmentio
+// With more arguments it logs in (login.go).
 //
 // Every scenario prints one line "ok NAME"; the first thing that is not as it should be ends the program with status 1.
 package main
@@ -56,5 +57,11 @@ func main() {
 	limited, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	ctx = limited
-	map[string]func(){"franz": franz, "sarama": saramaClient, "segmentio": segmentio}[os.Args[3]]()
+	client := os.Args[3]
+	if len(os.Args) > 4 {
+		logins := map[string]func(login){"franz": franzLogin, "sarama": saramaLogin, "segmentio": segmentioLogin}
+		logins[client](loginOf(os.Args[4:]))
+		return
+	}
+	map[string]func(){"franz": franz, "sarama": saramaClient, "segmentio": segmentio}[client]()
 }
