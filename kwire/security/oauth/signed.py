@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 KEY_ID_MAX: Final = 1000
 """Characters of a key id that is looked for; as in Kafka."""
 
-_SECTIONS: Final = 3
+HEADER_MAX: Final = 16 * 1024
+"""Characters of a token's header, which is decoded before anything is known about who sent it."""
+
+_DOTS: Final = 2
 
 
 class TokenRules(NamedTuple):
@@ -75,10 +78,12 @@ class SignedTokens:
 
 def _signature(token: str) -> tuple[str | None, str]:
     """The key and the algorithm that a token names. `TokenRefused`."""
-    sections = token.split(".")
-    if len(sections) != _SECTIONS or not all(sections):
+    if token.count(".") != _DOTS or not all(token.split(".")):
         raise TokenRefused("the token does not have three sections")
-    header = json_object(base64url_decoded(sections[0]))
+    encoded = token.partition(".")[0]
+    if len(encoded) > HEADER_MAX:
+        raise TokenRefused("the token's header is too long")
+    header = json_object(base64url_decoded(encoded))
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise TokenRefused("the token's algorithm is not accepted: signatures with asymmetric keys only")

@@ -7,7 +7,7 @@ can read.
 
 As in Kafka: an identity to act as must be the token's principal, and is compared as it was sent, with its ``=2C``;
 extensions are accepted and ignored (KIP-342); of a name that comes twice the last value counts. Unlike Kafka, after an
-error nothing but the end of the login follows, whatever the client sends.
+error nothing but the end of the login follows, whatever the client sends, and a message has at most `FIRST_MAX` bytes.
 
 What lives elsewhere: whether a token is accepted (`kwire.security.oauth`).
 """
@@ -29,10 +29,14 @@ if TYPE_CHECKING:
 
 NAME: Final = "OAUTHBEARER"
 
+FIRST_MAX: Final = 128 * 1024
+"""Bytes of a first message: what a stranger may have decoded at once. Kafka's limit is only
+`sasl.server.max.receive.size`, half a megabyte; tokens that HTTP servers take have a few kilobytes."""
+
 _AUTH: Final = "auth"
 _KEY: Final = r"[A-Za-z]+"
 _VALUE: Final = r"[\x21-\x7e \t\r\n]+"
-_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 _FIRST: Final = re.compile(rf"n,(?:a=(?P<identity>{_NAME}))?,\x01(?P<pairs>(?:{_KEY}={_VALUE}\x01)*)\x01")
 _TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 _CREDENTIALS: Final = re.compile(rf"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>{_TOKEN.pattern})")
@@ -52,6 +56,8 @@ class InitialResponse(NamedTuple):
     def parse(cls, message: bytes) -> InitialResponse:
         """Read it. `InvalidCredentials`, without the message, where Kafka's `OAuthBearerClientInitialResponse` refuses
         it."""
+        if len(message) > FIRST_MAX:
+            raise InvalidCredentials(f"the first message has more than {FIRST_MAX} bytes")
         try:
             found = _FIRST.fullmatch(message.decode("ascii"))
         except UnicodeDecodeError:

@@ -255,6 +255,11 @@ def test_what_is_no_token_is_refused(token: str) -> None:
     refusal(token)
 
 
+def test_a_long_header_is_not_decoded() -> None:
+    header = {"alg": "RS256", "kid": "RSA", "x5c": ["x" * 20_000]}
+    assert refusal(f"{section(header)}.{section(claims())}.AAAA") == "the token's header is too long"
+
+
 async def test_an_unknown_key_is_looked_for_once() -> None:
     source = Source(KeySet.parse(jwks(jwk("RSA"))), KeySet.parse(jwks(jwk("RSA"), jwk("P-256"))))
     later = checker(source=source)(signed("P-256", "ES256"))

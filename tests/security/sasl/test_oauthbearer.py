@@ -80,8 +80,11 @@ def test_a_first_message_is_read(message: bytes, expected: InitialResponse) -> N
         b"n,,\x01auth=Bearer x\x01k=\x00\x01\x01",
         "n,a=ä,\x01auth=Bearer x\x01\x01".encode(),
         b"\xff" * 1000,
-        b"n,,\x01" + b"a=b\x01" * 50_000,
-        b"n,a=" + b"=" * 300_000,
+        b"n,,\x01" + b"a=b\x01" * 30_000,
+        b"n,a=" + b"=" * 100_000,
+        b"n,a=" + b"a" * 100_000,
+        b"n,a=" + b"=2C" * 30_000,
+        b"n,,\x01auth=Bearer " + b"A" * 128 * 1024 + b"\x01\x01",
     ],
 )
 def test_a_malformed_message_gets_the_general_text(message: bytes) -> None:
