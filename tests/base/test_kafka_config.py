@@ -179,6 +179,27 @@ def test_a_mechanisms_login_belongs_to_one_listener() -> None:
     assert support_of(name) is Support.SUPPORTED
 
 
+def test_what_has_no_effect_is_warned_of() -> None:
+    config = KafkaConfig(
+        {
+            "listeners": "CLIENTS://:9092,CONTROLLER://:9093",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT",
+            "inter.broker.listener.name": "CLIENTS",
+            "controller.listener.names": "CONTROLLER",
+            "listener.name.CLIENTS.ssl.client.auth": "required",
+            "listener.name.controller.ssl.client.auth": "required",
+            "listener.name.clients.ssl.client.auth": "required",
+            "listener.name.clients.sasl.jaas.config": "planted",
+            "sasl.jaas.config": "planted",
+        }
+    )
+    assert config.warnings == [
+        "properties without effect: listener.name.CLIENTS.ssl.client.auth (no such listener, in lower case), "
+        "listener.name.clients.sasl.jaas.config (needs the prefix listener.name.LISTENER.MECHANISM.), "
+        "sasl.jaas.config (needs the prefix listener.name.LISTENER.MECHANISM.)"
+    ]
+
+
 def test_a_failed_login_is_answered_before_the_connection_is_idle() -> None:
     with pytest.raises(ConfigError, match=r"connection\.failed\.authentication\.delay\.ms=100: must be less than"):
         KafkaConfig({"connections.max.idle.ms": "100"})

@@ -21,6 +21,7 @@ from kwire.base.config.definitions import (
     general_name,
     is_dynamic,
     is_sensitive,
+    listener_property,
 )
 from kwire.base.config.errors import ConfigError
 from kwire.base.config.listeners import Endpoint, check_ports, parse_endpoints, parse_protocol_map
@@ -285,6 +286,7 @@ class KafkaConfig(BrokerProperties):
             reason = "must be set with zookeeper.connect: brokers on other hosts do not reach the default"
             raise ConfigError("listeners", None, reason)
         reachable = self.advertised_endpoints() or self.endpoints()
+        self._warn_of_ignored()
         self._check_inter_broker_mechanism()
         name = self.inter_broker_listener_name
         if name is None:
@@ -306,6 +308,23 @@ class KafkaConfig(BrokerProperties):
         raise ConfigError(
             "security.inter.broker.protocol", self.security_inter_broker_protocol, "must be the name of a listener"
         )
+
+    def _warn_of_ignored(self) -> None:
+        """Properties under the prefix of a listener that does not exist do nothing, as in Kafka, and neither does a
+        login module without a listener and a mechanism. Nobody who writes one expects that."""
+        listeners = {each.listener.lower() for each in self.endpoints()} | {
+            each.lower() for each in self.controller_listener_names
+        }
+        ignored = []
+        for name in self.static:
+            found = listener_property(name)
+            is_login = name == "sasl.jaas.config" or (found is not None and found.name == "sasl.jaas.config")
+            if found is not None and found.listener not in listeners:
+                ignored.append(f"{name} (no such listener, in lower case)")
+            elif is_login and (found is None or not found.mechanism):
+                ignored.append(f"{name} (needs the prefix listener.name.LISTENER.MECHANISM.)")
+        if ignored:
+            self.warnings.append("properties without effect: " + ", ".join(sorted(ignored)))
 
     def _check_inter_broker_mechanism(self) -> None:
         listener, mechanism = self.inter_broker_listener(), self.sasl_mechanism_inter_broker_protocol
