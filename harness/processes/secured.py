@@ -26,11 +26,13 @@ LISTENERS: Final = {
     "PLAINTEXT": "PLAINTEXT",
     "SSL": "SSL",
     "MTLS": "SSL",
+    "MAPPED": "SSL",
     "SASL_PLAINTEXT": "SASL_PLAINTEXT",
     "SASL_SSL": "SASL_SSL",
     "REAUTH": "SASL_PLAINTEXT",
 }
-"""Listener -> security protocol. MTLS requires a client's certificate; a login at REAUTH ends after an hour."""
+"""Listener -> security protocol. MTLS and MAPPED require a client's certificate, of whose subject MAPPED takes the
+common name; a login at REAUTH ends after an hour."""
 
 USERS: Final = {"alice": "alice-secret", "bob": "bob-secret", "carol": "carol-secret"}
 SCRAM: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
@@ -51,6 +53,8 @@ def security_settings(certificates: Certificates) -> dict[str, str]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificates.ca),
         "listener.name.mtls.ssl.client.auth": "required",
+        "listener.name.mapped.ssl.client.auth": "required",
+        "listener.name.mapped.ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1@tests/U,DEFAULT",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         **{
             f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config": module

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Self
 
 from harness.processes.certificates import Identity
-from harness.processes.secured import SCRAM, USERS, SecuredBroker
+from harness.processes.secured import LISTENERS, SCRAM, USERS, SecuredBroker
 from harness.waiting import PATIENCE_S
 from kwire.codec.message import Message
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
@@ -37,9 +37,9 @@ class Stranger:
     def at(cls, broker: SecuredBroker, listener: str) -> Self:
         """A connection, with TLS where the listener has it."""
         sock = socket.create_connection((broker.host, broker.ports[listener]), PATIENCE_S)
-        if not listener.endswith("SSL") and listener != "MTLS":
+        if not LISTENERS[listener].endswith("SSL"):
             return cls(sock)
-        identity = broker.certificates.client if listener == "MTLS" else None
+        identity = broker.certificates.client if listener in ("MTLS", "MAPPED") else None
         return cls(client_context(broker, identity).wrap_socket(sock, server_hostname=broker.host))
 
     @classmethod

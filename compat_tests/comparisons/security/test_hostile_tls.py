@@ -22,12 +22,14 @@ from harness.processes.process_usage import resident_mb
 from harness.processes.secured import SecuredBroker
 from harness.waiting import PATIENCE_S
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+from kwire.codec.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.testing.frames import request_frame
 
 METADATA = MetadataRequest(topics=[])
 VERSIONS = ApiVersionsRequest(client_software_name="stranger", client_software_version="1")
 ALICE = b"\0alice\0alice-secret"
+TOKEN_NOT_ALLOWED = 64
 TLS_LISTENERS = ["SSL", "MTLS", "SASL_SSL"]
 ALERT = 0x15
 HALF_OPEN = 250
@@ -113,6 +115,21 @@ def test_where_a_certificate_is_required_only_a_good_one_is_served(
     with Stranger(tls) as one:
         answer = one.call(METADATA, 9)
         assert (answer != CLOSED) == (whose == "the client's")
+
+
+def test_the_principal_is_the_subject_of_the_clients_certificate(secured: SecuredBroker) -> None:
+    request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+    with Stranger.at(secured, "MTLS") as known, Stranger.at(secured, "SSL") as unknown:
+        answer = known.call(request, 3)
+        assert (answer.error_code, answer.principal_type) == (0, "User")
+        assert answer.principal_name == secured.certificates.client_name
+        assert unknown.call(request, 3).error_code == TOKEN_NOT_ALLOWED
+
+
+def test_mapping_rules_make_the_principal_of_the_subject(secured: SecuredBroker) -> None:
+    with Stranger.at(secured, "MAPPED") as known:
+        answer = known.call(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), 3)
+        assert (answer.error_code, answer.principal_name) == (0, "CLIENT@TESTS")
 
 
 @pytest.mark.parametrize(
