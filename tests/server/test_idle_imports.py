@@ -38,6 +38,8 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         "kwire.cluster.store.zookeeper.store",
         "structlog",
         "cryptography",
+        "jwt",
+        "kwire.security.oauth.settings",
     ],
 )
 def test_not_imported_before_it_is_needed(imported: set[str], module: str) -> None:
