@@ -86,6 +86,8 @@ def _listener(config: KafkaConfig, endpoint: Endpoint, contexts: Mapping[str, li
     mechanisms: tuple[str, ...] = config.get_for_listener(name, _MECHANISMS)
     if not mechanisms or any(each not in LOGIN_MODULES for each in mechanisms):
         reason = f"must be a list of {', '.join(LOGIN_MODULES)} for listener {name}"
+        if "GSSAPI" in mechanisms:
+            reason += " (GSSAPI, Kafka's default, is not supported)"
         raise ConfigError(_MECHANISMS, ",".join(mechanisms), reason)
     found = {each: _login(config, name, each, contexts) for each in mechanisms}
     logins = {mechanism: login for mechanism, login in found.items() if login is not None}
