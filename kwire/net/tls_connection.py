@@ -182,9 +182,17 @@ class TlsConnection(Connection):
             self._handshakes.enqueue(self)
 
     def step(self) -> None:
-        """Give the records that are whole to OpenSSL: half a millisecond, if one is the ClientHello."""
+        """Give the records that are whole to OpenSSL: half a millisecond, if one is the ClientHello. Never raises, so
+        that the handshakes that are next in the queue get their turn."""
         if self.closing:
             return
+        try:
+            self._step()
+        except Exception:
+            self._wire.log.exception("closing connection: TLS handshake failed", connection=self.id)
+            self.close()
+
+    def _step(self) -> None:
         try:
             self.tls.feed(self._records.take_whole())
             if self.tls.handshake():

@@ -248,6 +248,35 @@ def test_a_turn_of_the_loop_has_few_steps_of_handshakes(certificates: Certificat
     assert not loop.soon
 
 
+def test_a_handshake_that_fails_unexpectedly_does_not_stop_the_others(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = TurnedLoop()
+    wire, handshakes = new_wire(loop), Handshakes(cast(Any, loop))
+    context = certificates.server_context()
+    setup = ListenerSetup(Answers(), REQUEST_MAX_BYTES, lambda: context)
+    sockets = [ManySockets(fd) for fd in range(3)]
+    connections = [TlsConnection(wire, sock, setup, "SSL", ("a", 1), ("b", 2), handshakes) for sock in sockets]
+
+    def handshake(tls: TlsSocket) -> bool:
+        if tls is connections[0].tls:
+            raise MemoryError
+        return original(tls)
+
+    original = TlsSocket.handshake
+    monkeypatch.setattr(TlsSocket, "handshake", handshake)
+    for connection, sock in zip(connections, sockets, strict=True):
+        connection.start()
+        sock.incoming += Peer(certificates.client_context()).handshake()
+    for reader in list(loop.readers.values()):
+        reader()
+    loop.turn()
+    loop.turn()
+    assert sockets[0].closed
+    assert all(sock.sent for sock in sockets[1:])
+    assert "MemoryError" in capsys.readouterr().err
+
+
 def test_a_turn_of_the_loop_sends_a_part_of_a_large_range(certificates: Certificates, tmp_path: Path) -> None:
     size = 8 * TAKEN_MAX
     (tmp_path / "segment").write_bytes(bytes(size))
