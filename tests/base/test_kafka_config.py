@@ -179,6 +179,14 @@ def test_a_mechanisms_login_belongs_to_one_listener() -> None:
     assert support_of(name) is Support.SUPPORTED
 
 
+def test_brokers_do_not_use_plaintext_where_they_should_not() -> None:
+    texts = {"listeners": "CLIENTS://:9092", "listener.security.protocol.map": "CLIENTS:PLAINTEXT"}
+    clustered = {**texts, "kwire.metadata.dir": "store"}
+    KafkaConfig(clustered)
+    with pytest.raises(ConfigError, match=r"security\.inter\.broker\.protocol=SSL: must be the name of a listener"):
+        KafkaConfig({**clustered, "security.inter.broker.protocol": "SSL"})
+
+
 def test_what_has_no_effect_is_warned_of() -> None:
     config = KafkaConfig(
         {

@@ -301,9 +301,11 @@ class KafkaConfig(BrokerProperties):
             raise ConfigError("inter.broker.listener.name", name, "must be one of the listeners")
 
     def _check_inter_broker_protocol(self, reachable: list[Endpoint]) -> None:
-        """A listener for brokers must not be guessed where listeners differ in their protocols."""
+        """A listener for brokers must not be guessed where listeners differ in their protocols, or from the one that is
+        wanted."""
         named = {endpoint.listener for endpoint in reachable}
-        if self.inter_broker_listener() in named or all(each.security_protocol == "PLAINTEXT" for each in reachable):
+        protocols = {self.security_inter_broker_protocol, *(each.security_protocol for each in reachable)}
+        if self.inter_broker_listener() in named or protocols == {"PLAINTEXT"}:
             return
         raise ConfigError(
             "security.inter.broker.protocol", self.security_inter_broker_protocol, "must be the name of a listener"
