@@ -112,8 +112,9 @@ def _ignore(_: TlsSettings) -> None:
 
 
 def _tokens(doors: Doors, config: KafkaConfig, metadata: MetadataCache) -> TokenLogins | None:
-    """The delegation tokens with which clients may log in, unless they are disabled (KIP-48)."""
-    if config.delegation_token_secret_key is None:
+    """The delegation tokens with which clients may log in, unless they are disabled (KIP-48). An empty key disables
+    them, too: everybody could compute the password of a token that an earlier key has left."""
+    if not config.delegation_token_secret_key:
         return None
     from kwire.cluster.metadata.token_logins import TokenLogins
 

@@ -16,6 +16,7 @@ from kwire.base.config import ConfigError, KafkaConfig
 from kwire.base.doors import Doors
 from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+from kwire.codec.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from kwire.codec.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -26,6 +27,7 @@ from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch
 from kwire.net.client import ConnectionLost
+from kwire.security.delegation_tokens import token_hmac, token_password
 from kwire.server.broker import Broker
 from kwire.server.dump import dump
 from kwire.server.listeners.setups import EXPIRY_METRIC
@@ -69,6 +71,24 @@ async def test_a_wrong_password_and_an_unknown_user_get_the_same_text(secured: M
             await listener.connect(broker, listener.client_properties(mechanism, user, password))
         texts.add(str(caught.value))
     assert len(texts) == 1
+
+
+async def test_without_a_secret_key_nobody_logs_in_with_a_token(secured: Make) -> None:
+    listener, store = secured("SASL_PLAINTEXT"), MemoryStore()
+    with_key = await listener.start(1, store, delegation_token_secret_key="key")
+    connection = await listener.connect(with_key)
+    token = await connection.call(CreateDelegationTokenRequest(), 3)
+    assert not token.error_code
+    without_key = await listener.start(2, store, delegation_token_secret_key="")
+
+    def properties(secret: bytes) -> dict[str, str]:
+        texts = listener.client_properties("SCRAM-SHA-256", token.token_id, token_password(secret))
+        return texts | {"sasl.jaas.config": texts["sasl.jaas.config"].replace(";", ' tokenauth="true";')}
+
+    await listener.connect(with_key, properties(token.hmac))
+    for secret in (token.hmac, token_hmac("", token.token_id)):
+        with pytest.raises(PermissionError, match="login failed"):
+            await listener.connect(without_key, properties(secret))
 
 
 @pytest.mark.parametrize("protocol", SASL_PROTOCOLS)
