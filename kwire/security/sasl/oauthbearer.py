@@ -52,6 +52,9 @@ class InitialResponse(NamedTuple):
     """Whom the client wants to act as; empty: whom the token speaks for."""
     extensions: Mapping[str, str] = {}
 
+    def __repr__(self) -> str:
+        return f"InitialResponse(identity={self.identity!r})"
+
     @classmethod
     def parse(cls, message: bytes) -> InitialResponse:
         """Read it. `InvalidCredentials`, without the message, where Kafka's `OAuthBearerClientInitialResponse` refuses

@@ -89,6 +89,9 @@ class ScramLookup(NamedTuple):
     tokens: TokenLookup | None = None
     """Delegation tokens; None if they are disabled."""
 
+    def __repr__(self) -> str:
+        return "ScramLookup(...)"
+
 
 class _Login(NamedTuple):
     """Who wants to log in, and how this is checked."""
