@@ -1,8 +1,8 @@
 """A limit on bytes per second, measured as Kafka's quotas are.
 
 Bytes are counted in windows; the rate is their sum divided by the time since the oldest window began, which is at least
-one window (Kafka's `SimpleRate`). A window counts until the time of all windows has passed since the last addition
-to it. What lives elsewhere: what waits or is left out while a quota is exceeded.
+one window (Kafka's `SimpleRate`). A window expires when the length of all windows together has passed since bytes were
+last added to it. What lives elsewhere: which requests or partitions are delayed while a quota is exceeded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Quota:
     """Measures a rate of bytes and compares it with a limit.
 
     ``rate``: the limit in bytes per second, which may change at any time. ``monotonic``: a clock in seconds. The
-    measured rate covers ``windows`` of ``window_s`` seconds each, and the present one.
+    measured rate covers ``windows`` windows of ``window_s`` seconds each, and the current one.
     """
 
     def __init__(self, monotonic: Callable[[], float], windows: int = 11, window_s: int = 1) -> None:
@@ -62,16 +62,16 @@ class Quota:
         return self._windows[self._newest]
 
     def bytes_per_second(self) -> float:
-        """The rate at this moment."""
+        """The current rate."""
         size, elapsed_ms = self._measured()
         return size * 1000 / elapsed_ms
 
     def is_exceeded(self) -> bool:
-        """Whether the rate at this moment is above what it may be."""
+        """Whether the current rate is above the limit."""
         return self.rate < UNLIMITED and self.bytes_per_second() > self.rate
 
     def pause_s(self, longest_s: float) -> float:
-        """After how many seconds the quota may be looked at again, where it is exceeded and nothing more is copied."""
+        """The seconds until an exceeded quota is no longer exceeded if nothing more is copied, max ``longest_s``."""
         size, elapsed_ms = self._measured()
         if size * 1000 >= self.rate * (elapsed_ms + longest_s * 1000):
             return longest_s

@@ -1,8 +1,8 @@
 """``kwire dump-log FILE...``: print the contents of a data directory's files, line by line.
 
-Segments (``.log``) with their batches and, with ``--records``, their records; those of internal topics are decoded.
-Indexes, producer snapshots and checkpoints entry by entry. ``--json`` makes every line one JSON object. A damaged file
-is printed up to the damage, which is named on standard error; the exit status is 1 then.
+Segments (``.log``) are printed batch by batch and, with ``--records``, record by record; records of internal topics are
+decoded. Indexes, producer snapshots and checkpoints are printed entry by entry. With ``--json`` every line is one JSON
+object. A damaged file is printed up to the damage, which is reported on standard error; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         except (CorruptLog, CorruptCheckpoint, CorruptSnapshot, CodecError, UnicodeDecodeError) as error:
             text = str(error)
             status = fail(text if path in text else f"{path}: {text}")
-        except BrokenPipeError:  # the reader has seen enough: no trouble with the file
+        except BrokenPipeError:  # the reader of the output has ended; the file is not at fault
             raise
         except OSError as error:
             status = fail(f"{path}: {error.strerror or error}")
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def dump(path: str, *, records: bool = False, topic: str | None = None) -> Iterator[Line]:
-    """The lines of one file, by its name. OSError; for damage, the exceptions of `kwire.log`."""
+    """The lines of one file, whose name determines its format. OSError; for damage, the exceptions of `kwire.log`."""
     name = os.path.basename(path)
     parsed = names.parse_file_name(name)
     yield {"file": path, "bytes": os.stat(path).st_size}
@@ -149,7 +149,7 @@ def _record_lines(batch: ScannedBatch, decode: Any) -> Iterator[Line]:
 
 
 def _text(data: bytes | None) -> str | None:
-    """Bytes as text where they are some, otherwise as hex."""
+    """Bytes as text if they are printable UTF-8, otherwise as hex."""
     if data is None:
         return None
     try:

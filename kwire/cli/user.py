@@ -1,8 +1,8 @@
 """``kwire user add|delete|list``: users who log in with SCRAM, before a cluster's first start or while it is down.
 
-The credentials go into the metadata store that the configuration names, as with ``kwire start``. In a running cluster
-Kafka's tools do the same: ``kafka-configs --alter --entity-type users``. A password comes from a file, from a prompt,
-or from standard input; on the command line other users of the host can read it.
+The credentials are written to the metadata store that the configuration names, as with ``kwire start``. In a running
+cluster use Kafka's tools: ``kafka-configs --alter --entity-type users``. The password is read from a file, a prompt or
+standard input; a password on the command line can be read by other users of the host.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it; what was done is on standard output, a line per credential."""
+    """Run the action and print one line per credential."""
     from kwire.base.config import ConfigError
     from kwire.server.errors import StartError
 

@@ -1,12 +1,12 @@
-"""The one exception that bytes can cause."""
+"""`CodecError`, the only exception that malformed bytes can cause, and its subclass for record batches."""
 
 from __future__ import annotations
 
 
 class CodecError(Exception):
-    """Bytes that are no valid message or batch (or a message that its version cannot carry). The text names what is
-    wrong, never the bytes themselves."""
+    """Bytes that are not a valid message or batch, or a message that its version cannot carry. The text says what is
+    wrong and does not contain the bytes."""
 
 
 class CorruptBatch(CodecError):
-    """Bytes that are no valid record batch: wrong magic, impossible length, broken compression, CRC mismatch."""
+    """Bytes that are not a valid record batch: wrong magic, invalid length, broken compression, CRC mismatch."""

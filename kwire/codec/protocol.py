@@ -128,7 +128,7 @@ def _import_class(api_key: int, kind: str) -> type[Message]:
 def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, budget: int = ELEMENT_BUDGET) -> tuple[M, int]:
     """Read one message -> (message, position after it). `records` are views into the buffer; all else is copied.
 
-    CodecError: the bytes are no such message, it has more elements than the budget, or there is no such version.
+    CodecError: the bytes are not such a message, it has more elements than the budget, or the version does not exist.
     """
     decoder = DECODERS.get((cls, version)) or compile_decoder(cls, version)
     result: tuple[M, int] = decoder(buffer, offset, budget)
@@ -146,8 +146,8 @@ def encode(message: Message, version: int) -> bytes:
 def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Any]:
     """The bytes of a message, after a prefix, in parts that follow each other on the wire.
 
-    Records of 4 KiB or more are parts of their own, the very object of the message; records that are elsewhere
-    (anything with ``size`` that is no buffer) always are. CodecError as in `encode`.
+    Records of 4 KiB or more are parts of their own, the same object as in the message, not a copy. Records that are
+    not in memory (any object that has a ``size`` and is not a buffer) always are. CodecError as in `encode`.
     """
     encoder = ENCODERS.get((message.__class__, version)) or compile_encoder(message.__class__, version)
     out: list[Any] = [prefix] if prefix else []
@@ -218,9 +218,9 @@ def decode_record(cls: type[M], buffer: Buffer) -> M:
 
 
 def decode_record_key(classes: dict[int, type[M]], buffer: Buffer) -> M:
-    """The key of an internal record; its first two bytes choose among classes by record type.
+    """The key of an internal record; its first two bytes are the record type, which determines the class.
 
-    CodecError also for a type that is not among the classes.
+    CodecError also for a type that has no class in ``classes``.
     """
     record_type = _prefix(buffer)
     cls = classes.get(record_type)

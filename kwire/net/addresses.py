@@ -1,4 +1,4 @@
-"""Addresses as sockets give them and as Kafka shows them. HOST:PORT texts: `kwire.base.addresses`."""
+"""Addresses as sockets return them and as Kafka writes them. HOST:PORT texts: `kwire.base.addresses`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ _MAPPED = "::ffff:"
 
 
 def host_and_port(address: Any) -> tuple[str, int]:
-    """The host and port of `getsockname` or `accept`, in both families; an IPv4 client of an IPv6 socket is IPv4."""
+    """The host and port in an address that `getsockname` or `accept` returned, IPv4 or IPv6. An IPv4-mapped IPv6
+    address becomes IPv4."""
     host: str = address[0]
     if host.startswith(_MAPPED) and "." in host:
         host = host[len(_MAPPED) :]
@@ -16,7 +17,7 @@ def host_and_port(address: Any) -> tuple[str, int]:
 
 
 def client_host_text(host: str) -> str:
-    """How Kafka shows a client's address (`/127.0.0.1`, `/0:0:0:0:0:0:0:1`)."""
+    """A client's address as Kafka writes it (`/127.0.0.1`, `/0:0:0:0:0:0:0:1`)."""
     if ":" not in host:
         return "/" + host
     address, percent, zone = host.partition("%")

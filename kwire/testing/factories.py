@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def kwire_proc(
     properties: Mapping[str, str] | None = None, *, listen: str = "127.0.0.1:0", data_dir: str | Path | None = None
 ) -> Callable[..., Iterator[KwireProcess]]:
-    """A session fixture: a broker process. Properties win over the command line, that over the ini file."""
+    """A session fixture: a broker process. ``properties`` override the command line, which overrides the ini file."""
 
     @pytest.fixture(scope="session")
     def kwire_proc_fixture(request: pytest.FixtureRequest) -> Iterator[KwireProcess]:
@@ -50,8 +50,8 @@ def kwire_proc(
 
 
 def kwire_noproc(bootstrap_servers: str | None = None) -> Callable[..., RunningBroker]:
-    """A session fixture: a broker that runs already, at an address given here, by ``--kwire-bootstrap``, or in the ini
-    file. The fixture fails if the broker does not respond."""
+    """A session fixture: a broker that is already running, at an address given here, by ``--kwire-bootstrap`` or in
+    the ini file. The fixture fails if the broker does not respond."""
 
     @pytest.fixture(scope="session")
     def kwire_noproc_fixture(request: pytest.FixtureRequest) -> RunningBroker:
@@ -68,8 +68,8 @@ def kwire_noproc(bootstrap_servers: str | None = None) -> Callable[..., RunningB
 
 
 def kwire(broker_fixture: str | None = None) -> Callable[..., Iterator[Kwire]]:
-    """A function fixture: one test's view of a session's broker. None: that of ``kwire_noproc`` where
-    ``--kwire-bootstrap`` is given, else that of ``kwire_proc``."""
+    """A function fixture: one test's view of a session's broker. ``broker_fixture`` None: ``kwire_noproc`` if
+    ``--kwire-bootstrap`` is given, otherwise ``kwire_proc``."""
 
     @pytest.fixture
     def kwire_fixture(request: pytest.FixtureRequest) -> Iterator[Kwire]:
@@ -126,7 +126,7 @@ def kwire_secure(broker_fixture: str = "kwire_secure_proc") -> Callable[..., Ite
 
 
 def given_properties(config: pytest.Config) -> dict[str, str]:
-    """What ``--kwire-set`` and the ini file's ``kwire_set`` say; the command line wins."""
+    """The properties of ``--kwire-set`` and of ``kwire_set`` in the ini file; the command line takes precedence."""
     properties: dict[str, str] = {}
     for text in (*config.getini("kwire_set"), *config.getoption("kwire_set")):
         name, equals, value = text.partition("=")

@@ -1,7 +1,7 @@
-"""Configuration: Kafka's properties, where their values come from, and what kwire makes of them.
+"""Configuration: Kafka's properties, the sources of their values, and how kwire uses them.
 
-`KafkaConfig` is what the rest of the code uses. `tables/` has Kafka's own facts, `support.py` says which properties
-kwire obeys, `documentation.py` (imported only on request) what they do.
+The rest of the code uses `KafkaConfig`. `tables/` has the facts of Kafka's definitions, `support.py` lists the
+properties that kwire supports, and `documentation.py` (imported only when needed) describes them.
 """
 
 from kwire.base.config.errors import ConfigError

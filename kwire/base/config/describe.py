@@ -1,4 +1,4 @@
-"""DescribeConfigs' view of configuration: every property with its value, where that comes from, and its synonyms.
+"""DescribeConfigs' view of configuration: every property with its value, the value's source, and its synonyms.
 
 One generator for each kind of resource yields `ConfigEntry`s; the handler builds the response from
 those that were requested.
@@ -45,7 +45,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place that has a value for a property, under its own name or a synonym."""
+    """One source that has a value for a property, under its own name or a synonym."""
 
     name: str
     value: str | None
@@ -53,7 +53,8 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One property. ``synonyms``: all places with a value, the effective one first; ``type_code`` as on the wire."""
+    """One property. ``synonyms``: all sources with a value, the effective one first; ``type_code``: Kafka's code of its
+    type."""
 
     name: str
     value: str | None
@@ -70,7 +71,7 @@ _CLIENT_METRICS_ROWS: dict[str, Row] = {row[0]: row for row in CLIENT_METRICS_RO
 
 
 def describe_topic(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """The properties of a topic with these texts of its own."""
+    """The properties of a topic. ``overrides``: those that are set for the topic itself, as texts."""
     values = config.topic_config(overrides)
     for name, row in TOPIC_ROWS.items():
         if name in TOPIC_INTERNAL and name not in overrides:
@@ -90,7 +91,7 @@ def describe_broker(config: KafkaConfig) -> Iterator[ConfigEntry]:
 
 
 def describe_broker_defaults(config: KafkaConfig) -> Iterator[ConfigEntry]:
-    """The properties set for all brokers by request."""
+    """The dynamic default properties of all brokers (the resource with the empty name)."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     for name, text in config.dynamic_default.items():
         synonyms = [synonym for synonym in _broker_values(config, name) if synonym.source is source]
@@ -98,7 +99,7 @@ def describe_broker_defaults(config: KafkaConfig) -> Iterator[ConfigEntry]:
 
 
 def describe_group(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """The properties of a consumer, share or streams group with these texts of its own."""
+    """The properties of a consumer, share or streams group. ``overrides``: those that are set for the group itself."""
     for name, row in _GROUP_ROWS.items():
         broker_name = GROUP_SYNONYMS.get(name)
         value = _parsed(row, overrides.get(name), row[2] if broker_name is None else config[broker_name])
@@ -111,7 +112,7 @@ def describe_group(config: KafkaConfig, overrides: Mapping[str, str]) -> Iterato
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """The properties of a client metrics subscription with these texts of its own."""
+    """The properties of a client metrics subscription. ``overrides``: those that are set for it."""
     for name, row in _CLIENT_METRICS_ROWS.items():
         value = _parsed(row, overrides.get(name), row[2])
         synonyms = _own(name, row, value, overrides, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
@@ -165,8 +166,8 @@ def _broker_entry(config: KafkaConfig, name: str, synonyms: list[Synonym]) -> Co
 
 
 def _broker_values(config: KafkaConfig, name: str) -> list[Synonym]:
-    """The places that have a value for a broker property, strongest first. As in Kafka, values under other names are
-    left out if they are stronger than the strongest under the name itself."""
+    """The sources that have a value for a broker property, in order of precedence. As in Kafka, values of its synonyms
+    are left out if they precede the first value of the property itself."""
     names = broker_synonyms(name)
     layers: Iterable[tuple[ConfigSource, Mapping[str, str]]] = (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, config.dynamic_broker),

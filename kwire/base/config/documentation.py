@@ -173,7 +173,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "zookeeper.connect": "ZooKeeper's servers as host:port, with commas, and a path under which the cluster lives.",
     "zookeeper.connection.timeout.ms": "How long a start waits for ZooKeeper; by default the session timeout.",
     "zookeeper.session.timeout.ms": "How long ZooKeeper waits for a silent broker before others lead in its place.",
-    "zookeeper.set.acl": "Whether only this login may change what is made in ZooKeeper; everybody may read it.",
+    "zookeeper.set.acl": "Whether only the broker's login may read and change the nodes that it creates in ZooKeeper.",
     "zookeeper.ssl.client.enable": "Whether ZooKeeper is reached over TLS.",
     "zookeeper.ssl.endpoint.identification.algorithm": "HTTPS: the server's certificate must be for its host name.",
     "zookeeper.ssl.keystore.location": "PEM file with the broker's certificate and key for ZooKeeper.",

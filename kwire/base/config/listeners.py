@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_protocol_map(name: str, text: str) -> dict[str, str]:
-    """``LISTENER:PROTOCOL,...`` as a mapping; the last one counts where a listener is named twice."""
+    """``LISTENER:PROTOCOL,...`` as a mapping; if a listener is named twice, the last protocol counts."""
     protocols: dict[str, str] = {}
     for entry in text.split(","):
         listener, colon, protocol = entry.strip().rpartition(":")
@@ -41,8 +41,8 @@ def parse_protocol_map(name: str, text: str) -> dict[str, str]:
 
 
 def parse_endpoints(name: str, texts: Iterable[str], protocols: dict[str, str]) -> list[Endpoint]:
-    """Endpoints in the order given. Raises `ConfigError` for a text that is none, an unmapped listener name, a
-    listener named twice."""
+    """Endpoints in the order given. Raises `ConfigError` for a text that is not an endpoint, for a listener without a
+    protocol, and for a listener named twice."""
     endpoints: list[Endpoint] = []
     for text in texts:
         endpoint = _parse_endpoint(name, text, protocols)
@@ -63,7 +63,7 @@ def _parse_endpoint(name: str, text: str, protocols: dict[str, str]) -> Endpoint
 
 
 def check_ports(name: str, endpoints: list[Endpoint]) -> None:
-    """Two listeners share a port only if one of them is for IPv4 and the other for IPv6 addresses."""
+    """Two listeners may share a port only if one has an IPv4 and the other an IPv6 address. Raises `ConfigError`."""
     for index, endpoint in enumerate(endpoints):
         for other in endpoints[:index]:
             if endpoint.port == other.port != 0 and (":" in endpoint.host) == (":" in other.host):

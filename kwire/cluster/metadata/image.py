@@ -126,8 +126,8 @@ class ClusterImage:
         self.next_producer_id = next_producer_id
         self.scram_credentials: dict[tuple[int, str], ScramCredential] = scram_credentials or {}
         self.scram_secret = scram_secret
-        """What the salts of unknown users are computed from, the same on all brokers; empty until a broker with SCRAM
-        has started."""
+        """The secret from which the salts of unknown SCRAM users are computed, the same on all brokers; empty until a
+        broker with SCRAM has started."""
         self.delegation_tokens: dict[str, DelegationToken] = delegation_tokens or {}
         self.notes: dict[Any, Any] = {}
         """Scratch space for data derived from this snapshot (prepared responses); it is dropped with the snapshot."""

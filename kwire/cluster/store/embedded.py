@@ -2,8 +2,8 @@
 
 * WAL mode with ``synchronous=FULL``: a commit survives a power loss once `commit` has returned. Exclusive locking keeps
   the WAL's index in memory; as a mapped file on a full disk it could end the process (SIGBUS).
-* A reserve file (`RESERVE_BYTES`) is deleted when the disk is full, so that a broker can still start, report what it
-  cannot serve, and delete topics.
+* A reserve file (`RESERVE_BYTES`) is deleted when the disk is full, so that a broker can still start, report which
+  requests it cannot serve, and delete topics.
 * All calls run on one thread (an `Executor` with one thread), in the order in which they were made, so the event loop
   never waits for the disk, and results and feed events come back in commit order.
 * No Python runs inside a transaction. The checks and writes of a commit are first put into temporary tables, which
@@ -205,7 +205,7 @@ class Database:
         return rows[0][0], {key: Entry(*entry) for _, key, *entry in rows if key is not None}
 
     def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> tuple[int, list[Change]]:
-        """Make all writes if all checks hold: the new revision, and the changes. `Conflict`, `SessionLost`."""
+        """Make all writes if all checks hold. Returns the new revision and the changes. `Conflict`, `SessionLost`."""
         result = self._with_reserve(lambda: self._commit(checks, writes))
         self._keep_reserve()
         return result
@@ -248,7 +248,7 @@ class Database:
         return session
 
     def close_session(self, session: int) -> tuple[int, list[Change]] | None:
-        """End a session: the commit that deleted its keys, None if it had none."""
+        """End a session. Returns the revision and changes of the commit that deleted its keys, None if it had none."""
         db = self._db
         keys = db.execute("SELECT key FROM entries WHERE session = ?", (session,)).fetchall()
         # Without the reserve: the next start, which also ends the session, needs it more.

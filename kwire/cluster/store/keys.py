@@ -16,8 +16,8 @@ broker still counts |
 | ``directories/<id>`` | always | the paths of `log.dirs` that a broker with more than one has used |
 | ``producer-ids`` | always | the first producer id that is not allocated yet |
 | ``scram/<mechanism>/<user>`` | until it is deleted | a user's SCRAM credential; the name is escaped |
-| ``scram-secret`` | always, once a broker has offered SCRAM | what the salts of unknown users are computed from |
-| ``delegation-tokens/<token id>`` | until it is expired | a delegation token, without the secret that logs in |
+| ``scram-secret`` | always, once a broker has offered SCRAM | the secret for the salts of unknown users |
+| ``delegation-tokens/<token id>`` | until it is deleted | a delegation token, without its HMAC |
 
 Partitions are kept in shards, so that no value grows with a topic and the failover of thousands of partitions writes
 only a few hundred keys. Every value is an object whose ``v`` is its format version; readers refuse a newer one and
@@ -148,12 +148,12 @@ def delegation_token_key(token_id: str) -> str:
 
 
 def pack(**fields: Any) -> bytes:
-    """A value in the present format."""
+    """A value in the current format."""
     return json.dumps({"v": VALUE_FORMAT, **fields}, separators=(",", ":")).encode()
 
 
 def unpack(key: str, value: bytes) -> dict[str, Any]:
-    """The fields of a value; `StoreFormatError` for one that this kwire cannot read."""
+    """The fields of a value; `StoreFormatError` if this version of kwire cannot read it."""
     try:
         fields = json.loads(value)
         version = fields["v"]

@@ -1,7 +1,7 @@
 """The server-side assignors of consumer groups (KIP-848): pure functions that compute a target assignment.
 
-Given the same members in the same order, they return the same assignment as Apache Kafka's. When a member actually gets
-its partitions is decided elsewhere (`groups.consumer.reconcile`).
+Given the same members in the same order, they return the same assignment as Apache Kafka's. `groups.consumer.reconcile`
+decides when a member receives its partitions.
 """
 
 from __future__ import annotations

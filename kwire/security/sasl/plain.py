@@ -1,7 +1,7 @@
-"""PLAIN (RFC 4616): user and password in one token. Only for connections whose bytes nobody else can read.
+"""PLAIN (RFC 4616): user and password in one token. For encrypted connections only.
 
-As in Kafka: an identity to act as (authzid) that is not the user's name is refused, after the password was found to be
-right. Unlike Kafka, a token that is not valid UTF-8 is refused, not repaired.
+As in Kafka, an authorization id (authzid) that differs from the user's name is refused once the password has been
+checked. Unlike in Kafka, a token that is not valid UTF-8 is refused instead of decoded with replacement characters.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kwire.security.sasl.mechanism import OTHER_IDENTITY
 
 NAME: Final = "PLAIN"
 USER_OPTION: Final = "user_"
-"""An option of Kafka's login module that starts so is a user: ``user_alice="password"``."""
+"""The prefix of the options of Kafka's login module that define users: ``user_alice="password"``."""
 
 FIELDS: Final = 3
-"""Of a token: the identity to act as, user, password."""
+"""The fields of a token: authorization id, user, password."""
 
 _INVALID: Final = "Authentication failed: Invalid username or password"
 
@@ -33,7 +33,7 @@ def users_of(options: Mapping[str, str]) -> dict[str, str]:
 
 
 class ServerPlain:
-    """The broker's side. ``passwords``: by user's name."""
+    """The broker's side. ``passwords``: by user name."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
@@ -43,7 +43,7 @@ class ServerPlain:
         self.by_token = False
 
     def respond(self, token: bytes) -> bytes:
-        """Check the one token there is."""
+        """Check the client's only token."""
         try:
             fields = token.decode().split("\0", FIELDS)
         except UnicodeDecodeError:

@@ -1,1 +1,1 @@
-"""What comes before a client's first request on a SASL listener: the login, and later its repetition (KIP-368)."""
+"""The authentication of clients on SASL listeners: the login, and later the reauthentication (KIP-368)."""

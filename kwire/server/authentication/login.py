@@ -1,23 +1,24 @@
-"""One login of one connection, without I/O: a frame in, what happens next out.
+"""One login of one connection, without I/O: a frame in, a reply and the next step out.
 
     ApiVersions?  ->  SaslHandshake v0  ->  tokens, each a frame of its own
                       SaslHandshake v1  ->  SaslAuthenticate, each with a token
 
 As in Kafka's `SaslServerAuthenticator`:
 
-- ApiVersions is answered as after the login, once (not counting answers with an error). The next request is
-  SaslHandshake. Anything else closes the connection.
+- One ApiVersions request gets the same response as after the login (responses with an error do not count). The next
+  request must be SaslHandshake. Anything else closes the connection.
 - A handshake for a mechanism that is not enabled gets UNSUPPORTED_SASL_MECHANISM with the list of those that are, and
-  the login has failed; in a reauthentication the connection is closed without an answer.
-- After a handshake of version 1 any request but SaslAuthenticate gets its own response with ILLEGAL_SASL_STATE, and the
-  login has failed. One of more than 1,000 elements closes the connection, as does a version that is not served.
-- A login that fails gets SASL_AUTHENTICATION_FAILED with the mechanism's text, or a general one where a reason would
-  tell something about users; after a handshake of version 0 it gets nothing.
-- A reauthentication (KIP-368) begins with SaslHandshake. With another mechanism than before it fails at the next
-  request; for another principal it fails like a wrong password.
+  the login has failed; in a reauthentication the connection is closed without a response.
+- After a handshake of version 1, any request but SaslAuthenticate gets its own response with ILLEGAL_SASL_STATE, and
+  the login has failed. A request with more than 1,000 elements closes the connection (unlike in Kafka), as does a
+  version that is not served.
+- A failed login gets SASL_AUTHENTICATION_FAILED with the mechanism's text, or with a general text if the reason would
+  reveal something about users; after a handshake of version 0 there is no response.
+- A reauthentication (KIP-368) begins with SaslHandshake. With another mechanism than before, it fails at the next
+  request; with another principal, it fails like a wrong password.
 
-An old client's GSSAPI token without a handshake is refused. What lives elsewhere: delay and end of a connection after a
-failure, the time after the login (`stage`), mechanisms (`kwire.security.sasl`).
+A GSSAPI token without a handshake, which old clients send, is refused. What lives elsewhere: the delay after a failure,
+closing the connection, the time after the login (`stage`), mechanisms (`kwire.security.sasl`).
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ _read_key = Struct(">hhi").unpack_from
 _KEY_BYTES: Final = 8
 
 ELEMENTS_MAX: Final = 1000
-"""Elements of a request before the login is complete. The requests of a login have none; others are decoded only to be
-refused in their own words, which must not take long."""
+"""The most elements of a request before the login is complete. The requests of a login have none; others are decoded
+only to build the response that refuses them, which must not take long."""
 _pack_size = Struct(">i").pack
 
 
@@ -77,7 +78,7 @@ class Step(Enum):
     MORE = auto()
     """The next frame of the login."""
     COMPLETE = auto()
-    """The client's requests: `Login.session` says who it is."""
+    """The client's requests; `Login.session` has its principal."""
     FAILED = auto()
     """The end of the connection."""
 
@@ -93,20 +94,20 @@ class Reply(NamedTuple):
 
 
 class Session(NamedTuple):
-    """What a login has achieved."""
+    """The result of a successful login."""
 
     principal: Principal
     mechanism: str
     by_token: bool
-    """Whether with a delegation token."""
+    """Whether the client logged in with a delegation token."""
     ends_s: float | None
-    """When requests are not served any more unless the client has logged in again, on the monotonic clock."""
+    """The time on the monotonic clock from which requests are refused, unless the client has logged in again."""
     can_repeat: bool
-    """Whether the client's software is known to log in again (SaslAuthenticate version 1)."""
+    """Whether the client supports reauthentication (SaslAuthenticate version 1)."""
 
 
 class Software(NamedTuple):
-    """The client's software, as it says itself in ApiVersions."""
+    """The client's software, as named in its ApiVersions request (KIP-511)."""
 
     name: str
     version: str
@@ -137,8 +138,8 @@ class LoginRules(NamedTuple):
 
 
 class Login:
-    """A login, or a reauthentication if there was one before. After a reply with another step than `Step.MORE`, or an
-    exception, it is of no further use."""
+    """A login, or a reauthentication if ``previous`` is given. It must not be used after an exception or a reply with
+    another step than `Step.MORE`."""
 
     def __init__(self, rules: LoginRules, previous: Session | None = None) -> None:
         self._rules = rules
@@ -171,10 +172,10 @@ class Login:
         except CodecError as error:
             raise InvalidFrame(f"malformed request: {error}") from None
 
-    # -- which mechanism --------------------------------------------------------------------------------------------
+    # -- the handshake ----------------------------------------------------------------------------------------------
 
     def _begin(self, frame: memoryview) -> Reply:
-        """ApiVersions or SaslHandshake; of others not even the header is decoded."""
+        """ApiVersions or SaslHandshake. The headers of other requests are not decoded."""
         if len(frame) < _KEY_BYTES:
             raise InvalidFrame("the request header ends early")
         key, version, correlation_id = _read_key(frame)
@@ -222,7 +223,7 @@ class Login:
         body, _ = decode(request_class(key), version, frame, position, ELEMENTS_MAX)
         return _Request(key, version, header.correlation_id, body)
 
-    # -- who it is --------------------------------------------------------------------------------------------------
+    # -- the tokens -------------------------------------------------------------------------------------------------
 
     def _token(self, token: bytes) -> NowOrLater[Reply]:
         """A token of a client of version 0."""
@@ -259,7 +260,7 @@ class Login:
         return _reply(request, response, Step.FAILED, f"{api_name(request.key)} instead of SaslAuthenticate")
 
     def _respond(self, token: bytes, succeeded: _Succeeded, failed: _Failed) -> NowOrLater[Reply]:
-        """What the mechanism says to a token, as a reply."""
+        """The reply to a token, from the mechanism's challenge or error."""
         assert self._exchange is not None
         try:
             challenge = self._exchange.respond(token)
@@ -276,7 +277,7 @@ class Login:
             return failed(self._text(error), error.reason)
 
     def _text(self, error: AuthenticationError) -> str:
-        """What the client is told."""
+        """The error message for the client."""
         if not isinstance(error, InvalidCredentials):
             return str(error)
         what = "authentication" if self._previous is None else "re-authentication"
@@ -301,7 +302,7 @@ class Login:
         return lifetime_ms or 0
 
     def _lifetime_ms(self, expires_ms: int | None, max_reauth_ms: int) -> int | None:
-        """The shorter of what is left of the credential and what is configured; None for no limit."""
+        """The shorter of the credential's remaining lifetime and the configured limit; None for no limit."""
         limits = [max_reauth_ms] if max_reauth_ms > 0 else []
         if expires_ms is not None:
             limits.append(max(expires_ms - self._rules.clock.time_ms(), 0))

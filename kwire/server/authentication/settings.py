@@ -1,4 +1,4 @@
-"""What the logins of a listener are like, as its properties say. Values only."""
+"""The settings of a listener's logins, from its properties. Values only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Mechanism(NamedTuple):
     begin: Callable[[], ServerExchange]
     """Makes the broker's side of a login."""
     max_reauth_ms: int = 0
-    """`connections.max.reauth.ms`: how long a login lasts at most; 0: for ever."""
+    """`connections.max.reauth.ms`: the longest time until a client must log in again; 0: no limit."""
 
 
 class LoginSettings(NamedTuple):

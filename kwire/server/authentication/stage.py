@@ -1,12 +1,13 @@
-"""The dispatcher of connections whose clients have to log in, and of those whose logins end.
+"""The dispatchers of connections whose clients have to log in, and of those whose logins expire.
 
-    Authentication --login--> the broker's Dispatcher            if the login has no end
+    Authentication --login--> the broker's Dispatcher            if the login does not expire
                    --login--> Sessions --SaslHandshake--> Authentication ...
 
-- A failed login is answered after `connection.failed.authentication.delay.ms`, and the connection closed; nothing is
-  read meanwhile.
-- A login that ends (the credential does, or `connections.max.reauth.ms`) can be repeated by SaslHandshake at any time,
-  once per second. A request after its end closes the connection (KIP-368).
+- After a failed login, the broker waits `connection.failed.authentication.delay.ms`, sends the response and closes the
+  connection; nothing is read meanwhile.
+- A login expires with its credential or after `connections.max.reauth.ms`. The client can log in again at any time, at
+  most once per second, beginning with SaslHandshake. After the login has expired, any other request closes the
+  connection (KIP-368).
 
 What lives elsewhere: the sequence of requests (`login`), the time limit of a login (`kwire.net.connection`).
 """
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kwire.server.dispatch import Dispatcher
 
 REPEAT_INTERVAL_S: Final = 1.0
-"""A client may begin to log in again this long after it began to the last time."""
+"""Seconds between the beginnings of two reauthentications of a client."""
 
 _read_key = Struct(">h").unpack_from
 
@@ -86,7 +87,7 @@ class Authentication:
 
     @property
     def settings(self) -> LoginSettings:
-        """What logins are like from now on; one under way stays as it was begun."""
+        """The settings of new logins; a login that has begun keeps the settings it began with."""
         return self._rules.settings
 
     @settings.setter
@@ -122,7 +123,7 @@ class Authentication:
         return client
 
     def _wait(self, connection: Connection, reply: Awaitable[Reply]) -> None:
-        """Go on when the mechanism has decided."""
+        """Continue when the mechanism has accepted or refused the token."""
         slot = connection.defer(pipelined=False)
         future: asyncio.Future[Reply] = asyncio.ensure_future(reply)
         self._pending.add(future)
@@ -147,7 +148,7 @@ class Authentication:
             slot.answer([reply.frame] if reply.frame is not None else None, len(reply.frame or b""))
 
     def _go_on(self, connection: Connection, reply: Reply) -> None:
-        """Prepare for what follows a reply, which is sent afterwards."""
+        """Prepare the connection for the step after a reply, which the caller then sends."""
         client: SaslClient = connection.context
         login = client.login
         assert login is not None
@@ -158,7 +159,7 @@ class Authentication:
             connection.request_min_bytes = 0
 
     def _complete(self, connection: Connection, client: SaslClient, login: Login, session: Session) -> None:
-        """From here on the client's requests are served."""
+        """Serve the client's requests from now on."""
         metrics = self._metrics
         if client.session is None:
             metrics.successful.value += 1
@@ -174,7 +175,7 @@ class Authentication:
         self._log.debug("logged in", connection=connection.id, principal=str(session.principal))
 
     def _fail(self, connection: Connection, slot: Slot, reply: Reply) -> None:
-        """Send the response of a failed login later, and close the connection then."""
+        """Send the response of a failed login after the delay, and close the connection."""
         client: SaslClient = connection.context
         metrics = self._metrics
         (metrics.failed if client.session is None else metrics.failed_reauth).value += 1
@@ -184,7 +185,7 @@ class Authentication:
 
 
 class Sessions:
-    """The dispatcher of connections whose logins end."""
+    """The dispatcher of connections whose logins expire."""
 
     def __init__(self, main: Dispatcher, authentication: Authentication, metrics: LoginMetrics) -> None:
         self._main = main
@@ -194,7 +195,7 @@ class Sessions:
         self.pipelined_keys = main.pipelined_keys
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
-        """Serve a request, unless the login has ended, or begin the next login. Raises `InvalidFrame`."""
+        """Serve a request unless the login has expired, or begin a reauthentication. Raises `InvalidFrame`."""
         client: SaslClient = connection.context
         session = client.session
         assert session is not None

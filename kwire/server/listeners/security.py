@@ -1,7 +1,7 @@
 """The security of a broker's listeners, from its configuration: TLS, SASL mechanisms with their logins, principals.
 
-Everything is read and checked before the broker starts; what is wrong is one line with the property's name and never a
-password. A broker whose listeners are all PLAINTEXT does not even import this.
+Everything is read and checked before the broker starts; an error is one line with the property's name and without
+passwords. A broker whose listeners are all PLAINTEXT does not import this module.
 
 A JAAS login belongs to one listener and one mechanism, as in Kafka: ``listener.name.NAME.MECHANISM.sasl.jaas.config``,
 or in the file of `kwire.jaas.config.file` the context ``name.KafkaServer``, or else ``KafkaServer``. What lives
@@ -36,8 +36,8 @@ _MECHANISMS: Final = "sasl.enabled.mechanisms"
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """What the clients of one listener have to do. ``tls``: for SSL and SASL_SSL. ``mechanisms``: for SASL_*, of
-    which clients choose. ``logins``: by mechanism, where there is one. ``tokens``: for OAUTHBEARER."""
+    """The security of one listener. ``tls``: for SSL and SASL_SSL. ``mechanisms``: for SASL_*, the enabled ones.
+    ``logins``: the login modules by mechanism, if configured. ``tokens``: for OAUTHBEARER."""
 
     endpoint: Endpoint
     tls: TlsSettings | None
@@ -68,8 +68,8 @@ class BrokerSecurity:
         return cls(listeners, _inter_broker(config, listeners))
 
     async def ready(self, doors: Doors, stack: AsyncExitStack) -> BrokerSecurity:
-        """The same with all that has to be fetched before clients can log in, and is kept up to date until the stack is
-        left. `StartError`, `ConfigError`."""
+        """The same, with the keys that must be fetched before clients can log in; they are refreshed until the stack is
+        closed. `StartError`, `ConfigError`."""
         tokens = {name: each.tokens for name, each in self.listeners.items() if each.tokens is not None}
         if not tokens:
             return self
@@ -171,7 +171,7 @@ def _inter_broker(config: KafkaConfig, listeners: Mapping[str, ListenerSecurity]
 
 
 def _token_url(config: KafkaConfig, listener: str) -> str | None:
-    """Where this broker's own token is."""
+    """The URL of this broker's own token."""
     from kwire.security.oauth.settings import TOKEN_URL, checked_token_url
 
     url: str | None = _mechanism_value(config, listener, TOKEN_URL)

@@ -1,4 +1,4 @@
-"""How the connections of secured listeners begin: TLS, the login, and who the client is.
+"""The setups of secured listeners: what their connections begin with (TLS, the login, the client's principal).
 
 What lives elsewhere: reading the configuration (`security`), logins (`authentication`), TLS (`kwire.net.tls`).
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kwire.server.listeners.security import BrokerSecurity, ListenerSecurity
 
 EXPIRY_METRIC: Final = "kwire.server:type=Certificates,listener={},name=ExpiresInDays"
-"""Days until the first certificate of a listener ends."""
+"""Days until the first certificate of a listener expires."""
 
 _RULES: Final = "ssl.principal.mapping.rules"
 _MAX_REAUTH: Final = "connections.max.reauth.ms"
@@ -50,8 +50,8 @@ def listener_setups(
     metadata: MetadataCache,
     connector: Connector | None,
 ) -> dict[str, ListenerSetup]:
-    """The setups of all listeners, by name. `ConfigError` for a key store that cannot be used. ``connector``: takes
-    over the stores of the listener for brokers when they change."""
+    """The setups of all listeners, by name. `ConfigError` for a key store that cannot be used. ``connector`` receives
+    the TLS settings of the listener for brokers when they change."""
     request_max_bytes = config.socket_request_max_bytes
     exchanges = _Exchanges(doors, metadata, _tokens(doors, config, metadata), security.checks)
     setups = {}
@@ -133,7 +133,7 @@ class _Exchanges:
         self._checks = checks
 
     def of(self, listener: ListenerSecurity, mechanism: str) -> Callable[[], ServerExchange]:
-        """What begins a login by a mechanism."""
+        """The function that begins a login with a mechanism."""
         if mechanism == "PLAIN":
             from kwire.security.sasl.plain import ServerPlain, users_of
 
@@ -155,8 +155,8 @@ class _Exchanges:
 
 
 class CertificateClients:
-    """The dispatcher of an SSL listener's connections until their first request: their certificates say who the
-    clients are."""
+    """The dispatcher of an SSL listener's connections until their first request, which sets the principal from the
+    client's certificate."""
 
     pipelined_keys: frozenset[int] = frozenset()
 
@@ -166,7 +166,7 @@ class CertificateClients:
         self._rules = rules
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
-        """Set up the client, and pass this request and all others on. Raises `InvalidFrame`."""
+        """Set the client's principal, and pass this request and all later ones on. Raises `InvalidFrame`."""
         connection.context = client = self._main.client_of(connection, Client)
         client.principal = self._principal(connection)
         client.security = ConnectionSecurity("SSL")
@@ -174,7 +174,7 @@ class CertificateClients:
         self._main.dispatch(connection, frame)
 
     def _principal(self, connection: Connection) -> Principal:
-        """What the rules make of the certificate's name; without a certificate the client is anonymous."""
+        """The principal that the mapping rules give the certificate's subject; anonymous without a certificate."""
         certificate = connection.tls.peer_certificate_der() if connection.tls is not None else None
         if certificate is None:
             return ANONYMOUS

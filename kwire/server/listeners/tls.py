@@ -1,15 +1,15 @@
-"""`ListenerTls`: the TLS context of a listener, and how its stores are changed while the broker runs.
+"""`ListenerTls`: the TLS context of a listener, and the change of its stores while the broker runs.
 
 The ten properties of key store and trust store can be changed by IncrementalAlterConfigs under a listener's prefix, as
 in Kafka. A change is tried before it is stored, and refused if
 
-- the stores cannot be used, or there was no store of this kind, or there would be none any more;
+- the stores cannot be used, or a trust store would be added or removed;
 - the certificate is for another distinguished name, or lacks an alternative name of the old one, unless
   `ssl.allow.dn.changes` or `ssl.allow.san.changes` allow that;
-- brokers use this listener, and one that has the new stores and one that has the old ones would not trust each other.
+- brokers use this listener, and a broker with the new stores and one with the old stores would not trust each other.
 
-Files are read again with every change of the broker's configuration, so that setting a property to the value that it
-has reads a file whose content is new. Connections that are open keep what they began with.
+Files are read again at every change of the broker's configuration, so setting a property to its present value makes
+the broker read the new content of a file. Open connections keep the context with which they began.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 HANDSHAKE_STEPS_MAX: Final = 10
 WARNED_DAYS: Final = 30
-"""A certificate that ends within so many days is warned of at the start, and when the configuration changes."""
+"""The broker warns of a certificate that expires within so many days, at start and when the configuration changes."""
 DAY_S: Final = 86_400
 
 _log = get_logger("kwire.server.listeners")
@@ -45,7 +45,7 @@ class _Loaded(NamedTuple):
     settings: TlsSettings
     context: SSLContext
     client: SSLContext | None
-    """What brokers use to connect, if they use this listener, without a comparison of host names."""
+    """The context of brokers that connect to this listener, if brokers use it; host names are not checked."""
     chain_pem: str
     """The listener's certificates, its own first."""
     has_trust_store: bool
@@ -77,7 +77,7 @@ class ListenerTls:
 
     @property
     def expires_in_s(self) -> float:
-        """Seconds until the first certificate of the chain ends; negative when it has."""
+        """Seconds until the first certificate of the chain expires; negative if it has expired."""
         ends_ms = min(each.not_after_ms for each in certificate_facts(self._loaded.chain_pem))
         return (ends_ms - self._clock.time_ms()) / 1000
 
@@ -106,12 +106,12 @@ class ListenerTls:
         return client
 
     def _validate(self, values: Mapping[str, Any]) -> None:
-        """Try values that are to be stored. `ConfigError`."""
+        """Try new values before they are stored. `ConfigError`."""
         if listener_tls_settings(values, self._endpoint) != self._loaded.settings:
             self._check(self._load(values), values)
 
     def _apply(self) -> None:
-        """Take over what has changed, in values or in files."""
+        """Apply changes of values or of files."""
         try:
             loaded = self._load(self._config.values)
             self._check(loaded, self._config.values)
@@ -149,7 +149,7 @@ class ListenerTls:
 
     @staticmethod
     def _try(server: SSLContext, client: SSLContext) -> None:
-        """Whether brokers reach each other. `ConfigError`."""
+        """Check that brokers could connect to each other. `ConfigError`."""
         import ssl
 
         try:

@@ -12,7 +12,7 @@ ROWS = (
 )
 
 # One broker is the ordinary case: internal topics have one replica and groups need not wait for their other members.
-# Nobody else's host reaches a broker for which nobody has decided so: Kafka's default listener is on all interfaces.
+# By default other hosts cannot reach the broker, unlike in Kafka, whose default listener is on all interfaces.
 DEFAULTS = {
     "broker.id": 1,
     "controller.listener.names": (),

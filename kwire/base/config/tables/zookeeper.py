@@ -1,6 +1,6 @@
-"""The properties about ZooKeeper that Kafka 3.9, the last with ZooKeeper, knew, and kwire's own. Written by hand.
+"""The `zookeeper.*` properties of Kafka 3.9, the last version with ZooKeeper, and kwire's own. Written by hand.
 
-The session timeout's default is kwire's: Kafka's was 18 s.
+The default of `zookeeper.session.timeout.ms` is kwire's; Kafka's was 18 s.
 """
 
 from __future__ import annotations
