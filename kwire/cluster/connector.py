@@ -8,8 +8,10 @@ commands (`kwire.cli`). What lives elsewhere: properties and the requests of a l
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import TYPE_CHECKING, Final
 
+from kwire.net.settings import SETUP_MAX_MS
 from kwire.security.client import PLAINTEXT, client_exchange, login_requests
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 RENEWED_AFTER: Final = 0.85
 """The part of a session's lifetime after which another login is due; Kafka's clients take 0.85 to 0.95 (KIP-368)."""
+
+LOGIN_MAX_S: Final = SETUP_MAX_MS / 1000
+"""Seconds for a login. A host that has lost its power does not close its connections."""
 
 
 class Connector:
@@ -46,11 +51,14 @@ class Connector:
         connection = await ClientConnection.connect(self._doors, host, port, client_id, self._tls())
         if self._security.mechanism:
             try:
-                await self._log_in(connection)
+                async with asyncio.timeout(LOGIN_MAX_S):
+                    await self._log_in(connection)
             except BaseException as error:
                 connection.close()
                 if isinstance(error, AuthenticationError):
                     raise PermissionError(f"login failed: {error}") from None
+                if isinstance(error, TimeoutError):
+                    raise TimeoutError(errno.ETIMEDOUT, "the login takes too long") from None
                 if isinstance(error, ConnectionLost):
                     raise ConnectionResetError("the broker closed the connection during the login") from None
                 raise
