@@ -1,2 +1,2 @@
-"""Who a client is: principals, credentials, tokens and login mechanisms. Pure: bytes and values in, bytes and values
-out; clock and randomness are passed in, and nothing here knows sockets, the metadata store or asyncio."""
+"""Authentication: principals, credentials, tokens, login mechanisms and TLS settings. Pure: bytes and values in, bytes
+and values out. The clock and randomness are passed in; sockets, the metadata store and asyncio are not used here."""

@@ -40,8 +40,9 @@ LOGIN_MODULES: Final = {
 
 
 class ClientSecurity(NamedTuple):
-    """How a client secures its connections: ``tls`` for SSL and SASL_SSL, ``mechanism`` and ``login`` for SASL_*;
-    ``token_url`` is where the token for OAUTHBEARER is, without which the login module says what is in it."""
+    """How a client secures its connections: ``tls`` for SSL and SASL_SSL, ``mechanism`` and ``login`` for SASL_*.
+    ``token_url`` is the URL of the token for OAUTHBEARER; without it, the login module's options define an unsecured
+    token."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsSettings | None = None
@@ -113,7 +114,8 @@ def tls_settings(value: Callable[[str], Any]) -> TlsSettings:
 
 
 def login_module(name: str, text: str, mechanism: str) -> LoginModule:
-    """The login module of a ``sasl.jaas.config``, which must be the mechanism's. `ConfigError`, without the text."""
+    """The login module of a ``sasl.jaas.config``, which must be the mechanism's. `ConfigError`, which does not contain
+    the text."""
     from kwire.security.names.jaas import only_module
 
     try:
@@ -125,7 +127,7 @@ def login_module(name: str, text: str, mechanism: str) -> LoginModule:
 
 
 def check_login_module(name: str, module: LoginModule, mechanism: str) -> None:
-    """Whether a login module is that of a mechanism. `ConfigError`."""
+    """Check that a login module is that of a mechanism. `ConfigError`."""
     if module.name != LOGIN_MODULES[mechanism]:
         raise ConfigError(
             name, HIDDEN, f"{module.name} is not supported by kwire: {mechanism} has {LOGIN_MODULES[mechanism]}"
@@ -150,7 +152,7 @@ def client_exchange(security: ClientSecurity, doors: Doors) -> ClientExchange:
 
 
 def _oauthbearer(token_url: str | None, options: Mapping[str, str], doors: Doors) -> ClientExchange:
-    """A login with the token of a file, which is read each time, or with an unsecured one."""
+    """A login with the token in a file, which is read for each login, or with an unsecured token."""
     from kwire.security.errors import AuthenticationError
     from kwire.security.oauth.settings import file_path
     from kwire.security.oauth.unsecured import EXTENSION, extensions, unsecured_token
@@ -168,8 +170,8 @@ def _oauthbearer(token_url: str | None, options: Mapping[str, str], doors: Doors
 
 
 def login_requests(mechanism: str, exchange: ClientExchange) -> Generator[tuple[Message, int], Any, int]:
-    """The requests of a login with their versions, one after the other; each must be sent the response to it. Returns
-    the lifetime of the session in milliseconds, 0 for no limit (KIP-368). `AuthenticationError`."""
+    """Yields the requests of a login with their versions; the caller sends the response to each one back into the
+    generator. Returns the lifetime of the session in milliseconds, 0 for no limit (KIP-368). `AuthenticationError`."""
     from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
     from kwire.codec.messages.sasl_handshake_request import SaslHandshakeRequest
     from kwire.security.errors import AuthenticationError

@@ -1,8 +1,8 @@
-"""Delegation tokens (KIP-48): what they are, and the rules by which they are made, renewed and expired.
+"""Delegation tokens (KIP-48), and the rules by which they are created, renewed and expired.
 
-Whoever has a token's HMAC logs in as the token's owner: over SCRAM, with the token id as the user name and the HMAC in
-base64 as the password. The HMAC is computed from the token id with `delegation.token.secret.key`, which all brokers of
-a cluster share. The rules are pure; times are milliseconds since 1970. What lives elsewhere: who may ask for tokens
+A client that has a token's HMAC can log in as the token's owner: with SCRAM, the token id as the user name and the HMAC
+in base64 as the password. The HMAC is computed from the token id with `delegation.token.secret.key`, which all brokers
+of a cluster share. The rules are pure; times are milliseconds since 1970. What lives elsewhere: who may request tokens
 (`kwire.handlers.security`), where they are kept (`kwire.cluster.metadata.credentials`).
 """
 
@@ -17,11 +17,11 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.security.principals import USER_TYPE, Principal
 
 TIME_MAX_MS: Final = 2**63 - 1
-"""The latest time in Kafka's requests; sums end here."""
+"""The latest time that Kafka's requests can carry; larger sums are reduced to it."""
 
 
 class DelegationToken(NamedTuple):
-    """A token. After ``expiry_ms`` it is invalid; renewals move that, at most to ``max_ms``."""
+    """A token. After ``expiry_ms`` it is invalid; renewing it moves ``expiry_ms``, at most to ``max_ms``."""
 
     id: str
     owner: Principal
@@ -32,11 +32,11 @@ class DelegationToken(NamedTuple):
     expiry_ms: int
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether its time is over."""
+        """Whether it has expired."""
         return self.max_ms < now_ms or self.expiry_ms < now_ms
 
     def is_visible_to(self, principal: Principal) -> bool:
-        """Whether a principal may see it without being authorised otherwise: owner, requester and renewers."""
+        """Whether a principal may describe it without further authorisation: owner, requester and renewers may."""
         return principal in (self.owner, self.requester) or principal in self.renewers
 
     def may_be_renewed_by(self, principal: Principal) -> bool:
@@ -71,8 +71,8 @@ def new_token(
     limits: TokenLifetimes,
     now_ms: int,
 ) -> DelegationToken:
-    """A token as of now. ``lifetime_ms``: what the client wants, if it is positive and less than the limit.
-    INVALID_PRINCIPAL_TYPE if a renewer is not a user."""
+    """A new token. ``lifetime_ms``: the lifetime that the client requests, which counts if it is positive and less than
+    the limit. INVALID_PRINCIPAL_TYPE if a renewer is not a user."""
     check_renewers(renewers)
     wanted = min(limits.max_ms, lifetime_ms) if lifetime_ms > 0 else limits.max_ms
     max_ms = _sum(now_ms, wanted)
@@ -97,8 +97,8 @@ def renewed(
 
 
 def expired(token: DelegationToken, by: Principal, *, period_ms: int, now_ms: int) -> DelegationToken | None:
-    """A token after ExpireDelegationToken: it ends ``period_ms`` from now; None if it ends at once (a negative period,
-    also for a token whose time is over). DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED."""
+    """A token after ExpireDelegationToken: it expires ``period_ms`` from now. None if it expires at once: the period is
+    negative, which also works for an expired token. DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED."""
     _check_renewer(token, by)
     if period_ms < 0:
         return None

@@ -1,8 +1,8 @@
-"""Reading ASN.1's distinguished and basic encoding rules (X.690): elements of tag, length and content.
+"""A reader of ASN.1 in the distinguished and basic encoding rules (X.690): elements of tag, length and content.
 
-Here: splitting bytes into elements, object identifiers, integers. Indefinite lengths are accepted, since some programs
-write PKCS12 files with them. What the elements mean is for `names.distinguished` and `tls.pkcs12`, which read what
-cryptography does not show. Whatever the bytes are, only `DerError` is raised.
+It splits bytes into elements and reads object identifiers and integers. Indefinite lengths are accepted, since some
+programs write PKCS12 files with them. `names.distinguished` and `tls.pkcs12` interpret the elements, where the package
+cryptography does not give access to them. Malformed bytes raise `DerError` only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEPTH_MAX: Final = 32
 
 
 class DerError(ValueError):
-    """Bytes that are not ASN.1, or not the kind of element that was expected."""
+    """Bytes that are not ASN.1, or an element of another kind than expected."""
 
 
 class Element(NamedTuple):
@@ -73,7 +73,7 @@ class Element(NamedTuple):
 
 
 def read_whole(data: bytes) -> Element:
-    """The element that bytes consist of."""
+    """The only element in ``data``."""
     element, end = read(data)
     if end != len(data):
         raise DerError(f"{len(data) - end} bytes after the element")
@@ -81,7 +81,7 @@ def read_whole(data: bytes) -> Element:
 
 
 def elements(data: bytes) -> Iterator[Element]:
-    """The elements that bytes consist of, one after the other."""
+    """The elements in ``data``, one after the other."""
     offset = 0
     while offset < len(data):
         element, offset = read(data, offset)

@@ -1,11 +1,11 @@
-"""The errors of a login. Neither of them ever contains a password, a token or a key."""
+"""The errors of a login. They never contain a password, a token or a key."""
 
 from __future__ import annotations
 
 
 class AuthenticationError(Exception):
-    """A login has failed; the other side gets this text (in SaslAuthenticate: SASL_AUTHENTICATION_FAILED). ``reason``
-    is for the broker's log, which may say more."""
+    """A login has failed. The text is sent to the client (SaslAuthenticate, SASL_AUTHENTICATION_FAILED). ``reason`` is
+    for the broker's log and may be more specific."""
 
     def __init__(self, text: str, reason: str | None = None) -> None:
         super().__init__(text)
@@ -13,5 +13,5 @@ class AuthenticationError(Exception):
 
 
 class InvalidCredentials(AuthenticationError):
-    """A login has failed, and the client gets a general text only, so that it learns nothing about users. This text is
-    for the broker's log."""
+    """A login has failed, and the client receives a general text only, which reveals nothing about users. The text of
+    this exception is for the broker's log."""

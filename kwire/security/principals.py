@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 USER_TYPE: Final = "User"
-"""The type of all principals that Kafka makes itself."""
+"""The type of all principals that Kafka's authentication creates."""
 
 
 class Principal(NamedTuple):
@@ -19,4 +19,4 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS: Final = Principal(USER_TYPE, "ANONYMOUS")
-"""The principal of every client that has not proved who it is."""
+"""The principal of unauthenticated clients."""

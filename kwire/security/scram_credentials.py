@@ -1,8 +1,8 @@
-"""SCRAM credentials: what a server keeps of a password (RFC 5802, RFC 7677).
+"""SCRAM credentials: what a server stores instead of a password (RFC 5802, RFC 7677).
 
-From the stored and the server key nobody can log in or compute the password, except by guessing; so a credential is as
-secret as a password file. Kafka's limits of the iteration count are here as well. What lives elsewhere: the exchange of
-a login (`kwire.security.sasl`), where credentials are kept (`kwire.cluster.metadata.credentials`).
+The stored key and the server key do not allow a login, and reveal the password only to guessing; a credential must be
+kept as secret as a password file. Kafka's limits of the iteration count are here as well. What lives elsewhere: the
+exchange of a login (`kwire.security.sasl`), where credentials are kept (`kwire.cluster.metadata.credentials`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 ITERATIONS_MIN: Final = 4096
-"""Kafka's least number of iterations, of both mechanisms; also the default of its tools."""
+"""Kafka's minimum of iterations for both mechanisms; also the default of its tools."""
 ITERATIONS_MAX: Final = 16384
 
 RandomBytes = Callable[[int], bytes]
-"""Makes that many random bytes, which nobody can guess."""
+"""Returns the given number of unpredictable random bytes."""
 
 _TEXT_BITS: Final = 130
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -90,11 +90,11 @@ def printable(data: bytes) -> str:
 
 
 def credential_of(mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """The credential of a password that a client has salted."""
+    """The credential of a salted password, which a client has sent (KIP-554)."""
     stored_key = mechanism.digest(mechanism.hmac(salted_password, b"Client Key"))
     return ScramCredential(salt, stored_key, mechanism.hmac(salted_password, b"Server Key"), iterations)
 
 
 def make_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    """The credential of a password: some milliseconds of computing."""
+    """The credential of a password; computing it takes some milliseconds."""
     return credential_of(mechanism, mechanism.salted_password(password, salt, iterations), salt, iterations)

@@ -4,15 +4,15 @@ Kafka's properties ``sasl.jaas.config`` hold login modules (``parse_jaas``)::
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="...";
 
-and Java's JAAS files contexts of them (``parse_jaas_file``)::
+and Java's JAAS files hold named contexts with login modules (``parse_jaas_file``)::
 
     KafkaServer { org.apache.kafka.common.security.plain.PlainLoginModule required ...; };
 
 Values need quotes unless they are words of letters, digits, ``.``, ``-``, ``_`` and ``$`` that do not begin with a
 digit, a dot or ``-``. The two grammars differ as they do in Java: in a property the quotes may be single ones, and a
-file expands ``${property}``. An option that is named twice has its last value. Errors are `ValueError` with one line
-that names the place, and nothing of the text, which has passwords in it; for the same reason a login module's options
-are not in its repr. What lives elsewhere: what the modules mean.
+file expands ``${property}``. If an option is given twice, its last value counts. Errors are `ValueError` with one line
+that names the position but does not quote the text, because it contains passwords; for the same reason a login module's
+options are not in its repr. What lives elsewhere: the meaning of the modules.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LoginModule(NamedTuple):
 
 
 def _table(more_letters: str) -> Syntax:
-    """The syntax of Java's tokenizer, with more letters than it has by itself."""
+    """The default syntax of Java's tokenizer, with additional letters."""
     kinds = dict.fromkeys(range(33), WHITESPACE) | dict.fromkeys(range(160, 256), WORD)
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" + more_letters
     for characters, kind in ((letters, WORD), ("0123456789.-", DIGIT), ("\"'", QUOTE), ("/", COMMENT)):
@@ -54,9 +54,9 @@ _FILE: Final = _table("$_*")
 
 
 def parse_jaas(text: str) -> list[LoginModule]:
-    """The login modules of a ``sasl.jaas.config``: at least one. Kafka wants just one; see `only_module`.
+    """The login modules of a ``sasl.jaas.config``: at least one. Kafka requires exactly one; see `only_module`.
 
-    Raises `ValueError`, where Kafka refuses the text.
+    Raises `ValueError` where Kafka refuses the text.
     """
     tokens = Tokenizer(text, _PROPERTY)
     modules = []
@@ -78,8 +78,8 @@ def only_module(text: str) -> LoginModule:
 def parse_jaas_file(text: str, properties: Mapping[str, str] = NO_PROPERTIES) -> dict[str, list[LoginModule]]:
     """The login modules of each context of a JAAS file, by the context's name.
 
-    ``properties`` are those that ``${name}`` in a value stands for, Java's system properties there. Raises `ValueError`
-    where Java refuses the file.
+    ``properties`` replace ``${name}`` in values; in Java they are the system properties. Raises `ValueError` where Java
+    refuses the file.
     """
     return _File(Tokenizer(text, _FILE), properties).contexts()
 
@@ -98,7 +98,7 @@ def _property_module(first: Token, tokens: Tokenizer) -> LoginModule:
 
 
 def _property_options(tokens: Tokenizer) -> tuple[dict[str, str], Token]:
-    """Options up to the token that ends them. One without a name, which nobody could look up, is left out."""
+    """Options up to the token that ends them. An option with an empty name is left out, as nothing can look it up."""
     options = {}
     while (key := tokens.next()).kind not in (END, ";"):
         if tokens.next().kind != "=" or (value := tokens.next()).value is None:
@@ -124,7 +124,7 @@ class _File:
         self._token = tokens.next()
 
     def contexts(self) -> dict[str, list[LoginModule]]:
-        """All contexts. One without a name, which nobody could look up, is left out."""
+        """All contexts. A context with an empty name is left out, as nothing can look it up."""
         found: dict[str | None, list[LoginModule]] = {}
         while self._token.kind != END:
             name = self._take()
@@ -168,7 +168,7 @@ class _File:
 
 
 def _expand(token: Token, properties: Mapping[str, str]) -> str:
-    """A value with the properties that it names; ``${{...}}`` stays as it is."""
+    """A value in which ``${name}`` is replaced by the property; ``${{...}}`` stays as it is."""
     value, found, index = token.value or "", [], 0
     while (start := value.find("${", index)) >= 0:
         quoted = value.startswith("{", start + 2)

@@ -8,8 +8,8 @@ refused by name (`UnsupportedPattern`): nested and intersected character classes
 them, possessive groups that capture, look-behind of varying length. ``\\b`` is that of Java 19 and later (ASCII letters
 and digits are words).
 
-Like Java's, a pattern may take time exponential in the length of the text. The patterns are the operator's, the texts
-are names that an authority has vouched for.
+As in Java, matching may take time that is exponential in the length of the text. The operator writes the patterns, and
+the texts are names that a trusted authority has signed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 NEWLINES: Final = "\\n\\r\\x85\\u2028\\u2029"
 _DOT: Final = f"[^{NEWLINES}]"
 _END: Final = "(?=(?:\\r\\n|(?<!\\r)\\n|[\\r\\x85\\u2028\\u2029])?\\Z)"
-"""``$`` and ``\\Z``: the end, or before a line end that is the last."""
+"""``$`` and ``\\Z``: the end of the text, or before a final line end."""
 _LINE_END: Final = "(?:\\r\\n|[\\n-\\r\\x85\\u2028\\u2029])"
 _MAX: Final = 0x10FFFF
 
@@ -63,15 +63,16 @@ _COUNT_MAX: Final = 2**31 - 1
 
 
 class PatternError(ValueError):
-    """A pattern that Java refuses. One line that says where."""
+    """A pattern that Java refuses. The text is one line and names the position."""
 
 
 class UnsupportedPattern(PatternError):
-    """A pattern that Java accepts, but that is not translated. One line that names what is not supported."""
+    """A pattern that Java accepts, but that is not translated. The text is one line and names what is not supported."""
 
 
 class ReplacementError(ValueError):
-    """A replacement that names no group, or ends too early. Java notices when the pattern has matched."""
+    """A replacement that refers to a missing group, or ends too early. As in Java, raised once the pattern has
+    matched."""
 
 
 class JavaPattern:

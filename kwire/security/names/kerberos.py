@@ -1,8 +1,9 @@
-"""Kafka's rules that make short names of Kerberos principals (``sasl.kerberos.principal.to.local.rules``).
+"""Kafka's rules that map Kerberos principals to short names (``sasl.kerberos.principal.to.local.rules``).
 
-A principal is ``service/host@REALM``, the host being optional. A rule is ``DEFAULT`` (the first part, if the realm is
-the broker's own) or ``RULE:[n:format](match)s/from/to/g/L``: for principals of n parts, the format (``$0`` is the
-realm, ``$1`` the first part) must match, and is changed as by sed. The patterns are Java's (`java_regex`).
+A principal is ``service/host@REALM``; the host is optional. A rule is ``DEFAULT`` (the first part, if the realm is the
+broker's own) or ``RULE:[n:format](match)s/from/to/g/L``. The second kind applies to principals of n parts: the parts
+are put into the format (``$0`` is the realm, ``$1`` the first part), and if ``match`` matches the result, the result is
+changed as by sed. The patterns are Java's (`java_regex`).
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _parser() -> JavaPattern:
 
 
 def _formatted(text: str, parameters: Sequence[str]) -> str:
-    """A format with its parameters. Raises `ValueError` for a parameter that there is not."""
+    """A format with its parameters filled in. Raises `ValueError` for a parameter that does not exist."""
     found, start = [], 0
     while start < len(text):
         match = _PARAMETER.match(text, start)

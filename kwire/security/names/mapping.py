@@ -1,9 +1,9 @@
 """Kafka's rules that shorten the distinguished names of TLS clients (``ssl.principal.mapping.rules``, KIP-371).
 
 A list of ``DEFAULT`` (the name as it is) and ``RULE:pattern/replacement/[LU]``; the first rule whose pattern matches
-the whole name gives the name of the principal. Patterns and replacements are Java's (`java_regex`), and so are the odd
-ends: within a name that it matches as a whole, a pattern is replaced wherever it is found; ``$4`` of three groups is
-text.
+the whole name gives the name of the principal. Patterns and replacements are Java's (`java_regex`), with two details:
+when a pattern matches the whole name, all its matches within the name are replaced, and ``$4`` is plain text if the
+pattern has only three groups.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _TRIMMED: Final = "".join(map(chr, range(33)))
 
 
 def with_case(name: str, case: str) -> str:
-    """A name in the case that a rule ends with: L or U, or as it is. Whether a capital sigma ends a word is Unicode's
-    rule, as in Python, while Java has rules of its own."""
+    """A name in the case that a rule ends with: L for lower, U for upper, otherwise unchanged. Whether a capital sigma
+    ends a word follows Python's (Unicode's) rule; Java's differs."""
     return name.lower() if case == "L" else name.upper() if case == "U" else name
 
 
@@ -90,8 +90,8 @@ def _parser() -> JavaPattern:
 
 
 def _literal_references(replacement: str, groups: int) -> str:
-    """A replacement in which references to groups that do not exist are escaped. As in Kafka, the second such reference
-    is escaped at the place that it had before the first one was."""
+    """A replacement in which references to groups that do not exist are escaped. As in Kafka, a second such reference
+    is escaped at its original position, although the first escape has moved it."""
     changed = replacement
     for reference in _REFERENCE.finditer(replacement) if groups else ():
         if reference[1].startswith("0"):

@@ -1,8 +1,8 @@
 """Tokens as Java's `StreamTokenizer` finds them: words, numbers, quoted texts with escapes, comments.
 
-Kafka reads JAAS texts of properties with it, and Java JAAS files, each with a syntax table of its own; what follows
-from the tables is `jaas.py`. All of its rules hold here, the odd ones too, since a text that works with Apache Kafka
-must mean the same: a slash always starts a comment (``//``, ``/*`` or alone, up to the end of the line), a quoted text
+Kafka reads the JAAS texts in properties with it, and Java reads JAAS files, each with its own syntax table (`jaas.py`).
+All of its rules are implemented, also the surprising ones, since a text that works with Apache Kafka must have the same
+meaning: a slash always starts a comment (``//``, ``/*`` or alone, up to the end of the line), a quoted text
 ends at the end of its line, and ``\\101`` is an octal escape. Ends of lines are white space.
 """
 
@@ -26,7 +26,7 @@ _END = -1
 _NEWLINES = (10, 13, _END)
 _ESCAPES: Final = {ord(letter): value for letter, value in zip("abfnrtv", (7, 8, 12, 10, 13, 9, 11), strict=True)}
 _UNFINISHED_ESCAPE: Final = 0xFFFF
-"""What Java puts for a backslash that ends the text."""
+"""Java's value for a backslash at the end of the text."""
 
 
 class Token(NamedTuple):
@@ -102,7 +102,7 @@ class Tokenizer:
         return Token(chr(code), None, start + 1)
 
     def _number(self, start: int) -> Token:
-        """A number, whose value nobody needs. A minus alone is a token of its own."""
+        """A number; its value is not used. A minus alone is a token of its own."""
         if self._peek() == ord("-"):
             self._index += 1
             if not _starts_number(self._peek()):

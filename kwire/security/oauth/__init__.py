@@ -1,1 +1,1 @@
-"""OAuth 2 bearer tokens (RFC 6750, 7519): how the tokens of OAUTHBEARER are checked, and who they speak for. Pure."""
+"""OAuth 2 bearer tokens (RFC 6750, 7519): the tokens of OAUTHBEARER, their checks and principals. Pure."""

@@ -1,9 +1,9 @@
 """The public keys of a JSON Web Key Set (RFC 7517), and the signatures they verify (RFC 7515).
 
-Only asymmetric algorithms: a set's symmetric keys are left out, so that nobody can sign with what everybody may read,
-nor with a secret that a broker holds. A key verifies only algorithms of its own type and curve, and only the one that
-it names, if it names one. As in Kafka (jose4j), RSA keys of less than 2048 bits are left out. Keys that cannot be used
-do no harm to the others. `jwt` (PyJWT) and `cryptography` are imported when the first set is read.
+Only asymmetric algorithms are supported: symmetric keys in a set are left out, because anyone who can read the set
+could sign tokens with them. A key verifies only algorithms of its own type and curve, and only the one that it names,
+if it names one. As in Kafka (jose4j), RSA keys of less than 2048 bits are left out. Unusable keys in a set do not
+affect the others. `jwt` (PyJWT) and `cryptography` are imported when the first set is read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 from kwire.security.oauth.tokens import TokenRefused
 
 KEYS_MAX: Final = 256
-"""Keys in a set; the others are ignored."""
+"""The most keys that are read from a set; the others are ignored."""
 
 ATTEMPTS_MAX: Final = 4
-"""Keys that are tried for one token; more than one only if the token does not say which."""
+"""The most keys that are tried for one token; more than one only if the token does not name its key."""
 
 RSA_BITS_MIN: Final = 2048
 
@@ -52,7 +52,7 @@ class KeySet:
 
     @classmethod
     def parse(cls, data: bytes) -> KeySet:
-        """Read a JSON Web Key Set. `ValueError`, one line, if it is none or has no key that can be used."""
+        """Read a JSON Web Key Set. `ValueError`, one line, if it is malformed or has no usable key."""
         try:
             found = json.loads(data)
         except (ValueError, RecursionError):
@@ -92,7 +92,7 @@ def verified_payload(token: str, algorithm: str, keys: tuple[VerificationKey, ..
 
 
 def _key(found: Any) -> VerificationKey | None:
-    """A key of a set; None if it is not for verifying signatures here."""
+    """A key of a set; None if it cannot be used to verify signatures."""
     from jwt import PyJWK
     from jwt.exceptions import PyJWTError
 
@@ -118,7 +118,7 @@ def _is_for_signatures(found: Mapping[str, Any]) -> bool:
 
 
 def _algorithms(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a key can verify: the algorithms of its type, or of these the one that it names."""
+    """The algorithms that a key can verify: those of its type, or the one of them that it names."""
     kind, curve, named = found.get("kty"), found.get("crv"), found.get("alg")
     if not isinstance(kind, str) or not isinstance(curve, str | None):
         return ()

@@ -1,8 +1,8 @@
-"""What a listener's properties say about the tokens of OAUTHBEARER, checked before the broker starts.
+"""A listener's settings for OAUTHBEARER's tokens, read from its properties and checked before the broker starts.
 
-Where Kafka is not followed: without a JWKS endpoint its default validators check no signature (4.3.1), and without a
-callback handler it accepts unsecured tokens. Here the keys' URL is required, unless the listener names
-`UNSECURED_VALIDATOR`, whose JAAS options then count.
+They are stricter than Kafka's: without a JWKS endpoint Kafka's default validators check no signature (4.3.1), and
+without a callback handler it accepts unsecured tokens. kwire requires the URL of the keys, unless the listener names
+`UNSECURED_VALIDATOR`; then the JAAS options of that validator apply.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _positive(value: Callable[[str], Any], name: str) -> int:
 
 
 def checked_token_url(url: str, allowed: Collection[str] | None) -> str:
-    """The URL of a client's own token, which must be a file's. ``allowed`` None: every file. `ConfigError`."""
+    """The URL of a client's own token, which must be a ``file:`` URL. ``allowed`` None: any file. `ConfigError`."""
     url = url.strip()
     if not url.startswith("file:"):
         raise ConfigError(TOKEN_URL, None, "is supported by kwire for a file only: file:///...")
@@ -113,7 +113,7 @@ def checked_token_url(url: str, allowed: Collection[str] | None) -> str:
 
 
 def check_url(name: str, url: str, allowed: Collection[str]) -> None:
-    """Whether a URL can and may be used. `ConfigError`."""
+    """Check that a URL is valid and allowed. `ConfigError`."""
     try:
         parts = urlsplit(url)
         _ = parts.port

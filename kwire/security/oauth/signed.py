@@ -1,9 +1,9 @@
-"""Signed tokens (JWT, RFC 7519): Kafka's `BrokerJwtValidator` with the checks of jose4j, from which it differs in being
-stricter: algorithms are asymmetric, and every claim that is a date must be one.
+"""Signed tokens (JWT, RFC 7519), checked like in Kafka's `BrokerJwtValidator` with jose4j, but more strictly: only
+asymmetric algorithms are accepted, and every date claim must be a valid date.
 
 ``exp``, ``iat`` and the subject's claim are required. Without an expected audience a token that has one is refused: it
-was made for somebody else (RFC 7519, section 4.1.3). A token whose ``exp`` is before ``iat`` or ``nbf`` is refused. A
-blank scope, and one that comes twice, are refused; other scopes mean nothing here.
+was made for another service (RFC 7519, section 4.1.3). A token whose ``exp`` is before ``iat`` or ``nbf`` is refused.
+Blank and duplicate scopes are refused; otherwise scopes have no effect.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from kwire.security.oauth.keys import KeySet
 
 KEY_ID_MAX: Final = 1000
-"""Characters of a key id that is looked for; as in Kafka."""
+"""The most characters of a key id, as in Kafka."""
 
 HEADER_MAX: Final = 16 * 1024
-"""Characters of a token's header, which is decoded before anything is known about who sent it."""
+"""The most characters of a token's header, which is decoded before the signature has been checked."""
 
 _DOTS: Final = 2
 
 
 class TokenRules(NamedTuple):
-    """What a listener expects of tokens. ``issuer`` None: any; ``audiences`` empty: a token that names none."""
+    """A listener's rules for tokens. ``issuer`` None: any; ``audiences`` empty: only tokens without an audience."""
 
     issuer: str | None = None
     audiences: tuple[str, ...] = ()
@@ -38,12 +38,12 @@ class TokenRules(NamedTuple):
 
 
 class KeySource(Protocol):
-    """The keys of the issuer, which change."""
+    """The keys of the issuer, which may change."""
 
     keys: KeySet
 
     def refreshed(self) -> Awaitable[None] | None:
-        """Fetch the keys anew, because a token names a key that is unknown. None: not now."""
+        """Fetch the keys again, because a token names an unknown key. None: no fetch is allowed now."""
         ...
 
 
@@ -56,7 +56,7 @@ class SignedTokens:
         self._time_ms = time_ms
 
     def __call__(self, token: str) -> NowOrLater[BearerToken]:
-        """Whom a token speaks for. `TokenRefused`."""
+        """The principal and expiry of a valid token. `TokenRefused`."""
         key_id, algorithm = _signature(token)
         if keys := self._source.keys.find(key_id, algorithm):
             return self._accepted(token, algorithm, keys)
@@ -95,7 +95,7 @@ def _signature(token: str) -> tuple[str | None, str]:
 
 
 def accepted(claims: dict[str, Any], rules: TokenRules, now_ms: int) -> BearerToken:
-    """What the claims of a token mean, whose signature is right. `TokenRefused`."""
+    """Check the claims of a token whose signature is valid. `TokenRefused`."""
     expires_s = _in_time(claims, rules.clock_skew_s, now_ms / 1000)
     _check_texts(claims, "iss", "sub", "jti")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
@@ -106,7 +106,7 @@ def accepted(claims: dict[str, Any], rules: TokenRules, now_ms: int) -> BearerTo
 
 
 def _in_time(claims: dict[str, Any], skew_s: int, now_s: float) -> float:
-    """When a token expires, in seconds, if this is its time. jose4j ignores fractions of dates."""
+    """The time at which a token expires, in seconds, if it is valid now. As in jose4j, fractions are ignored."""
     expires_s, issued_s, begins_s = date(claims, "exp"), date(claims, "iat"), date(claims, "nbf")
     if expires_s is None or issued_s is None:
         raise TokenRefused("exp and iat are required")

@@ -1,4 +1,4 @@
-"""Tokens as values, and the first look at their JSON, which strangers have written."""
+"""Tokens as values, and the strict reading of their JSON, which comes from unauthenticated clients."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")  # JSON can escape a half of 
 
 
 class BearerToken(NamedTuple):
-    """A token that has been accepted: for whom it speaks, and when it expires (wall clock)."""
+    """A token that has been accepted: its subject, and when it expires (wall clock)."""
 
     subject: str
     expires_ms: int
 
 
 class TokenRefused(Exception):
-    """A token is not accepted. The text is the reason, for the log, without the token; the client is told the status,
-    and the scope that is missing."""
+    """A token is not accepted. The text is the reason for the log and does not contain the token. The client receives
+    the status and the missing scope."""
 
     def __init__(self, reason: str, status: str = INVALID, scope: str | None = None) -> None:
         super().__init__(reason)
@@ -37,7 +37,7 @@ class TokenRefused(Exception):
 
 
 TokenCheck: TypeAlias = "Callable[[str], NowOrLater[BearerToken]]"
-"""Checks a token: its meaning now, or when keys have been fetched. Raises `TokenRefused`."""
+"""Checks a token: returns its content at once, or when keys have been fetched. Raises `TokenRefused`."""
 
 
 def base64url_decoded(text: str) -> bytes:
@@ -48,8 +48,8 @@ def base64url_decoded(text: str) -> bytes:
 
 
 def json_object(data: bytes) -> dict[str, Any]:
-    """A JSON object. Names that come twice, NaN and infinite numbers are refused (`TokenRefused`): two readers of the
-    same token must not understand it in two ways."""
+    """A JSON object. Duplicate names, NaN and infinite numbers are refused (`TokenRefused`), because two readers could
+    interpret the same token differently."""
     try:
         found = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -81,7 +81,7 @@ def date(claims: dict[str, Any], name: str) -> float | None:
 
 
 _LAST_S: Final = 2**53 / 1000
-"""Beyond it milliseconds have no exact numbers: the year 287396."""
+"""Beyond it milliseconds are not exact in a float: the year 287396."""
 
 
 def _is_date(value: float) -> bool:

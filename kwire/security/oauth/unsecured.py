@@ -1,8 +1,8 @@
-"""Unsecured tokens (RFC 7515, appendix A.5), which nobody has signed: for development. Kafka's
-`OAuthBearerUnsecuredValidatorCallbackHandler` and `OAuthBearerUnsecuredLoginCallbackHandler`, with their options of the
+"""Unsecured tokens (RFC 7515, appendix A.5), which are not signed: for development. Like Kafka's
+`OAuthBearerUnsecuredValidatorCallbackHandler` and `OAuthBearerUnsecuredLoginCallbackHandler`, with their options in the
 JAAS text.
 
-A listener accepts them only if it names that validator: everybody can write such a token for everybody.
+A listener accepts them only if it names that validator, because anyone can create such a token for any user.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _LONG_MAX: Final = 2**63 - 1
 _OWN: Final = ("exp", "iat")
 
 EXTENSION: Final = "unsecuredLoginExtension_"
-"""An option that starts so is a SASL extension of a login with an unsecured token."""
+"""The prefix of the options that define SASL extensions of a login with an unsecured token."""
 
 
 class UnsecuredRules(NamedTuple):
-    """What a listener expects of unsecured tokens."""
+    """A listener's rules for unsecured tokens."""
 
     subject_claim: str = "sub"
     scope_claim: str = "scope"
@@ -64,7 +64,7 @@ class UnsecuredTokens:
         self._time_ms = time_ms
 
     def __call__(self, token: str) -> BearerToken:
-        """Whom a token claims to speak for. `TokenRefused`."""
+        """The principal that a token claims, and its expiry. `TokenRefused`."""
         header, _, rest = token.partition(".")
         claims, _, signature = rest.partition(".")
         if not header or not claims or signature or token.count(".") != 2:
@@ -99,7 +99,7 @@ def _scopes(found: Any) -> set[str]:
 
 
 def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
-    """A token as the options ``unsecuredLogin…`` of the login module say. `ValueError`, one line."""
+    """The token that the options ``unsecuredLogin…`` of the login module define. `ValueError`, one line."""
     lifetime = options.get("unsecuredLoginLifetimeSeconds", "3600")
     lifetime_s = _number("unsecuredLoginLifetimeSeconds", lifetime, -_LONG_MAX, _LONG_MAX)
     claims: dict[str, Any] = {"exp": now_ms / 1000 + lifetime_s, "iat": now_ms / 1000}

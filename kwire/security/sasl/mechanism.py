@@ -1,4 +1,4 @@
-"""What a mechanism is for its users: an object for one login, which gets the tokens of the other side and makes ours.
+"""The interface of mechanisms: an object for one login, which receives the peer's tokens and returns ours.
 
 What lives elsewhere: the requests that carry the tokens, and the sequence of logins of a connection
 (`kwire.server.authentication`).
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from kwire.security.principals import Principal
 
 OTHER_IDENTITY: Final = "Authentication failed: Client requested an authorization id that is different from username"
-"""Kafka's text for a client that wants to act as somebody else (SASL's authorisation identity)."""
+"""Kafka's text for a client whose authorization id (authzid) is another user."""
 
 
 class ServerExchange(Protocol):
-    """The broker's side of one login. After an error it is of no further use.
+    """The broker's side of one login. It must not be used after an error.
 
-    When ``complete`` is true, no further token is expected, and the others have their values: ``principal`` is who has
-    logged in; ``expires_ms`` is when what it has proved ends (wall clock; None: no limit); ``by_token`` is whether this
-    was a delegation token (KIP-48).
+    When ``complete`` is true, no further token is expected, and the other attributes are set: ``principal``;
+    ``expires_ms``, when the credential expires (wall clock; None: no limit); ``by_token``, whether the client used a
+    delegation token (KIP-48).
     """
 
     complete: bool

@@ -1,13 +1,12 @@
-"""OAUTHBEARER (RFC 7628): an OAuth 2 bearer token in the client's only message. For connections whose bytes nobody else
-can read.
+"""OAUTHBEARER (RFC 7628): an OAuth 2 bearer token in the client's only message. For encrypted connections only.
 
     client   n,a=IDENTITY,^Aauth=Bearer TOKEN^AEXTENSION=VALUE^A^A     (^A is the byte 1)
     server   nothing, or {"status":"invalid_token"}
     client   ^A after such an error; the login has failed
 
-As in Kafka: an identity to act as must be the token's principal, and is compared as it was sent, with its ``=2C``;
-extensions are accepted and ignored (KIP-342); of a name that comes twice the last value counts. Unlike Kafka, after an
-error nothing but the end of the login follows, whatever the client sends, and a message has at most `FIRST_MAX` bytes.
+As in Kafka, an authorization id must be the token's principal and is compared as it was sent, without decoding ``=2C``.
+Extensions are accepted and ignored (KIP-342); if a name is given twice, its last value counts. Unlike in Kafka, the
+login always ends with the client's message after an error, and the first message has at most `FIRST_MAX` bytes.
 
 What lives elsewhere: whether a token is accepted (`kwire.security.oauth`).
 """
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 NAME: Final = "OAUTHBEARER"
 
 FIRST_MAX: Final = 128 * 1024
-"""Bytes of a first message: what a stranger may have decoded at once. Kafka's limit is only
-`sasl.server.max.receive.size`, half a megabyte; tokens that HTTP servers take have a few kilobytes."""
+"""The most bytes of a first message, which is decoded before the client is authenticated. Kafka's only limit is
+`sasl.server.max.receive.size`, half a megabyte; tokens that HTTP servers accept have a few kilobytes."""
 
 _AUTH: Final = "auth"
 _KEY: Final = r"[A-Za-z]+"
@@ -49,7 +48,7 @@ class InitialResponse(NamedTuple):
 
     token: str
     identity: str = ""
-    """Whom the client wants to act as; empty: whom the token speaks for."""
+    """The authorization id; empty: the token's principal."""
     extensions: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
@@ -57,8 +56,8 @@ class InitialResponse(NamedTuple):
 
     @classmethod
     def parse(cls, message: bytes) -> InitialResponse:
-        """Read it. `InvalidCredentials`, without the message, where Kafka's `OAuthBearerClientInitialResponse` refuses
-        it."""
+        """Parse a message. `InvalidCredentials`, which does not contain the message, where Kafka's
+        `OAuthBearerClientInitialResponse` refuses it."""
         if len(message) > FIRST_MAX:
             raise InvalidCredentials(f"the first message has more than {FIRST_MAX} bytes")
         try:
@@ -78,7 +77,8 @@ class InitialResponse(NamedTuple):
         return cls(credentials["token"], found["identity"] or "", pairs)
 
     def to_bytes(self) -> bytes:
-        """Write it. `ValueError` if the token or an extension cannot be sent; the text does not repeat the token."""
+        """The message as bytes. `ValueError`, which does not contain the token, if the token or an extension is
+        invalid."""
         if _TOKEN.fullmatch(self.token) is None:
             raise ValueError("there is no token, or it has characters that a token cannot have")
         for name, value in self.extensions.items():
@@ -90,7 +90,7 @@ class InitialResponse(NamedTuple):
 
 
 class ServerOAuthBearer:
-    """The broker's side. ``check``: whether a token is accepted."""
+    """The broker's side. ``check``: checks tokens."""
 
     def __init__(self, check: TokenCheck) -> None:
         self._check = check
@@ -148,7 +148,7 @@ class ClientOAuthBearer:
         return self._first
 
     def respond(self, challenge: bytes) -> bytes:
-        """Nothing follows if the token is accepted. After an error, the byte to which the server answers with it."""
+        """Nothing if the token is accepted. After an error, the byte that makes the server end the login."""
         if self._failed:
             raise AuthenticationError("the server has refused the token, but has not ended the login")
         self._failed = bool(challenge)

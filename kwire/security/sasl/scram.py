@@ -1,5 +1,5 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): both sides prove that they know the password, or what a server
-keeps of it, without sending it.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): the client proves that it knows the password, and the server
+that it has the user's credential, without sending either.
 
     client   n,,n=user,r=CLIENTNONCE                          client-first
     server   r=CLIENTNONCE+SERVERNONCE,s=SALT,i=ITERATIONS    server-first
@@ -12,12 +12,11 @@ extensions are ignored.
 
 Unlike Kafka:
 
-- A user that does not exist gets a salt that is computed from the name and a secret (RFC 5802, section 9 asks for that
-  with "invented" salts), and fails with the last message, like a user whose password is wrong. Kafka refuses the first
-  message.
-- ``c=`` must be the GS2 header that was sent. Kafka accepts anything.
-- Signatures are over the messages as they were sent. Kafka puts them together again from the parts that it knows, so
-  that clients with extensions of their own fail there.
+- For a user that does not exist, the salt is computed from the name and a secret (the invented salts that RFC 5802
+  recommends in section 9), and the last message is refused, as for a wrong password. Kafka refuses the first message.
+- ``c=`` must be the GS2 header that was sent. Kafka accepts any value.
+- Signatures cover the messages as they were sent. Kafka composes the messages again from the parts that it knows, so
+  that logins with other extensions fail.
 """
 
 from __future__ import annotations
@@ -67,25 +66,26 @@ _SERVER_FINAL: Final = re.compile(rf"v=(?P<signature>{_BASE64}){_EXTENSIONS}|e=(
 
 
 class TokenLookup(Protocol):
-    """The delegation tokens of a cluster. A token that is not known (any more) has no credential."""
+    """The delegation tokens of a cluster. An unknown or expired token has no credential."""
 
     def credential(self, mechanism: ScramMechanism, token_id: str) -> ScramCredential | None:
-        """What is kept of the token's HMAC."""
+        """The credential that is derived from the token's HMAC."""
 
     def owner(self, token_id: str) -> Principal | None:
-        """Who acts with the token."""
+        """The principal of clients that log in with the token."""
 
     def expires_ms(self, token_id: str) -> int | None:
         """When it expires, by the wall clock."""
 
 
 class ScramLookup(NamedTuple):
-    """What a broker knows about the users of a mechanism."""
+    """The broker's data about the users of a mechanism."""
 
     user: Callable[[str], ScramCredential | None]
     """The credential of a user."""
     secret: bytes
-    """From which the salts of unknown users are computed: the same in all brokers of a cluster, for ever."""
+    """The secret from which the salts of unknown users are computed: the same on all brokers of a cluster, and it never
+    changes."""
     tokens: TokenLookup | None = None
     """Delegation tokens; None if they are disabled."""
 
@@ -94,7 +94,7 @@ class ScramLookup(NamedTuple):
 
 
 class _Login(NamedTuple):
-    """Who wants to log in, and how this is checked."""
+    """The principal that the client claims, and the credential to check it with."""
 
     credential: ScramCredential
     principal: Principal
@@ -103,7 +103,7 @@ class _Login(NamedTuple):
 
 
 class _Challenge(NamedTuple):
-    """What the client's second message has to fit."""
+    """The values that the client's second message must match."""
 
     login: _Login
     binding: bytes
@@ -145,8 +145,8 @@ class ServerScram:
         return first.encode()
 
     def _login(self, name: str, by_token: bool) -> _Login:
-        """How the login of a user or with a token is checked; what does not exist has a credential that nobody has. It
-        is computed in any case, so that both take the same time."""
+        """The login of a user or of a token. For one that does not exist, a credential is invented to which no password
+        belongs. It is computed in any case, so that both cases take the same time."""
         lookup, invented = self._lookup, self._invented(name)
         if not by_token:
             return _Login(lookup.user(name) or invented, Principal(USER_TYPE, name), None, False)
@@ -158,7 +158,7 @@ class ServerScram:
         return _Login(credential, owner, tokens.expires_ms(name), True)
 
     def _invented(self, name: str) -> ScramCredential:
-        """A credential without a password: always the same for one name, and its salt looks like any other."""
+        """A credential to which no password belongs: always the same for a name, with a salt like any other."""
 
         def derived(purpose: str) -> bytes:
             return hmac.digest(self._lookup.secret, f"{purpose} {self._mechanism.name} {name}".encode(), "sha512")
@@ -193,7 +193,7 @@ class ClientScram:
         self._nonce = random_text(random_bytes)
         escaped = name.replace("=", "=3D").replace(",", "=2C")
         self._bare = f"n={escaped},r={self._nonce}{',tokenauth=true' if by_token else ''}"
-        self._signature: bytes | None = None  # what the server will have to send
+        self._signature: bytes | None = None  # the signature that the server must send
         self.complete = False
 
     def first(self) -> bytes:

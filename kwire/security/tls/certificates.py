@@ -1,4 +1,4 @@
-"""What certificates say: names, validity; and whether one may replace another while a broker runs.
+"""The names and validity of certificates, and whether one may replace another while a broker runs.
 
 Kafka lets a listener's key store be changed at run time only if the certificate still names the same subject and at
 least the same hosts, unless ``ssl.allow.dn.changes`` or ``ssl.allow.san.changes`` allow more.

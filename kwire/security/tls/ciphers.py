@@ -1,4 +1,4 @@
-"""Cipher suites: IANA's names, which Kafka's properties have, and OpenSSL's, which `ssl` wants."""
+"""Cipher suites: the IANA names of Kafka's properties, and the OpenSSL names that `ssl` requires."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`ssl.SSLContext`s from Kafka's TLS properties, for listeners and for clients.
 
 TLS 1.2 and 1.3 only, no renegotiation, no compression. As in Java, every certificate of the trust store is an anchor,
-also one that is not self-signed. What Apache Kafka accepts and kwire refuses at start: a listener that wants clients'
-certificates but has no trust store (Kafka trusts all public authorities then), and some but not all suites of TLS 1.3.
+also one that is not self-signed. Unlike Apache Kafka, kwire refuses at start: a listener that requests clients'
+certificates without a trust store (Kafka then trusts all public authorities), and some but not all suites of TLS 1.3.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ContextFiles(StoreFiles, Protocol):
     """What contexts need of the files door (`kwire.base.doors.Files`)."""
 
     def as_path(self, data: bytes, /) -> AbstractContextManager[str]:
-        """A path under which bytes can be read for a while, without being on a disk."""
+        """A temporary path from which the bytes can be read, without being on a disk."""
         ...
 
 
@@ -55,8 +55,8 @@ def server_context(settings: TlsSettings, files: ContextFiles) -> ssl.SSLContext
 def client_context(settings: TlsSettings, files: ContextFiles) -> ssl.SSLContext:
     """The context of kwire's own clients. Blocks on files; raises `TlsError`.
 
-    Without a trust store the system's authorities are trusted. Whether the certificate must be the host's is
-    ``check_hostname``, for which ``server_hostname`` is needed.
+    Without a trust store the system's authorities are trusted. If ``check_hostname`` is set, the certificate must be
+    valid for the host, and ``server_hostname`` is required.
     """
     import ssl
 
@@ -83,7 +83,7 @@ def _checks_hostname(algorithm: str | None) -> bool:
 
 
 def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Enable the protocols and suites that the settings name, and nothing old."""
+    """Enable only the protocols and suites that the settings name, TLS 1.2 and later."""
     import ssl
 
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -103,7 +103,7 @@ def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _protocols(settings: TlsSettings) -> list[str]:
-    """The enabled protocols, the older first."""
+    """The enabled protocols, oldest first."""
     for protocol in settings.enabled_protocols:
         if protocol not in PROTOCOLS:
             raise TlsError("ssl.enabled.protocols", f"{protocol} is not supported: {', '.join(PROTOCOLS)}")
@@ -111,7 +111,7 @@ def _protocols(settings: TlsSettings) -> list[str]:
 
 
 def _check_new_suites(settings: TlsSettings, protocols: list[str]) -> None:
-    """Python cannot choose among the suites of TLS 1.3: refuse to enable one that is not named."""
+    """Python cannot choose among the suites of TLS 1.3, so the settings must name all of them or none. `TlsError`."""
     named = [suite for suite in TLS13_SUITES if suite in settings.cipher_suites]
     if "TLSv1.3" in protocols and named and len(named) < len(TLS13_SUITES):
         raise TlsError("ssl.cipher.suites", f"of TLS 1.3's suites name all or none: {', '.join(TLS13_SUITES)}")

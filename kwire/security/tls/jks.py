@@ -1,8 +1,8 @@
 """Reading Java's own key stores (JKS), whose first bytes are FE ED FE ED.
 
-A file has entries (a private key with its chain, or a trusted certificate) and ends with a SHA-1 over the password and
-all before. Private keys are protected with a key stream of SHA-1 over the password, a format of Sun's that no library
-reads. JCEKS stores are similar, but not read here. Whatever the bytes are, only `StoreProblem` is raised.
+A file has entries (a private key with its chain, or a trusted certificate) and ends with a SHA-1 digest of the password
+and all bytes before it. Private keys are encrypted with a key stream of SHA-1 digests of the password, a proprietary
+format of Sun. JCEKS stores are similar, but not supported. Malformed files raise `StoreProblem` only.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _BEGIN: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----")
 def pem_entries(text: str, ending: str) -> list[bytes]:
     """The DER bytes of all entries whose label ends with a text (``CERTIFICATE``, ``PRIVATE KEY``).
 
-    Raises `StoreProblem` for an entry that is not whole or not base64; the message has nothing of it.
+    Raises `StoreProblem`, which does not quote the entry, if an entry is incomplete or not base64.
     """
     return [der for label, der in _entries(text) if label.endswith(ending)]
 

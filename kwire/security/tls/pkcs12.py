@@ -1,9 +1,9 @@
 """Reading PKCS12 files (RFC 7292): private keys, certificates, and which of them are trusted.
 
-Java writes them by default, also into files called ``.jks``. cryptography reads them, but hides the attribute by which
-Java marks a trusted certificate, and a second key; so the envelope is taken apart here, and cryptography decrypts.
-Encryptions: PBES2 with AES or triple DES, and those of PKCS12 itself with triple DES or RC2, which Java 8 wrote.
-Whatever the bytes are, only `StoreProblem` is raised.
+Java writes them by default, also into files named ``.jks``. The package cryptography reads them, but does not return a
+second key, nor the attribute by which Java marks trusted certificates; so this module parses the file, and cryptography
+decrypts. Supported encryptions: PBES2 with AES or triple DES, and PKCS12's own with triple DES or RC2, which Java 8
+wrote. Malformed files raise `StoreProblem` only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PKCS12_CIPHERS: Final = {
     "1.2.840.113549.1.12.1.6": ("RC2", 5),
 }
 _ITERATIONS_MAX: Final = 5_000_000
-"""Java's limit. A file that asks for more would keep a start waiting for minutes."""
+"""Java's limit. A file with more iterations would delay the start for minutes."""
 _FOR_KEYS, _FOR_VECTORS, _FOR_MACS = 1, 2, 3
 _BAGS_DEPTH_MAX: Final = 8
 
@@ -76,7 +76,7 @@ class Pkcs12Store(NamedTuple):
 
 
 def read_pkcs12(data: bytes, password: str | None) -> Pkcs12Store:
-    """Read a file. Without a password it is not verified, and nothing of it may be encrypted but the keys."""
+    """Read a file. Without a password it is not verified, and only its keys may be encrypted."""
     store = Pkcs12Store([], [], [], [], [])
     try:
         parts = read_whole(data).parts(SEQUENCE)

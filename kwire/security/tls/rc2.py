@@ -1,6 +1,6 @@
 """Decryption with RC2 (RFC 2268): how Java 8 and OpenSSL 1 encrypted the certificates of PKCS12 files, with 40 bits.
 
-It hides nothing from anybody today; it is here so that old files can be read. cryptography has RC2 with 128 bits only.
+It is not secure any more, and only used to read old files. The package cryptography has RC2 with 128 bits only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TABLE: Final = bytes.fromhex(
 )
 _SHIFTS: Final = (1, 2, 3, 5)
 _MIX_ROUNDS: Final = (5, 6, 5)
-"""Rounds of mixing; between them the block is mashed."""
+"""Mixing rounds in each of three runs; a mashing round is between two runs (RFC 2268, section 3)."""
 
 
 def decrypt_cbc(key: bytes, vector: bytes, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The TLS properties of a listener or a client, and what is wrong with them.
+"""The TLS properties of a listener or a client, and the errors about them.
 
 The fields of `TlsSettings` are named after Kafka's properties: ``ssl.keystore.location`` is ``keystore_location``.
 """
@@ -25,7 +25,8 @@ class TlsError(ValueError):
 
 
 class StoreProblem(ValueError):
-    """What is wrong with a store, which the reader of its format does not know by name. One line without secrets."""
+    """An error in a store, raised by the reader of its format, which does not have the store's name. One line without
+    secrets."""
 
 
 class StoreFiles(Protocol):

@@ -1,8 +1,8 @@
 """Key stores and trust stores as Kafka's properties name them: PEM texts, PEM files, PKCS12 and JKS files.
 
-The first bytes of a file say whether it is PKCS12 or JKS, as for Java, whose ``.jks`` files are often PKCS12: the types
-JKS and PKCS12 mean the same. PEM is chosen by the type PEM only. Combinations of properties that Kafka refuses are
-refused. Where Java takes any of several private keys, a store must have one here. Errors are `TlsError`.
+As in Java, the first bytes of a file decide whether it is PKCS12 or JKS, because Java's ``.jks`` files are often
+PKCS12: the types JKS and PKCS12 mean the same. PEM files require the type PEM. Combinations of properties that Kafka
+refuses are refused. A store must have exactly one private key; Java uses any of several. Errors are `TlsError`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class KeyMaterial(NamedTuple):
 
 
 class TrustAnchors(NamedTuple):
-    """Certificates that are trusted without a proof."""
+    """Certificates that are trusted without a further signature."""
 
     pem: str
 
@@ -85,7 +85,7 @@ def load_trust_anchors(settings: TlsSettings, files: StoreFiles) -> TrustAnchors
 
 @contextmanager
 def _at(name: str, path: str = "") -> Iterator[None]:
-    """Name the property, and the file, of what is wrong with a store."""
+    """Turn `StoreProblem` into a `TlsError` that names the property and the file."""
     try:
         yield
     except StoreProblem as problem:
@@ -207,7 +207,7 @@ def _material(key: PrivateKeyTypes, chain: list[bytes]) -> KeyMaterial:
 
 
 def _chain(key: PrivateKeyTypes, certificates: list[bytes]) -> list[bytes]:
-    """The key's certificate of all, then its issuer and so on, as far as they are there."""
+    """The key's certificate, then its issuer's and so on, as far as they are among the certificates."""
     parsed = {der: _certificate(der) for der in certificates}
     chain = [der for der, certificate in parsed.items() if _belongs(key, certificate)][:1]
     by_subject = {certificate.subject.public_bytes(): der for der, certificate in parsed.items()}
@@ -245,8 +245,8 @@ def _jks_anchors(data: bytes, password: str | None) -> TrustAnchors:
 
 
 def _pkcs12_anchors(data: bytes, password: str | None) -> TrustAnchors:
-    """As in Java the certificates that are marked as trusted and those of private keys, but not the chains of keys.
-    Where there is neither, as OpenSSL writes files, all certificates, which Java does not trust."""
+    """As in Java, the certificates that are marked as trusted and those of private keys, but not the chains of keys.
+    If there is neither, as in files that OpenSSL writes, all certificates; Java trusts none of them."""
     store = read_pkcs12(data, password)
     if store.trusted or store.plain_keys or store.encrypted_keys:
         return _anchors([*store.trusted, *store.own])
