@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "start": "start a broker and serve until SIGTERM or SIGINT",
-    "cluster": "show a cluster's brokers, controller and troubled partitions; unregister a broker",
+    "cluster": "show a cluster's brokers, controller, under-replicated and offline partitions; unregister a broker",
     "user": "add, delete and list users who log in with SCRAM, in a cluster that is not running",
     "ping": "check whether a Kafka broker responds",
     "adopt": "adopt a data directory written by Apache Kafka",

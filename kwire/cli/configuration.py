@@ -17,13 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options with which a broker is configured."""
     listen_help = "short for --set listeners=PLAINTEXT://HOST:PORT; port 0 picks a free one"
     parser.add_argument("--listen", metavar="HOST:PORT", type=_listener, help=listen_help)
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a server.properties as Kafka reads it")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a server.properties file, as for Apache Kafka")
     add_store_arguments(parser)
 
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a command that opens a broker's metadata store but listens nowhere."""
-    parser.add_argument("--config", metavar="FILE", help="the configuration: a server.properties as Kafka reads it")
+    parser.add_argument("--config", metavar="FILE", help="the configuration: a server.properties file, as for Kafka")
     parser.add_argument("--data-dir", metavar="DIR", help="short for --set log.dirs=DIR (default: ./kwire-data)")
     set_help = "a property; may be given more than once"
     parser.add_argument(

@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls", action="store_true", help="the listener has TLS; its certificate is not checked")
     configuration.add_client_arguments(parser)
     parser.add_argument("--timeout", metavar="SECONDS", type=float, default=2.0, help="for one attempt (default: 2)")
-    parser.add_argument("--wait", metavar="SECONDS", type=float, default=0.0, help="try again for so long")
+    parser.add_argument(
+        "--wait", metavar="SECONDS", type=float, default=0.0, help="keep trying for so long (default: 0)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _way_to_ask(arguments: argparse.Namespace) -> Callable[[str, int, float], int]:
-    """How a broker is asked for the number of its APIs. ValueError if the client properties are wrong."""
+    """The function that requests the number of a broker's APIs. ValueError if the client properties are wrong."""
     if arguments.command_config:
         import asyncio
 

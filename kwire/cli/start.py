@@ -34,9 +34,9 @@ thousands of partitions blocks the loop for 0.1 s and more. Python's own thresho
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``kwire start``."""
     configuration.add_arguments(parser)
-    brokers_help = "start a cluster of N brokers on this host, ports counted up"
+    brokers_help = "start a cluster of N brokers on this host, on consecutive ports"
     parser.add_argument("--brokers", metavar="N", type=_count, default=1, help=brokers_help)
-    parser.add_argument("--restart", action="store_true", help="with --brokers: start a broker that died again")
+    parser.add_argument("--restart", action="store_true", help="with --brokers: restart a broker that has ended")
     announce_help = (
         "another line to write after the ready line, for scripts that wait for that line; {node.id} is replaced"
     )

@@ -12,7 +12,7 @@ from importlib.util import find_spec, module_from_spec
 
 
 def _load() -> Callable[..., int]:
-    # The package's own __init__ asks importlib.metadata for its version, which costs 35 ms of start-up: a tenth of
+    # The package's own __init__ reads its version with importlib.metadata, which costs 35 ms of start-up: a tenth of
     # all that a broker may take. Its extension module alone costs nothing.
     package = find_spec("crc32c")
     locations = package.submodule_search_locations if package else None

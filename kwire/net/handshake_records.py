@@ -1,9 +1,9 @@
-"""What is received during a server's TLS handshake, record by record, before OpenSSL gets it.
+"""The records received during a server's TLS handshake, checked before they are passed to OpenSSL.
 
-A peer that has begun a handshake, and does not go on, should cost little memory: at most 64 KiB, 10,000 of them at a
-time. OpenSSL allocates what a record or a message announces. So it gets whole records only, a ClientHello is not
-larger than OpenSSL's own first buffer, and the records of clients that send no certificate are short. Bytes that are
-not TLS are recognised by the first of them.
+An unfinished handshake should cost little memory, at most 64 KiB, because there may be 10,000 of them at a time.
+OpenSSL allocates as much memory as a record or a message announces. It therefore gets whole records only, a ClientHello
+may not be larger than OpenSSL's own first buffer, and the records of clients that send no certificate must be short.
+Bytes that are not TLS are recognised by the first of them.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""TLS between a connection and its socket: the record layer, without I/O of its own but the socket that it is given.
+"""TLS between a connection and its socket: the record layer. Its only I/O is on the socket that it receives.
 
-`TlsSocket` has the methods of a non-blocking socket that connections use, on OpenSSL's record layer between two memory
-buffers (`ssl.SSLObject`, `ssl.MemoryBIO`). What differs from a plain socket, and every caller has to know:
+`TlsSocket` has the methods of a non-blocking socket that connections use. It consists of OpenSSL's record layer between
+two memory buffers (`ssl.SSLObject`, `ssl.MemoryBIO`). Callers must consider these differences from a plain socket:
 
-- **Pending plaintext.** What OpenSSL holds does not make the socket readable. While ``pending`` is true, `recv_into`
-  has more to give, and the caller reads again without waiting for the loop.
-- **Unsent ciphertext.** `send` returns how much it has taken. Up to `UNSENT_LIMIT` bytes of its ciphertext may be
-  unsent (``unsent``); they are sent by `push` or by the next `send`, and until then nothing more is taken.
-- No file is ever sent by `sendfile`, which would send it as it is: `kwire.net.tls_connection` reads it in pieces.
-- Failures are `TlsError`, an OSError whose text is one line. OpenSSL's "want read" and "want write" never leave here.
+- **Pending plaintext.** Data that OpenSSL holds does not make the socket readable. While ``pending`` is true,
+  `recv_into` returns more, and the caller reads again without waiting for the loop.
+- **Unsent ciphertext.** `send` returns how many bytes of plaintext it accepted. Up to `UNSENT_LIMIT` bytes of their
+  ciphertext may be unsent (``unsent``); they are sent by `push` or by the next `send`, and until then nothing more is
+  accepted.
+- Files are never sent by `sendfile`, which would not encrypt them: `kwire.net.tls_connection` reads them in pieces.
+- Failures are `TlsError`, an OSError whose text is one line. Callers never see OpenSSL's "want read" and "want write".
 
-OpenSSL's memory buffers stay as large as what was once in them. So they get little at a time (`PIECE_BYTES`), and an
-idle connection holds little; what they give is collected, because few large calls of the socket are cheaper.
+OpenSSL's memory buffers never shrink. They therefore get little data at a time (`PIECE_BYTES`), so that an idle
+connection uses little memory; their output is collected, because few large calls of the socket are cheaper.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SEND_BYTES: Final = 128 * 1024
 """Ciphertext that is given to the socket at a time."""
 
 TAKEN_MAX: Final = 512 * 1024
-"""Plaintext that one `send` takes (about 0.25 ms): with more, other connections would wait."""
+"""The most plaintext that one `send` accepts (about 0.25 ms): with more, other connections would wait too long."""
 
 UNSENT_LIMIT: Final = 2 * SEND_BYTES
 """Unsent ciphertext at which a connection fails. `send` leaves at most `SEND_BYTES` and a piece unsent; the rest are
@@ -46,7 +47,7 @@ UNEXPECTED_MESSAGE: Final = 10
 
 
 class TlsError(OSError):
-    """TLS with the peer has failed. ``reason``: why, in one line."""
+    """TLS with the peer has failed. ``reason``: the cause, in one line."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(errno.EPROTO, reason)
@@ -57,7 +58,7 @@ class TlsError(OSError):
 
     @classmethod
     def of(cls, error: ssl.SSLError) -> TlsError:
-        """With OpenSSL's reason: "certificate verify failed: self-signed certificate"."""
+        """An error with OpenSSL's reason: "certificate verify failed: self-signed certificate"."""
         reason = (error.reason or str(error)).lower().replace("_", " ")
         detail = getattr(error, "verify_message", None)
         return cls(f"{reason}: {detail}" if detail else reason)
@@ -75,8 +76,8 @@ class RecordBuffers:
 
 
 class TlsSocket:
-    """A socket that speaks TLS. ``pending``: `recv_into` returns more at once. ``failure``: why OpenSSL accepts no
-    further call."""
+    """A TLS socket. ``pending``: `recv_into` returns more at once. ``failure``: the reason for which OpenSSL accepts no
+    further call; None if there is none."""
 
     __slots__ = (
         "_chunks",
@@ -114,7 +115,7 @@ class TlsSocket:
         self._object = context.wrap_bio(
             self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname
         )
-        # Their annotations in typeshed know no memoryview.
+        # In typeshed, their annotations do not include memoryview.
         self._read: Callable[[int, Any], int] = cast(Any, self._object.read)
         self._write: Callable[[Any], int] = self._object.write
         self._chunks: list[bytes | memoryview] = []  # ciphertext that was taken from OpenSSL and is not sent
@@ -122,7 +123,7 @@ class TlsSocket:
         self.failure: str | None = None
         self.pending = False
 
-    # -- what is known of the peer ------------------------------------------------------------------------------------
+    # -- facts about the peer -----------------------------------------------------------------------------------------
 
     @property
     def version(self) -> str | None:
@@ -142,8 +143,8 @@ class TlsSocket:
     # -- handshake ----------------------------------------------------------------------------------------------------
 
     def handshake(self) -> bool:
-        """Go on with the handshake, with what was fed. Returns whether it is complete. `TlsError`; OSError. Output,
-        an alert included, is sent as far as the socket accepts it."""
+        """Continue the handshake with the bytes passed to `feed`. Returns whether it is complete. `TlsError`; OSError.
+        Output, also an alert, is sent as far as the socket accepts it."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -160,23 +161,25 @@ class TlsSocket:
         self._incoming.write(data)
 
     def begin_with(self, data: bytes) -> None:
-        """The handshake is complete, and this followed it."""
+        """Add the bytes that followed the complete handshake."""
         self._incoming.write(data)
         self.pending = self._incoming.pending > 0
 
     def receive(self) -> int:
-        """Feed what the socket has. Returns the number of bytes, 0 at the end of the stream. BlockingIOError."""
+        """Receive from the socket, for `handshake`. Returns the number of bytes, 0 at the end of the stream.
+        BlockingIOError."""
         count: int = self._socket_recv_into(self._received)
         self._incoming.write(self._received[:count])
         return count
 
     def receive_raw(self) -> memoryview:
-        """What the socket has, not fed yet, in shared memory; empty at the end of the stream. BlockingIOError."""
+        """Receive from the socket without feeding OpenSSL. The bytes are in a shared buffer; empty at the end of the
+        stream. BlockingIOError."""
         return self._received[: self._socket_recv_into(self._received)]
 
     def send_alert(self, description: int) -> None:
-        """Send a fatal alert to a peer whose bytes OpenSSL never got. A plaintext client of Kafka reads its first
-        four bytes as a frame of 352518912 bytes, which is what such a client reports with Apache Kafka, too."""
+        """Send a fatal alert to a peer whose bytes are not passed to OpenSSL. A plaintext Kafka client reads the
+        alert's first four bytes as the size of a frame, 352518912 bytes, which it also reports with Apache Kafka."""
         self.failure = "no TLS"
         self._socket_send(bytes((21, 3, 3, 0, 2, 2, description)))
 
@@ -204,7 +207,7 @@ class TlsSocket:
         return filled
 
     def _decrypt_pieces(self, received: memoryview, buffer: memoryview, filled: int) -> int:
-        """Decrypt received bytes into a buffer, of which some is filled. Returns how much is then."""
+        """Decrypt received bytes into a partly filled buffer. Returns how many bytes of it are filled afterwards."""
         count, room = len(received), len(buffer)
         if count <= PIECE_BYTES:
             self._incoming.write(received)
@@ -218,7 +221,7 @@ class TlsSocket:
         return filled
 
     def _decrypt(self, buffer: memoryview) -> int:
-        """Decrypt what was received, as far as the buffer has room. Sets ``pending``."""
+        """Decrypt received data until the buffer is full. Sets ``pending``."""
         read, incoming, waiting = self._read, self._incoming, self._object.pending
         room = len(buffer)
         filled = 0
@@ -244,8 +247,8 @@ class TlsSocket:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Encrypt and send. Returns how many bytes were taken: less than there are if the socket is full, or others
-        should have their turn. BlockingIOError if earlier ciphertext is unsent; OSError."""
+        """Encrypt and send. Returns how many bytes were accepted: not all of them if the socket is full or `TAKEN_MAX`
+        is reached. BlockingIOError if earlier ciphertext is unsent; OSError."""
         size = len(data)
         if size > RECORD_BYTES:
             return self.sendmsg((data,))
@@ -257,8 +260,8 @@ class TlsSocket:
     def sendmsg(
         self, buffers: Sequence[bytes | bytearray | memoryview], _ancillary: object = (), flags: int = 0
     ) -> int:
-        """`send` for several buffers; small ones share a record. With ``flags`` (MSG_MORE) the end may stay unsent,
-        to leave together with what follows."""
+        """`send` for several buffers; small ones share a record. With ``flags`` (MSG_MORE) the end may stay unsent
+        and is sent together with the data that follows."""
         self._require_all_sent()
         taken = 0
         for piece in _records(buffers):
@@ -277,7 +280,7 @@ class TlsSocket:
             raise BlockingIOError(errno.EAGAIN, "ciphertext is unsent")
 
     def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt at most a record; several, if the peer has asked for shorter ones (RFC 8449, RFC 6066)."""
+        """Encrypt at most one record; several if the peer has requested shorter ones (RFC 8449, RFC 6066)."""
         try:
             written = self._write(data)
             while written < len(data):
@@ -318,7 +321,7 @@ class TlsSocket:
     # -- end ----------------------------------------------------------------------------------------------------------
 
     def _failure(self, error: ssl.SSLError) -> TlsError:
-        """OpenSSL has failed: send its alert, as far as possible."""
+        """The error for a failure of OpenSSL, after its alert has been sent as far as possible."""
         failure = TlsError.of(error)
         self.failure = failure.reason
         self.pending = False
@@ -368,8 +371,8 @@ def _records(buffers: Sequence[bytes | bytearray | memoryview]) -> Iterator[byte
 
 
 async def connect_tls(sock: Any, context: ssl.SSLContext, host: str) -> TlsSocket:
-    """Secure a connection to a server, whose certificate must be valid for ``host`` if the context checks host names.
-    The socket is closed if that fails: `TlsError`; TimeoutError; OSError."""
+    """Make a TLS handshake with a server, whose certificate must be valid for ``host`` if the context checks host
+    names. The socket is closed if the handshake fails: `TlsError`; TimeoutError; OSError."""
     tls = TlsSocket(sock, context, RecordBuffers(), server_side=False, server_hostname=host)
     try:
         async with asyncio.timeout(SETUP_MAX_MS / 1000):
@@ -399,7 +402,7 @@ async def _shake_hands(tls: TlsSocket, loop: asyncio.AbstractEventLoop) -> None:
 async def _ready(
     add: Callable[..., object], remove: Callable[[int], object], loop: asyncio.AbstractEventLoop, fd: int
 ) -> None:
-    """Wait until the loop reports a descriptor."""
+    """Wait until the loop reports the descriptor as ready."""
     ready = loop.create_future()
 
     def report() -> None:

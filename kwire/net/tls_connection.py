@@ -34,11 +34,11 @@ STEPS_PER_TURN: Final = 2
 """Steps of handshakes in one turn of the loop. A turn without other work is short: more would speed up nothing."""
 
 ALERT_TIME_S: Final = 0.1
-"""Time for a client to read the alert (the default of `connection.failed.authentication.delay.ms`)."""
+"""The time in which a client can read the alert (the default of `connection.failed.authentication.delay.ms`)."""
 
 
 class Handshakes:
-    """The TLS connections of one loop: what they share, and the queue of those whose handshake can go on."""
+    """What the TLS connections of one loop share: buffers, and the queue of those whose handshake can continue."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -115,7 +115,7 @@ class TlsOutgoing(Outgoing):
 
 
 class TlsConnection(Connection):
-    """A client's connection over TLS. ``tls``: the record layer, with what is known of the client."""
+    """A client's connection over TLS. ``tls``: the record layer, with the client's certificate, protocol and cipher."""
 
     __slots__ = ("_established", "_handshakes", "_login", "_read_scheduled", "_records")
 
@@ -148,7 +148,7 @@ class TlsConnection(Connection):
     # -- handshake ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin with the handshake; after it, to read."""
+        """Begin the handshake; once it is complete, begin to read."""
         if self._established:
             super().start()
             if self.tls.pending:
@@ -250,7 +250,7 @@ class TlsConnection(Connection):
         super().close()
 
     def _read_soon(self) -> None:
-        """Read on when the other connections had their turn: what OpenSSL holds wakes no reader."""
+        """Read again after the other connections' turn: data that OpenSSL holds does not make the socket readable."""
         if self._reading and not self._read_scheduled:
             self._read_scheduled = True
             self._wire.loop.call_soon(self._read_on)
