@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kwire.security.tls.ciphers import TLS13_SUITES, openssl_name
 from kwire.security.tls.settings import StoreFiles, TlsError, TlsSettings
-from kwire.security.tls.stores import KeyMaterial, load_key_material, load_trust_anchors
+from kwire.security.tls.stores import KeyMaterial, Stores
 
 if TYPE_CHECKING:
     import ssl
@@ -29,19 +29,22 @@ class ContextFiles(StoreFiles, Protocol):
         ...
 
 
-def server_context(settings: TlsSettings, files: ContextFiles) -> ssl.SSLContext:
-    """The context of a listener. Blocks on files; raises `TlsError`."""
+def server_context(settings: TlsSettings, files: ContextFiles, stores: Stores | None = None) -> ssl.SSLContext:
+    """The context of a listener. Blocks on files; raises `TlsError`. ``stores``: those of the settings, if the caller
+    needs them, too."""
     import ssl
+
+    stores = stores or Stores(settings, files)
 
     if settings.client_auth not in CLIENT_AUTH:
         raise TlsError("ssl.client.auth", f"{settings.client_auth} is none of {', '.join(CLIENT_AUTH)}")
-    material = load_key_material(settings, files)
+    material = stores.key_material
     if material is None:
         raise TlsError("ssl.keystore.location", "a listener needs a key store (or ssl.keystore.key)")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _restrict(context, settings)
     _present(context, material, settings, files)
-    anchors = load_trust_anchors(settings, files)
+    anchors = stores.trust_anchors
     if settings.client_auth != "none":
         if anchors is None:
             reason = f"ssl.client.auth={settings.client_auth} needs a trust store (or ssl.truststore.certificates)"
@@ -52,21 +55,22 @@ def server_context(settings: TlsSettings, files: ContextFiles) -> ssl.SSLContext
     return context
 
 
-def client_context(settings: TlsSettings, files: ContextFiles) -> ssl.SSLContext:
-    """The context of kwire's own clients. Blocks on files; raises `TlsError`.
+def client_context(settings: TlsSettings, files: ContextFiles, stores: Stores | None = None) -> ssl.SSLContext:
+    """The context of kwire's own clients. Blocks on files; raises `TlsError`. ``stores``: as in `server_context`.
 
     Without a trust store the system's authorities are trusted. If ``check_hostname`` is set, the certificate must be
     valid for the host, and ``server_hostname`` is required.
     """
     import ssl
 
+    stores = stores or Stores(settings, files)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = _checks_hostname(settings.endpoint_identification_algorithm)
     _restrict(context, settings)
-    material = load_key_material(settings, files)
+    material = stores.key_material
     if material is not None:
         _present(context, material, settings, files)
-    anchors = load_trust_anchors(settings, files)
+    anchors = stores.trust_anchors
     if anchors is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.security.tls.jks import JCEKS_MAGIC, MAGIC, read_jks, unprotect
@@ -41,6 +42,24 @@ class TrustAnchors(NamedTuple):
     """Certificates that are trusted without a further signature."""
 
     pem: str
+
+
+class Stores:
+    """Both stores of some settings. Each is read when it is first needed, and once only."""
+
+    def __init__(self, settings: TlsSettings, files: StoreFiles) -> None:
+        self._settings = settings
+        self._files = files
+
+    @cached_property
+    def key_material(self) -> KeyMaterial | None:
+        """See `load_key_material`."""
+        return load_key_material(self._settings, self._files)
+
+    @cached_property
+    def trust_anchors(self) -> TrustAnchors | None:
+        """See `load_trust_anchors`."""
+        return load_trust_anchors(self._settings, self._files)
 
 
 def load_key_material(settings: TlsSettings, files: StoreFiles) -> KeyMaterial | None:

@@ -23,7 +23,7 @@ from kwire.base.logging import get_logger
 from kwire.security.tls.certificates import certificate_facts, check_replacement
 from kwire.security.tls.contexts import client_context, server_context
 from kwire.security.tls.settings import TlsError
-from kwire.security.tls.stores import load_key_material, load_trust_anchors
+from kwire.security.tls.stores import Stores
 from kwire.server.listeners.security import listener_tls_settings
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class _Loaded(NamedTuple):
     """The context of brokers that connect to this listener, if brokers use it; host names are not checked."""
     chain_pem: str
     """The listener's certificates, its own first."""
+    expires_ms: int
+    """When the first of them expires."""
     has_trust_store: bool
 
 
@@ -78,8 +80,7 @@ class ListenerTls:
     @property
     def expires_in_s(self) -> float:
         """Seconds until the first certificate of the chain expires; negative if it has expired."""
-        ends_ms = min(each.not_after_ms for each in certificate_facts(self._loaded.chain_pem))
-        return (ends_ms - self._clock.time_ms()) / 1000
+        return (self._loaded.expires_ms - self._clock.time_ms()) / 1000
 
     def _warn(self) -> None:
         days = self.expires_in_s / DAY_S
@@ -88,20 +89,21 @@ class ListenerTls:
 
     def _load(self, values: Mapping[str, Any]) -> _Loaded:
         settings = listener_tls_settings(values, self._endpoint)
+        stores = Stores(settings, self._files)
         try:
-            context = server_context(settings, self._files)
-            client = self._client(settings)
-            material = load_key_material(settings, self._files)
-            anchors = load_trust_anchors(settings, self._files)
+            context = server_context(settings, self._files, stores)
+            client = self._client(settings, stores)
+            material, anchors = stores.key_material, stores.trust_anchors
         except TlsError as error:
             raise ConfigError(error.name, None, f"{error.reason} (listener {self._endpoint.listener})") from None
         assert material is not None
-        return _Loaded(settings, context, client, material.chain_pem, anchors is not None)
+        expires_ms = min(each.not_after_ms for each in certificate_facts(material.chain_pem))
+        return _Loaded(settings, context, client, material.chain_pem, expires_ms, anchors is not None)
 
-    def _client(self, settings: TlsSettings) -> SSLContext | None:
+    def _client(self, settings: TlsSettings, stores: Stores) -> SSLContext | None:
         if not self._config.is_clustered or self._endpoint.listener != self._config.inter_broker_listener():
             return None
-        client = client_context(settings, self._files)
+        client = client_context(settings, self._files, stores)
         client.check_hostname = False
         return client
 

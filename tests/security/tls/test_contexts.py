@@ -12,6 +12,7 @@ from kwire.base.doors import Files
 from kwire.security.tls.ciphers import openssl_name
 from kwire.security.tls.contexts import client_context, server_context
 from kwire.security.tls.settings import TlsError, TlsSettings
+from kwire.security.tls.stores import Stores
 
 STORES = Path(__file__).parent / "stores"
 SERVER = TlsSettings(keystore_location=str(STORES / "broker.p12"), keystore_password="changeit")
@@ -144,6 +145,22 @@ def test_every_suite_of_openssl_that_iana_names_can_be_chosen() -> None:
     assert openssl_name("TLS_RSA_WITH_CHACHA20_POLY1305_SHA256") is None
     assert openssl_name("TLS_RSA_WITH_AES_256_CBC_SHA256") == "AES256-SHA256"
     assert openssl_name("TLS_AES_256_GCM_SHA384") is None
+
+
+def test_contexts_that_share_stores_read_each_file_once() -> None:
+    read: list[str | None] = []
+
+    class Counting(Files):
+        def read(self, path: str) -> bytes:
+            read.append(path)
+            return super().read(path)
+
+    files = Counting()
+    stores = Stores(BOTH, files)
+    server_context(replace(BOTH, client_auth="required"), files, stores)
+    client_context(BOTH, files, stores)
+    assert stores.key_material is not None
+    assert read == [BOTH.keystore_location, BOTH.truststore_location]
 
 
 def test_a_key_never_reaches_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
