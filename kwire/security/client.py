@@ -29,9 +29,10 @@ _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 2
 
 _PACKAGE: Final = "org.apache.kafka.common.security."
+PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 LOGIN_MODULES: Final = {
-    "PLAIN": f"{_PACKAGE}plain.PlainLoginModule",
+    PLAIN: f"{_PACKAGE}plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{_PACKAGE}scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_PACKAGE}scram.ScramLoginModule",
     OAUTHBEARER: f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",
@@ -140,7 +141,7 @@ def client_exchange(security: ClientSecurity, doors: Doors) -> ClientExchange:
     if security.mechanism == OAUTHBEARER:
         return _oauthbearer(security.token_url, options, doors)
     user, password = options.get("username", ""), options.get("password", "")
-    if security.mechanism == "PLAIN":
+    if security.mechanism == PLAIN:
         from kwire.security.sasl.plain import ClientPlain
 
         return ClientPlain(user, password)

@@ -15,7 +15,6 @@ from kwire.security.errors import AuthenticationError
 from kwire.security.principals import ANONYMOUS, USER_TYPE, Principal
 from kwire.security.sasl.mechanism import OTHER_IDENTITY
 
-NAME: Final = "PLAIN"
 USER_OPTION: Final = "user_"
 """The prefix of the options of Kafka's login module that define users: ``user_alice="password"``."""
 

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.config import ConfigError
 from kwire.base.config.definitions import LISTENER_PREFIX
-from kwire.security.client import LOGIN_MODULES, OAUTHBEARER, ClientSecurity, login_module, tls_settings, why_no_login
+from kwire.security.client import (
+    LOGIN_MODULES,
+    OAUTHBEARER,
+    PLAIN,
+    ClientSecurity,
+    login_module,
+    tls_settings,
+    why_no_login,
+)
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -29,7 +37,6 @@ if TYPE_CHECKING:
     from kwire.security.oauth.unsecured import UnsecuredRules
     from kwire.security.tls.settings import TlsSettings
 
-PLAIN: Final = "PLAIN"
 _FILE: Final = "kwire.jaas.config.file"
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
 
@@ -104,12 +111,12 @@ def _tokens(config: KafkaConfig, listener: str, login: LoginModule | None) -> Si
     handler = config.get_for_mechanism(listener, OAUTHBEARER, HANDLER)
     options = login.options if login is not None else {}
     allowed = config.kwire_sasl_oauthbearer_allowed_urls
-    return token_settings(lambda name: _mechanism_value(config, listener, name), handler, options, allowed)
+    return token_settings(lambda name: mechanism_value(config, listener, OAUTHBEARER, name), handler, options, allowed)
 
 
-def _mechanism_value(config: KafkaConfig, listener: str, name: str) -> Any:
-    """The value of a property of OAUTHBEARER: for the mechanism, for the listener, or for all."""
-    own = config.get_for_mechanism(listener, OAUTHBEARER, name)
+def mechanism_value(config: KafkaConfig, listener: str, mechanism: str, name: str) -> Any:
+    """The value of a property: for the mechanism, for the listener, or for all."""
+    own = config.get_for_mechanism(listener, mechanism, name)
     return config.get_for_listener(listener, name) if own is None else own
 
 
@@ -174,5 +181,5 @@ def _token_url(config: KafkaConfig, listener: str) -> str | None:
     """The URL of this broker's own token."""
     from kwire.security.oauth.settings import TOKEN_URL, checked_token_url
 
-    url: str | None = _mechanism_value(config, listener, TOKEN_URL)
+    url: str | None = mechanism_value(config, listener, OAUTHBEARER, TOKEN_URL)
     return None if url is None else checked_token_url(url, config.kwire_sasl_oauthbearer_allowed_urls)

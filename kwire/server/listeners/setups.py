@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final
 from kwire.base.config import ConfigError
 from kwire.handlers.context import ConnectionSecurity
 from kwire.net.connection import InvalidFrame, ListenerSetup
+from kwire.security.client import OAUTHBEARER, PLAIN
 from kwire.security.names.distinguished import subject_name
 from kwire.security.names.mapping import parse_mapping_rules
 from kwire.security.principals import ANONYMOUS, USER_TYPE, Principal
 from kwire.server.dispatch import Client
+from kwire.server.listeners.security import mechanism_value
 from kwire.server.listeners.tls import DAY_S, ListenerTls
 
 if TYPE_CHECKING:
@@ -89,12 +91,10 @@ def _login_settings(config: KafkaConfig, listener: ListenerSecurity, exchanges: 
     from kwire.server.authentication.settings import LoginSettings, Mechanism
 
     name, protocol = listener.endpoint.listener, listener.endpoint.security_protocol
-
-    def max_reauth_ms(mechanism: str) -> int:
-        own: int | None = config.get_for_mechanism(name, mechanism, _MAX_REAUTH)
-        return config.get_for_listener(name, _MAX_REAUTH) if own is None else own
-
-    mechanisms = {each: Mechanism(exchanges.of(listener, each), max_reauth_ms(each)) for each in listener.mechanisms}
+    mechanisms = {
+        each: Mechanism(exchanges.of(listener, each), mechanism_value(config, name, each, _MAX_REAUTH))
+        for each in listener.mechanisms
+    }
     return LoginSettings(
         mechanisms,
         protocol,
@@ -134,11 +134,11 @@ class _Exchanges:
 
     def of(self, listener: ListenerSecurity, mechanism: str) -> Callable[[], ServerExchange]:
         """The function that begins a login with a mechanism."""
-        if mechanism == "PLAIN":
+        if mechanism == PLAIN:
             from kwire.security.sasl.plain import ServerPlain, users_of
 
             return partial(ServerPlain, users_of(listener.logins[mechanism].options))
-        if mechanism == "OAUTHBEARER":
+        if mechanism == OAUTHBEARER:
             from kwire.security.sasl.oauthbearer import ServerOAuthBearer
 
             return partial(ServerOAuthBearer, self._checks[listener.endpoint.listener])
