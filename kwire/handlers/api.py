@@ -16,7 +16,8 @@ from kwire.base.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kwire.base.futures import NowOrLater
     from kwire.codec.protocol import ApiKey
-    from kwire.handlers.context import Operation, RequestContext, Services
+    from kwire.handlers.context import RequestContext, Services
+    from kwire.security.acls.operations import Operation
 
 Handle = Callable[[Any, "RequestContext"], "NowOrLater[Any | None]"]
 """(request, context) -> the response, or an awaitable of it; None is no response (Produce with acks=0)."""

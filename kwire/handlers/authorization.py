@@ -1,8 +1,8 @@
 """Authorisation in handlers: whether the principal may do an operation, and on which of the requested topics.
 
 While the authorizer allows everything (`allows_all`), no function here calls it. What lives elsewhere: the
-`Authorizer` and its vocabulary (`context`), and the operations that a whole request needs, which the dispatcher
-requires before it calls the handler (`Api.operations`).
+`Authorizer` (`context`), its vocabulary (`kwire.security.acls.operations`), and the operations that a whole request
+needs, which the dispatcher requires before it calls the handler (`Api.operations`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from kwire.base.errors import ErrorCode
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
 from kwire.handlers.partitions import has_partition
+from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 
 class HasPartitionIndex(Protocol):

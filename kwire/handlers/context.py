@@ -1,18 +1,18 @@
 """What a handler is given beside the request: the client, its connection, and the broker's parts.
 
 `Services` is the broker as handlers see it, made by `kwire.server.parts`. `RequestContext` is made once per request by
-the dispatcher. The `Authorizer` allows everything until access control comes; its vocabulary (`AclOperation`,
-`ResourceType`, `Operation`) is Kafka's. What lives elsewhere: what handlers use the authorizer for (`authorization`).
+the dispatcher. The `Authorizer` allows everything until access control comes. What lives elsewhere: its vocabulary
+(`kwire.security.acls.operations`), and what handlers use it for (`authorization`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.security.acls.operations import ALL_OPERATIONS, AclOperation, Operation, ResourceType
 from kwire.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -29,44 +29,6 @@ if TYPE_CHECKING:
     from kwire.handlers.data.fetch.sessions import FetchSessions
     from kwire.log.manager.log_manager import LogManager
 
-CLUSTER_NAME = "kafka-cluster"
-"""The name of the one resource of type CLUSTER."""
-
-
-class AclOperation(IntEnum):
-    """What a principal does to a resource: the codes of Kafka's `AclOperation`."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(IntEnum):
-    """The types of resources that can be protected: the codes of Kafka's `ResourceType`."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
 AUTHORIZATION_FAILED = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -74,14 +36,6 @@ AUTHORIZATION_FAILED = {
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 """The error code of a denied operation, by the type of its resource."""
-
-
-class Operation(NamedTuple):
-    """An operation on a resource, which a principal may or may not do."""
-
-    operation: AclOperation
-    resource_type: ResourceType
-    resource_name: str
 
 
 class ConnectionSecurity(NamedTuple):
@@ -94,36 +48,6 @@ class ConnectionSecurity(NamedTuple):
 
 INSECURE = ConnectionSecurity()
 """The security of a connection to a PLAINTEXT listener."""
-
-ALL_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
-    ResourceType.TOPIC: (
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.CREATE,
-        AclOperation.DELETE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        AclOperation.READ,
-        AclOperation.DELETE,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        AclOperation.CREATE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.CLUSTER_ACTION,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-        AclOperation.IDEMPOTENT_WRITE,
-    ),
-}
-"""The operations that exist on a type of resource (Kafka's `AclEntry.supportedOperations`)."""
 
 
 class Authorizer:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation, Operation, ResourceType
 
 if TYPE_CHECKING:
     from kwire.cluster.metadata.image import ClusterImage

@@ -8,7 +8,8 @@ from kwire.base.errors import ErrorCode
 from kwire.cluster.controller.topics import name_problem
 from kwire.cluster.metadata.image import BrokerImage, ClusterImage
 from kwire.cluster.store.keys import PartitionState
-from kwire.handlers.context import CLUSTER_NAME, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import CLUSTER_NAME, ResourceType
 
 NOT_ASKED = -2147483648
 """The authorised operations in a response if the request did not ask for them."""

@@ -17,7 +17,8 @@ from kwire.codec.messages.heartbeat_request import HeartbeatRequest
 from kwire.codec.messages.heartbeat_response import HeartbeatResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, CloseConnection
-from kwire.handlers.context import AclOperation, Authorizer, Operation, RequestContext, ResourceType
+from kwire.handlers.context import Authorizer, RequestContext
+from kwire.security.acls.operations import AclOperation, Operation, ResourceType
 from kwire.server.broker import Broker
 from kwire.server.dispatch import REQUEST_LOGGER
 from tests.server.conftest import Brokers, closed, serve

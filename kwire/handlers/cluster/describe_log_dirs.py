@@ -26,8 +26,9 @@ from kwire.codec.messages.describe_log_dirs_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DESCRIBE_CLUSTER
-from kwire.handlers.context import Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.log.common.log_dirs import LogDirectory
+from kwire.security.acls.operations import Operation
 
 
 def operations(request: DescribeLogDirsRequest, context: RequestContext) -> tuple[Operation, ...]:

@@ -27,8 +27,9 @@ from kwire.codec.messages.describe_quorum_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, top_level_error
 from kwire.handlers.authorization import DESCRIBE_CLUSTER
-from kwire.handlers.context import Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.topic_metadata import controller_id, reachable_brokers
+from kwire.security.acls.operations import Operation
 
 
 def operations(request: DescribeQuorumRequest, context: RequestContext) -> tuple[Operation, ...]:

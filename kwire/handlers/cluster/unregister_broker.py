@@ -19,7 +19,8 @@ from kwire.codec.messages.unregister_broker_response import UnregisterBrokerResp
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import ALTER_CLUSTER
-from kwire.handlers.context import Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import Operation
 
 
 def operations(request: UnregisterBrokerRequest, context: RequestContext) -> tuple[Operation, ...]:

@@ -23,7 +23,8 @@ from kwire.codec.messages.update_features_response import UpdatableFeatureResult
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import ALTER_CLUSTER
-from kwire.handlers.context import Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import Operation
 
 
 def operations(request: UpdateFeaturesRequest, context: RequestContext) -> tuple[Operation, ...]:

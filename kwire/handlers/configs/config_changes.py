@@ -18,8 +18,9 @@ from kwire.cluster.controller.topics import check_name
 from kwire.cluster.store.keys import ConfigResource
 from kwire.handlers.api import error_of
 from kwire.handlers.authorization import require
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
 from kwire.handlers.forwarding import requested_broker
+from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 """The resource types whose properties the controller stores."""

@@ -19,7 +19,8 @@ from kwire.codec.messages.describe_client_quotas_request import ComponentData, D
 from kwire.codec.messages.describe_client_quotas_response import DescribeClientQuotasResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 IP: Final = "ip"
 ENTITY_TYPES: Final = ("user", "client-id", IP)

@@ -36,7 +36,8 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
 from kwire.handlers.authorization import require
 from kwire.handlers.configs.config_changes import check_broker_id, operation_on
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation
 
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:

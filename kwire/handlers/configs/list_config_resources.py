@@ -18,7 +18,8 @@ from kwire.codec.messages.list_config_resources_request import ListConfigResourc
 from kwire.codec.messages.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 LISTED = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 

@@ -20,8 +20,9 @@ from kwire.codec.messages.delete_records_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.partitions import find_partition
+from kwire.security.acls.operations import AclOperation
 
 
 def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:

@@ -25,9 +25,10 @@ from kwire.codec.messages.list_offsets_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.partitions import find_partition
 from kwire.log.common.append_info import TimestampAndOffset
+from kwire.security.acls.operations import AclOperation
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition

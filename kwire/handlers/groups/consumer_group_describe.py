@@ -19,8 +19,9 @@ from kwire.codec.messages.consumer_group_describe_response import ConsumerGroupD
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, is_topic_allowed, require
-from kwire.handlers.context import AclOperation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
 from kwire.handlers.groups.group_calls import offers_consumer_groups
+from kwire.security.acls.operations import AclOperation, ResourceType
 
 
 def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> NowOrLater[ConsumerGroupDescribeResponse]:

@@ -25,8 +25,9 @@ from kwire.codec.messages.consumer_group_heartbeat_response import ConsumerGroup
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, is_topic_allowed
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.groups.group_calls import caller_of, offers_consumer_groups
+from kwire.security.acls.operations import AclOperation, Operation
 
 
 def handle(

@@ -17,7 +17,8 @@ from kwire.codec.messages.delete_groups_response import DeletableGroupResult, De
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, require
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation
 
 
 def handle(request: DeleteGroupsRequest, context: RequestContext) -> NowOrLater[DeleteGroupsResponse]:

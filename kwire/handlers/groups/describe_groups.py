@@ -18,7 +18,8 @@ from kwire.codec.messages.describe_groups_response import DescribedGroup, Descri
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, require
-from kwire.handlers.context import AclOperation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation, ResourceType
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> NowOrLater[DescribeGroupsResponse]:

@@ -27,8 +27,9 @@ from kwire.codec.messages.find_coordinator_response import Coordinator, FindCoor
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, require, transactional_id_operation
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.forwarding import auto_create
+from kwire.security.acls.operations import AclOperation
 
 MESSAGE_SINCE: Final = 1
 MANY_KEYS_SINCE: Final = 4

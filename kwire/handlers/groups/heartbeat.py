@@ -18,7 +18,8 @@ from kwire.codec.messages.heartbeat_response import HeartbeatResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation, Operation
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> NowOrLater[HeartbeatResponse]:

@@ -25,8 +25,9 @@ from kwire.codec.protocol import ApiKey
 from kwire.coordinator.groups.classic.rebalance import refusal
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.groups.group_calls import caller_of
+from kwire.security.acls.operations import AclOperation, Operation
 
 PROTOCOL_NAME_MAY_BE_NULL = 7
 

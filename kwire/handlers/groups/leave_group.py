@@ -18,7 +18,8 @@ from kwire.codec.messages.leave_group_response import LeaveGroupResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation, Operation
 
 MANY_SINCE = 3
 

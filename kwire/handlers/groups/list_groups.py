@@ -13,7 +13,8 @@ from kwire.codec.messages.list_groups_response import ListGroupsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DESCRIBE_CLUSTER, group_operation, is_allowed
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:

@@ -31,9 +31,10 @@ from kwire.codec.messages.offset_commit_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, is_topic_allowed
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.groups.group_calls import caller_of
 from kwire.handlers.partitions import has_partition
+from kwire.security.acls.operations import AclOperation, Operation
 
 TOPIC_IDS_SINCE = 10
 

@@ -26,7 +26,8 @@ from kwire.codec.messages.offset_delete_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, split_partitions
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation, Operation
 
 
 def handle(request: OffsetDeleteRequest, context: RequestContext) -> NowOrLater[OffsetDeleteResponse]:

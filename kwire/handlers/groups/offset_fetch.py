@@ -33,7 +33,8 @@ from kwire.codec.messages.offset_fetch_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics, group_operation, is_topic_allowed, require
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation
 
 GROUP_ERROR_SINCE = 2
 MANY_GROUPS_SINCE = 8

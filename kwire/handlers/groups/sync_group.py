@@ -21,7 +21,8 @@ from kwire.codec.messages.sync_group_response import SyncGroupResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation, Operation
 
 PROTOCOL_REQUIRED_SINCE = 5
 

@@ -22,8 +22,9 @@ from kwire.codec.messages.create_delegation_token_response import CreateDelegati
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import is_allowed
-from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
 from kwire.handlers.security.token_access import require_login
+from kwire.security.acls.operations import AclOperation, Operation, ResourceType
 from kwire.security.principals import ANONYMOUS, Principal
 
 

@@ -28,8 +28,9 @@ from kwire.codec.messages.describe_delegation_token_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import is_allowed
-from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
 from kwire.handlers.security.token_access import require_login
+from kwire.security.acls.operations import AclOperation, Operation, ResourceType
 from kwire.security.principals import Principal
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from kwire.codec.protocol import ApiKey
 from kwire.coordinator.runtime.java_hash import hash_map_order
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DESCRIBE_CLUSTER
-from kwire.handlers.context import Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import Operation
 
 
 def operations(request: DescribeUserScramCredentialsRequest, context: RequestContext) -> tuple[Operation, ...]:

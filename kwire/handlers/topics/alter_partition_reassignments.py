@@ -24,7 +24,8 @@ from kwire.codec.messages.alter_partition_reassignments_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import ALTER_CLUSTER
-from kwire.handlers.context import Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import Operation
 
 
 def operations(request: AlterPartitionReassignmentsRequest, context: RequestContext) -> tuple[Operation, ...]:

@@ -21,7 +21,8 @@ from kwire.codec.messages.create_partitions_response import CreatePartitionsResp
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:

@@ -31,7 +31,8 @@ from kwire.codec.messages.create_topics_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics, is_allowed, is_topic_allowed
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

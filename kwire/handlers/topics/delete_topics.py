@@ -24,7 +24,8 @@ from kwire.codec.messages.delete_topics_response import DeletableTopicResult, De
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import is_topic_allowed, require
-from kwire.handlers.context import AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation, Operation, ResourceType
 
 UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
 UNKNOWN_ID = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id.")

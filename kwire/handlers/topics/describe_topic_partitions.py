@@ -28,8 +28,9 @@ from kwire.codec.messages.describe_topic_partitions_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.topic_metadata import absence_error, offline_replicas, topic_operations
+from kwire.security.acls.operations import AclOperation
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:

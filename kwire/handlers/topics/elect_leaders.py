@@ -20,7 +20,8 @@ from kwire.codec.messages.elect_leaders_response import ElectLeadersResponse, Pa
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import ALTER_CLUSTER
-from kwire.handlers.context import Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import Operation
 
 
 def operations(request: ElectLeadersRequest, context: RequestContext) -> tuple[Operation, ...]:

@@ -37,7 +37,7 @@ from kwire.codec.messages.metadata_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics, is_topic_allowed
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.forwarding import auto_create
 from kwire.handlers.topic_metadata import (
     NOT_ASKED,
@@ -49,6 +49,7 @@ from kwire.handlers.topic_metadata import (
     reachable_brokers,
     topic_operations,
 )
+from kwire.security.acls.operations import AclOperation
 
 IDS_SINCE: Final = 12
 

@@ -17,9 +17,10 @@ from kwire.codec.protocol import ApiKey
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, transactional_id_operation
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.forwarding import auto_create
 from kwire.handlers.transactions.transaction_calls import error_for_version
+from kwire.security.acls.operations import AclOperation, Operation
 
 _FENCED_SINCE = 2
 

@@ -38,9 +38,10 @@ from kwire.codec.protocol import ApiKey
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import CLUSTER_ACTION, is_allowed, is_topic_allowed, transactional_id_operation
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.partitions import has_partition
 from kwire.handlers.transactions.transaction_calls import EPOCH_BUMP, error_for_version
+from kwire.security.acls.operations import AclOperation, Operation
 
 BATCHED_SINCE = 4
 _FENCED_SINCE = 2

@@ -18,7 +18,8 @@ from kwire.codec.messages.describe_transactions_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import is_topic_allowed, require, transactional_id_operation
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation
 
 
 def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:

@@ -22,8 +22,9 @@ from kwire.codec.protocol import ApiKey
 from kwire.coordinator.transactions.shard import Outcome, Producer
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import transactional_id_operation
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.transactions.transaction_calls import EPOCH_BUMP, error_for_version
+from kwire.security.acls.operations import AclOperation, Operation
 
 BUMP_SINCE = 5
 _FENCED_SINCE = 2

@@ -29,8 +29,9 @@ from kwire.coordinator.transactions.producer_ids import ProducerIds
 from kwire.coordinator.transactions.shard import Outcome, Producer
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import transactional_id_operation
-from kwire.handlers.context import CLUSTER_NAME, AclOperation, Operation, RequestContext, ResourceType
+from kwire.handlers.context import RequestContext
 from kwire.handlers.transactions.transaction_calls import error_for_version
+from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 _NONE: Final = -1
 _FENCED_SINCE: Final = 4

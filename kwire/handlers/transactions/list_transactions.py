@@ -17,7 +17,8 @@ from kwire.codec.protocol import ApiKey
 from kwire.coordinator.transactions.records import STATES_BY_TEXT, Transaction
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import is_allowed, transactional_id_operation
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import AclOperation
 
 
 def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:

@@ -34,13 +34,14 @@ from kwire.codec.protocol import ApiKey
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, split_partitions, transactional_id_operation
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.transactions.transaction_calls import (
     SupportedOperation,
     coordinator_elsewhere,
     is_part_of,
     join_transaction,
 )
+from kwire.security.acls.operations import AclOperation, Operation
 
 _LOADING_SINCE = 2
 _ERRORS_FOR_CLIENTS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}

@@ -28,7 +28,8 @@ from kwire.coordinator.transactions.markers import committed
 from kwire.coordinator.transactions.remote_markers import Marker
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import ALTER_CLUSTER
-from kwire.handlers.context import Operation, RequestContext
+from kwire.handlers.context import RequestContext
+from kwire.security.acls.operations import Operation
 
 Errors = dict[TopicPartition, ErrorCode]
 

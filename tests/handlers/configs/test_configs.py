@@ -27,8 +27,9 @@ from kwire.codec.messages.incremental_alter_configs_request import (
 from kwire.codec.messages.list_config_resources_request import ListConfigResourcesRequest
 from kwire.codec.protocol import decode, encode
 from kwire.handlers.configs import alter_configs, describe_configs, incremental_alter_configs, list_config_resources
-from kwire.handlers.context import AclOperation, Authorizer, Operation, RequestContext, ResourceType
+from kwire.handlers.context import Authorizer, RequestContext
 from kwire.handlers.topics import create_topics
+from kwire.security.acls.operations import AclOperation, Operation, ResourceType
 from kwire.server.broker import Broker
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

@@ -41,7 +41,7 @@ from kwire.codec.messages.offset_fetch_request import (
 from kwire.codec.messages.sync_group_request import SyncGroupRequest
 from kwire.codec.protocol import ApiKey, decode, encode, request_class, response_class
 from kwire.handlers.api import Api
-from kwire.handlers.context import Authorizer, Operation, RequestContext, ResourceType
+from kwire.handlers.context import Authorizer, RequestContext
 from kwire.handlers.groups import (
     delete_groups,
     describe_groups,
@@ -55,6 +55,7 @@ from kwire.handlers.groups import (
     offset_fetch,
     sync_group,
 )
+from kwire.security.acls.operations import Operation, ResourceType
 from tests.coordinator.fakes import FakeMetadata, FakePartition
 from tests.coordinator.groups.test_group_coordinator import Service
 

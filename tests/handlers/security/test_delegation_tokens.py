@@ -20,13 +20,14 @@ from kwire.codec.messages.describe_delegation_token_request import (
 from kwire.codec.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 from kwire.codec.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from kwire.codec.protocol import encode
-from kwire.handlers.context import AclOperation, ConnectionSecurity, Operation
+from kwire.handlers.context import ConnectionSecurity
 from kwire.handlers.security import (
     create_delegation_token,
     describe_delegation_token,
     expire_delegation_token,
     renew_delegation_token,
 )
+from kwire.security.acls.operations import AclOperation, Operation
 from kwire.security.delegation_tokens import token_password
 from kwire.security.principals import ANONYMOUS, Principal
 from kwire.security.sasl.scram import ClientScram, ScramLookup, ServerScram

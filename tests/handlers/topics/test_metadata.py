@@ -19,8 +19,8 @@ from kwire.codec.messages.describe_topic_partitions_request import DescribeTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.codec.protocol import encode
 from kwire.handlers.cluster import describe_cluster
-from kwire.handlers.context import AclOperation
 from kwire.handlers.topics import describe_topic_partitions, metadata
+from kwire.security.acls.operations import AclOperation
 from tests.handlers.admin_broker import AdminBroker, Denying, admin_broker
 
 

@@ -25,8 +25,8 @@ from kwire.codec.messages.describe_log_dirs_request import DescribableLogDirTopi
 from kwire.codec.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from kwire.codec.protocol import encode
 from kwire.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
-from kwire.handlers.context import AclOperation
 from kwire.handlers.topics import create_partitions, create_topics, delete_topics, elect_leaders
+from kwire.security.acls.operations import AclOperation
 from tests.handlers.admin_broker import AdminBroker, Denying, admin_broker
 
 

@@ -25,11 +25,12 @@ from kwire.codec.messages.fetch_response import (
     SnapshotId,
 )
 from kwire.handlers.api import error_of
-from kwire.handlers.context import AclOperation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.data.current_leader import LEADER_CHANGED, current_leader, endpoints
 from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, records_size
 from kwire.handlers.data.fetch.sessions import FetchContext
 from kwire.handlers.partitions import find_partition
+from kwire.security.acls.operations import AclOperation
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition

@@ -39,7 +39,7 @@ from kwire.codec.messages.produce_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, CloseConnection
 from kwire.handlers.authorization import transactional_id_operation
-from kwire.handlers.context import AclOperation, Operation, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.data.produce import fast_path
 from kwire.handlers.data.produce.answers import add_current_leaders, failure, respond_when_committed
 from kwire.handlers.data.produce.transactional import (
@@ -51,6 +51,7 @@ from kwire.handlers.data.produce.transactional import (
 from kwire.handlers.partitions import find_partition
 from kwire.log.common.append_info import AppendInfo, NotOneBatch
 from kwire.log.state.producer_state import NOT_REQUIRED, VerificationGuard
+from kwire.security.acls.operations import AclOperation, Operation
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
