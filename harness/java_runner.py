@@ -11,6 +11,7 @@ import selectors
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -69,9 +70,11 @@ def java_class_path() -> str:
 class JavaRunner:
     """The JVM. The first call starts it; a call that does not return in time has it started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        """``properties``: of the JVM."""
+        self._properties = [f"-D{name}={value}" for name, value in (properties or {}).items()]
         self._process: subprocess.Popen[bytes] | None = None
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the JVM
+        self._stderr: IO[bytes] | None = None
 
     def tool(self, name: str, *arguments: str, stdin: str = "", timeout_s: float = 300.0) -> ToolResult:
         """Run a tool's main method; `name` is one of `TOOLS` or a class."""
@@ -92,6 +95,9 @@ class JavaRunner:
     def close(self) -> None:
         """End the JVM."""
         process, self._process = self._process, None
+        stderr, self._stderr = self._stderr, None
+        if stderr is not None:
+            stderr.close()
         if process is not None:
             process.kill()
             process.wait()
@@ -101,7 +107,8 @@ class JavaRunner:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.close()
-        command = java_command("-cp", java_class_path(), "ToolRunner")
+        command = java_command("-cp", java_class_path(), "ToolRunner", options=self._properties)
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the JVM
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
         )
@@ -119,6 +126,7 @@ class JavaRunner:
                     raise TimeoutError(f"{name} did not end within {timeout_s:g} s")
                 part = os.read(process.stdout.fileno(), 1 << 20)
                 if not part:
+                    assert self._stderr is not None
                     self._stderr.seek(0)
                     raise RuntimeError(f"the JVM ended: {self._stderr.read()[-2000:].decode(errors='replace')}")
                 line += part

@@ -16,13 +16,13 @@ from jwt import PyJWS
 from compat_tests.java_programs import Oracle
 from compat_tests.needs import need
 from harness.kafka_jars import why_no_java
+from harness.oauth_issuer import Kind, jwk, jwks, private_key, section
 from kwire.security.errors import InvalidCredentials
 from kwire.security.oauth.keys import KeySet
 from kwire.security.oauth.signed import SignedTokens, TokenRules
 from kwire.security.oauth.tokens import TokenRefused
 from kwire.security.oauth.unsecured import UnsecuredRules, UnsecuredTokens, unsecured_token
 from kwire.security.sasl.oauthbearer import InitialResponse
-from tests.security.oauth.issuer import Kind, jwk, jwks, private_key, section
 
 PREFIX = "sasl.oauthbearer."
 PACKAGE = "org.apache.kafka.common.security.oauthbearer."

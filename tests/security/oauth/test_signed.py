@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from harness.oauth_issuer import NOW_MS, NOW_S, Kind, claims, jwk, jwks, private_key, section, signed, unsecured
 from kwire.security.oauth.keys import KEYS_MAX, KeySet
 from kwire.security.oauth.signed import SignedTokens, TokenRules
 from kwire.security.oauth.tokens import BearerToken, TokenRefused
-from tests.security.oauth.issuer import NOW_MS, NOW_S, Kind, claims, jwk, jwks, private_key, section, signed, unsecured
 
 ANY = TokenRules()
 ALL: tuple[Kind, ...] = ("RSA", "P-256", "P-384", "P-521", "Ed25519")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from harness.oauth_issuer import NOW_MS, NOW_S, claims, section, signed, unsecured
 from kwire.security.oauth.tokens import BearerToken, TokenRefused
 from kwire.security.oauth.unsecured import EXTENSION, UnsecuredRules, UnsecuredTokens, extensions, unsecured_token
-from tests.security.oauth.issuer import NOW_MS, NOW_S, claims, section, signed, unsecured
 
 ANY = UnsecuredRules()
 

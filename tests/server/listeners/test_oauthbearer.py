@@ -13,6 +13,7 @@ from typing import Any
 import jwt
 import pytest
 
+from harness.oauth_issuer import Kind, jwk, jwks, private_key, section
 from kwire.base.addresses import parse_address
 from kwire.base.config import ConfigError, KafkaConfig
 from kwire.base.doors import Doors
@@ -26,7 +27,6 @@ from kwire.security.client import client_security
 from kwire.security.oauth.settings import UNSECURED_VALIDATOR
 from kwire.server.broker import Broker
 from kwire.server.errors import StartError
-from tests.security.oauth.issuer import Kind, jwk, jwks, private_key, section
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 PREFIX = "listener.name.sasl_plaintext.oauthbearer."

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.oauth_issuer import jwk, jwks
 from kwire.base.config import ConfigError
 from kwire.base.doors import Doors
 from kwire.security.oauth.settings import KeysSettings, SignedSettings
@@ -16,7 +17,6 @@ from kwire.security.oauth.unsecured import UnsecuredRules
 from kwire.server.errors import StartError
 from kwire.server.oauth.checks import token_checks
 from kwire.testing.certificates import Authority
-from tests.security.oauth.issuer import jwk, jwks
 
 SAFE = TokenRules("issuer", ("kafka",))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.oauth_issuer import NOW_MS, Kind, jwk, jwks, signed
 from harness.simulation.world import Simulation
 from kwire.base.doors import Clock
 from kwire.security.oauth.keys import KeySet
@@ -16,7 +17,6 @@ from kwire.security.oauth.signed import SignedTokens, TokenRules
 from kwire.security.oauth.tokens import TokenRefused
 from kwire.server.oauth.fetch import FetchError
 from kwire.server.oauth.keys import UNKNOWN_KEY_PAUSE_S, WAIT_S, IssuerKeys, fetched_keys
-from tests.security.oauth.issuer import NOW_MS, Kind, jwk, jwks, signed
 
 SETTINGS = KeysSettings("https://issuer/keys", refresh_ms=60_000, retry_backoff_ms=100, retry_backoff_max_ms=1000)
 

@@ -11,12 +11,13 @@ import (
 	saslplain "github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 // How to log in: go run . BOOTSTRAP TOPIC CLIENT MECHANISM USER PASSWORD CA
-// MECHANISM is "" without SASL, CA is "" without TLS. A record is produced and consumed, or "refused ERROR" is printed.
+// With OAUTHBEARER, PASSWORD is the token. MECHANISM is "" without SASL, CA is "" without TLS. A record is produced and consumed, or "refused ERROR" is printed.
 type login struct {
 	mechanism, user, password string
 	tls                       *tls.Config
@@ -32,6 +33,11 @@ func loginOf(arguments []string) login {
 		found.tls = &tls.Config{RootCAs: roots}
 	}
 	return found
+}
+
+// Token makes a login a token provider of sarama.
+func (how login) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: how.password}, nil
 }
 
 func refused(err error) bool {
@@ -50,6 +56,7 @@ func franzLogin(how login) {
 	if how.mechanism != "" {
 		auth := scram.Auth{User: how.user, Pass: how.password}
 		options = append(options, kgo.SASL(map[string]sasl.Mechanism{
+			"OAUTHBEARER":   oauth.Auth{Token: how.password}.AsMechanism(),
 			"PLAIN":         plain.Auth{User: how.user, Pass: how.password}.AsMechanism(),
 			"SCRAM-SHA-256": auth.AsSha256Mechanism(),
 			"SCRAM-SHA-512": auth.AsSha512Mechanism(),
@@ -77,6 +84,7 @@ func saramaLogin(how login) {
 	if how.mechanism != "" {
 		config.Net.SASL.Enable, config.Net.SASL.Mechanism = true, sarama.SASLMechanism(how.mechanism)
 		config.Net.SASL.User, config.Net.SASL.Password = how.user, how.password
+		config.Net.SASL.TokenProvider = how
 	}
 	client, err := sarama.NewClient([]string{bootstrap}, config)
 	if refused(err) {

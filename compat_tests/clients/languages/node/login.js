@@ -1,20 +1,27 @@
 // kafkajs logs in, produces and consumes a record, or prints "refused ERROR":
 // node login.js BOOTSTRAP TOPIC MECHANISM USER PASSWORD CA
 //
-// MECHANISM is "" without SASL, CA is "" without TLS.
+// With OAUTHBEARER, PASSWORD is the token. MECHANISM is "" without SASL, CA is "" without TLS.
 'use strict';
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const { Kafka, logLevel } = require('kafkajs');
 
 const [bootstrap, topic, mechanism, username, password, ca] = process.argv.slice(2);
+function login() {
+  if (mechanism === 'OAUTHBEARER') {
+    return { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: password }) };
+  }
+  return { mechanism: mechanism.toLowerCase(), username, password };
+}
+
 const kafka = new Kafka({
   clientId: 'kwire-test',
   brokers: [bootstrap],
   logLevel: logLevel.NOTHING,
   retry: { retries: 0 },
   ssl: ca ? { ca: fs.readFileSync(ca) } : false,
-  sasl: mechanism ? { mechanism: mechanism.toLowerCase(), username, password } : undefined,
+  sasl: mechanism ? login() : undefined,
 });
 
 async function main() {

@@ -61,3 +61,11 @@ def section(value: Any) -> str:
 def unsecured(header: Any = None, **more: Any) -> str:
     """A token without a signature."""
     return f"{section({'alg': 'none'} if header is None else header)}.{section(claims(**more))}."
+
+
+def pem_of(kind: Kind) -> str:
+    """A private key as PEM, without a password."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    found: bytes = private_key(kind).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return found.decode()
