@@ -88,11 +88,11 @@ def librdkafka_oidc(login: Login) -> dict[str, Any]:
 
 
 def librdkafka_jwt_bearer(login: Login) -> dict[str, Any]:
-    """An assertion that librdkafka signs."""
+    """An assertion that librdkafka signs. With ES256, its signatures have a wrong form (librdkafka 2.16.0)."""
     return _librdkafka_oidc(login) | {
         "sasl.oauthbearer.grant.type": JWT_BEARER,
-        "sasl.oauthbearer.assertion.algorithm": "ES256",
-        "sasl.oauthbearer.assertion.private.key.file": str(login.file("key.pem", pem_of("P-256"))),
+        "sasl.oauthbearer.assertion.algorithm": "RS256",
+        "sasl.oauthbearer.assertion.private.key.file": str(login.file("key.pem", pem_of("RSA"))),
         "sasl.oauthbearer.assertion.claim.aud": login.server.token_url,
         "sasl.oauthbearer.assertion.claim.sub": login.client,
         "sasl.oauthbearer.assertion.claim.iss": login.client,

@@ -38,7 +38,7 @@ from kwire.codec.messages.sasl_handshake_request import SaslHandshakeRequest
 LISTENERS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 UNSECURED: Final = "REAUTH"
 REFUSED: Final = ("java, client credentials", "confluent, client credentials", "confluent, callback")
-NEVER_SENT: Final = [("java, client credentials", "unsigned")]
+NEVER_SENT: Final = [("java, client credentials", "unsigned"), ("confluent, client credentials", "expired")]
 RECORD: Final = Sent(0, b"key", b"value")
 
 
