@@ -32,6 +32,7 @@ FIRST_MAX: Final = 128 * 1024
 """The most bytes of a first message, which is decoded before the client is authenticated. Kafka's only limit is
 `sasl.server.max.receive.size`, half a megabyte; tokens that HTTP servers accept have a few kilobytes."""
 
+_END: Final = b"\x01"
 _AUTH: Final = "auth"
 _KEY: Final = r"[A-Za-z]+"
 _VALUE: Final = r"[\x21-\x7e \t\r\n]+"
@@ -103,7 +104,7 @@ class ServerOAuthBearer:
     def respond(self, token: bytes) -> NowOrLater[bytes]:
         """Check the token in the first message; after an error, end the login."""
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal if token == _END else InvalidCredentials(self._refusal.reason)  # as Kafka does
         first = InitialResponse.parse(token)
         try:
             checked = self._check(first.token)
@@ -153,4 +154,4 @@ class ClientOAuthBearer:
             raise AuthenticationError("the server has refused the token, but has not ended the login")
         self._failed = bool(challenge)
         self.complete = not challenge
-        return b"\x01" if challenge else b""
+        return _END if challenge else b""

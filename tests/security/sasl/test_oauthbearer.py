@@ -121,7 +121,7 @@ def test_after_an_error_there_is_no_second_attempt(message: bytes) -> None:
     server = ServerOAuthBearer(check)
     server.respond(b"n,,\x01auth=Bearer bad\x01\x01")
     for _ in range(2):
-        with pytest.raises(AuthenticationError, match="invalid_token"):
+        with pytest.raises(InvalidCredentials, match="the token is bad"):
             server.respond(message)
     assert not server.complete
 

@@ -1,7 +1,8 @@
 // kafkajs logs in, produces and consumes a record, or prints "refused ERROR":
 // node login.js BOOTSTRAP TOPIC MECHANISM USER PASSWORD CA
 //
-// With OAUTHBEARER, PASSWORD is the token. MECHANISM is "" without SASL, CA is "" without TLS.
+// With OAUTHBEARER, PASSWORD is the token; kafkajs does not notice that it is refused until the next request fails.
+// MECHANISM is "" without SASL, CA is "" without TLS.
 'use strict';
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
@@ -28,11 +29,11 @@ async function main() {
   const admin = kafka.admin();
   try {
     await admin.connect();
+    await admin.createTopics({ topics: [{ topic, numPartitions: 1 }], waitForLeaders: true });
   } catch (error) {
     console.log('refused', `${error.name}: ${error.message}`);
     return;
   }
-  await admin.createTopics({ topics: [{ topic, numPartitions: 1 }], waitForLeaders: true });
   await admin.disconnect();
   const patient = { retry: { retries: 5 } };
   const producer = kafka.producer(patient);
