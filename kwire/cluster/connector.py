@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from kwire.net.settings import SETUP_MAX_MS
-from kwire.security.client import PLAINTEXT, client_exchange, login_requests
+from kwire.security.client import GSSAPI, PLAINTEXT, client_exchange, login_requests
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from kwire.base.doors import Doors
+    from kwire.codec.message import Message
     from kwire.net.client import ClientConnection
     from kwire.security.client import ClientSecurity
     from kwire.security.tls.settings import TlsSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 RENEWED_AFTER: Final = 0.85
 """The part of a session's lifetime after which another login is due; Kafka's clients take 0.85 to 0.95 (KIP-368)."""
@@ -52,7 +57,7 @@ class Connector:
         if self._security.mechanism:
             try:
                 async with asyncio.timeout(LOGIN_MAX_S):
-                    await self._log_in(connection)
+                    await self._log_in(connection, host)
             except BaseException as error:
                 connection.close()
                 if isinstance(error, AuthenticationError):
@@ -73,14 +78,28 @@ class Connector:
             self._context = client_context(self._security.tls, self._doors.files)
         return self._context
 
-    async def _log_in(self, connection: ClientConnection) -> None:
-        exchange = client_exchange(self._security, self._doors)
+    async def _log_in(self, connection: ClientConnection, host: str) -> None:
+        exchange = await self._call(client_exchange, self._security, self._doors, host)
         steps = login_requests(self._security.mechanism, exchange)
-        try:
-            request, version = next(steps)
-            while True:
-                request, version = steps.send(await connection.call(request, version))
-        except StopIteration as end:
-            lifetime_ms: int = end.value
+        step = await self._call(_next_step, steps, None)
+        while isinstance(step, tuple):
+            step = await self._call(_next_step, steps, await connection.call(*step))
+        lifetime_ms = step
         if lifetime_ms:
             connection.renewed_at_s = asyncio.get_running_loop().time() + lifetime_ms / 1000 * RENEWED_AFTER
+
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a step of a login. One of Kerberos may wait for the key distribution centre, and does so off the event
+        loop."""
+        if self._security.mechanism == GSSAPI:
+            return await self._doors.executor.run(function, *args, **kwargs)
+        return function(*args, **kwargs)
+
+
+def _next_step(steps: Generator[tuple[Message, int], Any, int], response: Any) -> tuple[Message, int] | int:
+    """The next request of a login, or the lifetime of the session at its end."""
+    try:
+        return steps.send(response)
+    except StopIteration as end:
+        lifetime_ms: int = end.value
+        return lifetime_ms

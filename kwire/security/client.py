@@ -31,25 +31,28 @@ _AUTHENTICATE_VERSION: Final = 2
 _PACKAGE: Final = "org.apache.kafka.common.security."
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 LOGIN_MODULES: Final = {
     PLAIN: f"{_PACKAGE}plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{_PACKAGE}scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_PACKAGE}scram.ScramLoginModule",
     OAUTHBEARER: f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",
+    GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
 }
-"""The login module of each mechanism, by the name of its class in Kafka."""
+"""The login module of each mechanism, by the name of its class in Kafka or Java."""
 
 
 class ClientSecurity(NamedTuple):
     """How a client secures its connections: ``tls`` for SSL and SASL_SSL, ``mechanism`` and ``login`` for SASL_*.
     ``token_url`` is the URL of the token for OAUTHBEARER; without it, the login module's options define an unsecured
-    token."""
+    token. ``service``: `sasl.kerberos.service.name`, for GSSAPI."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsSettings | None = None
     mechanism: str = ""
     login: LoginModule | None = None
     token_url: str | None = None
+    service: str | None = None
 
 
 PLAINTEXT: Final = ClientSecurity()
@@ -69,7 +72,8 @@ def client_security(texts: Mapping[str, str]) -> ClientSecurity:
     if "sasl.jaas.config" not in texts:
         raise ConfigError("sasl.jaas.config", None, f"must be set for {protocol}")
     login = login_module("sasl.jaas.config", texts["sasl.jaas.config"], mechanism)
-    found = ClientSecurity(protocol, tls, mechanism, login, _token_url(texts) if mechanism == OAUTHBEARER else None)
+    token_url = _token_url(texts) if mechanism == OAUTHBEARER else None
+    found = ClientSecurity(protocol, tls, mechanism, login, token_url, texts.get("sasl.kerberos.service.name"))
     if (reason := why_no_login(found)) is not None:
         raise ConfigError("sasl.jaas.config", HIDDEN, reason)
     return found
@@ -84,6 +88,8 @@ def _token_url(texts: Mapping[str, str]) -> str | None:
 def why_no_login(security: ClientSecurity) -> str | None:
     """What is missing for a login; None if nothing is."""
     options = security.login.options if security.login is not None else {}
+    if security.mechanism == GSSAPI:
+        return _why_no_ticket(options, security.service)
     if security.mechanism != OAUTHBEARER:
         return None if {"username", "password"} <= options.keys() else "must have username and password"
     if security.token_url is not None:
@@ -94,6 +100,17 @@ def why_no_login(security: ClientSecurity) -> str | None:
         unsecured_token(options, 0)
     except ValueError as error:
         return f"{error}, or sasl.oauthbearer.token.endpoint.url"
+    return None
+
+
+def _why_no_ticket(options: Mapping[str, str], service: str | None) -> str | None:
+    from kwire.security.kerberos import import_gssapi, kerberos_login
+
+    try:
+        kerberos_login(options, service)
+        import_gssapi()
+    except ValueError as error:
+        return str(error)
     return None
 
 
@@ -135,9 +152,12 @@ def check_login_module(name: str, module: LoginModule, mechanism: str) -> None:
         )
 
 
-def client_exchange(security: ClientSecurity, doors: Doors) -> ClientExchange:
-    """A new login by the mechanism of these settings. `AuthenticationError` if the token cannot be read."""
+def client_exchange(security: ClientSecurity, doors: Doors, host: str) -> ClientExchange:
+    """A new login at a broker by the mechanism of these settings. `AuthenticationError` if the token cannot be read.
+    With GSSAPI, this function and the methods of the exchange may wait for the key distribution centre."""
     options = security.login.options if security.login is not None else {}
+    if security.mechanism == GSSAPI:
+        return _gssapi(options, security.service, host)
     if security.mechanism == OAUTHBEARER:
         return _oauthbearer(security.token_url, options, doors)
     user, password = options.get("username", ""), options.get("password", "")
@@ -150,6 +170,17 @@ def client_exchange(security: ClientSecurity, doors: Doors) -> ClientExchange:
 
     by_token = options.get("tokenauth", "").lower() == "true"
     return ClientScram(MECHANISMS[security.mechanism], user, password, doors.random.randbytes, by_token)
+
+
+def _gssapi(options: Mapping[str, str], service: str | None, host: str) -> ClientExchange:
+    from kwire.security.errors import AuthenticationError
+    from kwire.security.kerberos import Initiator, kerberos_login
+    from kwire.security.sasl.gssapi import ClientGssapi, GssError
+
+    try:
+        return ClientGssapi(Initiator(kerberos_login(options, service)).context(host))
+    except GssError as error:
+        raise AuthenticationError(f"Kerberos: {error}") from None
 
 
 def _oauthbearer(token_url: str | None, options: Mapping[str, str], doors: Doors) -> ClientExchange:

@@ -56,7 +56,7 @@ class BlockingClient:
             self.socket = client_context(security.tls, doors.files).wrap_socket(self.socket, server_hostname=host)
         if not security.mechanism:
             return
-        steps = login_requests(security.mechanism, client_exchange(security, doors))
+        steps = login_requests(security.mechanism, client_exchange(security, doors, host))
         try:
             request, version = next(steps)
             while True:

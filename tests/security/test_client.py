@@ -19,6 +19,8 @@ from kwire.security.sasl.oauthbearer import InitialResponse
 from kwire.security.sasl.plain import ClientPlain
 from kwire.security.sasl.scram import ClientScram
 
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
+SERVICE = "sasl.kerberos.service.name"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 TOKEN = "sasl.oauthbearer.token.endpoint.url"
 SECRET = "hunter2-planted"
@@ -55,8 +57,8 @@ def test_the_properties_of_tls_have_kafkas_names_and_defaults() -> None:
 
 
 def test_a_login_is_the_mechanisms() -> None:
-    assert isinstance(client_exchange(client_security(sasl("PLAIN", PLAIN)), Doors()), ClientPlain)
-    assert isinstance(client_exchange(client_security(sasl("SCRAM-SHA-512", SCRAM)), Doors()), ClientScram)
+    assert isinstance(client_exchange(client_security(sasl("PLAIN", PLAIN)), Doors(), "localhost"), ClientPlain)
+    assert isinstance(client_exchange(client_security(sasl("SCRAM-SHA-512", SCRAM)), Doors(), "localhost"), ClientScram)
     security = client_security(sasl("PLAIN", PLAIN, "SASL_SSL"))
     assert security.tls is not None
     assert SECRET not in repr(security)
@@ -69,10 +71,11 @@ def test_a_token_comes_from_a_file_each_time_or_from_the_login_module(tmp_path: 
     for token in ("a.b.c", "d.e.f"):
         path.write_text(token + "\n")
         assert (
-            client_exchange(security, Doors()).first() == f"n,,\x01auth=Bearer {token}\x01traceId=one\x01\x01".encode()
+            client_exchange(security, Doors(), "localhost").first()
+            == f"n,,\x01auth=Bearer {token}\x01traceId=one\x01\x01".encode()
         )
     unsecured = client_security(sasl("OAUTHBEARER", options + " unsecuredLoginStringClaim_sub=me;"))
-    token = InitialResponse.parse(client_exchange(unsecured, Doors()).first()).token
+    token = InitialResponse.parse(client_exchange(unsecured, Doors(), "localhost").first()).token
     assert UnsecuredTokens(UnsecuredRules(), Doors().clock.time_ms)(token).subject == "me"
 
 
@@ -83,14 +86,17 @@ def test_a_file_without_a_token_fails_the_login(tmp_path: Path, content: bytes |
         path.write_bytes(content)
     security = client_security(sasl("OAUTHBEARER", f"{OAUTH} required;") | {TOKEN: path.as_uri()})
     with pytest.raises(AuthenticationError, match=r"^the token cannot be read: (no token|No such file or directory)$"):
-        client_exchange(security, Doors())
+        client_exchange(security, Doors(), "localhost")
 
 
 @pytest.mark.parametrize(
     ("properties", "line"),
     [
         ({"security.protocol": "TLS"}, "security.protocol=TLS: must be one of PLAINTEXT, SSL"),
-        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI: is not supported by kwire"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.jaas.config: must be set for SASL_SSL"),
+        (sasl("GSSAPI", PLAIN), "PlainLoginModule is not supported by kwire: GSSAPI has"),
+        (sasl("GSSAPI", f"{KERBEROS} required useKeyTab=true;"), "must have serviceName, or sasl.kerberos"),
+        (sasl("GSSAPI", f"{KERBEROS} required;") | {SERVICE: "kafka"}, "kwire asks nobody for a password"),
         (sasl("FOO", PLAIN), "sasl.mechanism=FOO: is not supported"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config: must be set for SASL_SSL"),
         (sasl("SCRAM-SHA-256", PLAIN), "PlainLoginModule is not supported by kwire: SCRAM-SHA-256 has"),

@@ -130,6 +130,8 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "sasl.client.callback.handler.class": "Kafka's own class only; it changes nothing.",
     "sasl.enabled.mechanisms": "The SASL mechanisms that clients may use, by listener.",
     "sasl.jaas.config": "The login module of one listener and mechanism: users of PLAIN, and the broker's own login.",
+    "sasl.kerberos.principal.to.local.rules": "Rules for user names of Kerberos principals, in their order.",
+    "sasl.kerberos.service.name": "The brokers' name in Kerberos: the part of their principals before the slash.",
     "sasl.login.callback.handler.class": "Kafka's own class only; it changes nothing.",
     "sasl.login.class": "Kafka's own class only; it changes nothing.",
     "sasl.mechanism.inter.broker.protocol": "The SASL mechanism with which brokers log in to each other.",

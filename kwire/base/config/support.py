@@ -143,6 +143,8 @@ SUPPORTED = frozenset(
         "sasl.client.callback.handler.class",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
         "sasl.login.callback.handler.class",
         "sasl.login.class",
         "sasl.mechanism.inter.broker.protocol",
@@ -248,7 +250,7 @@ _KRAFT_PREFIXES = (
 _PLUGIN_NAMES = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 
 # When a login is renewed, and what only a JVM has: these protect nothing.
-_WITHOUT_EFFECT = ("sasl.kerberos.min.time.", "sasl.kerberos.ticket.", "sasl.login.refresh.")
+_WITHOUT_EFFECT = ("sasl.kerberos.kinit.", "sasl.kerberos.min.time.", "sasl.kerberos.ticket.", "sasl.login.refresh.")
 _OF_THE_JVM = frozenset({"ssl.keymanager.algorithm", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm"})
 
 _SECURITY = "org.apache.kafka.common.security."

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kwire.base.config import ConfigError
 from kwire.base.config.definitions import LISTENER_PREFIX
 from kwire.security.client import (
+    GSSAPI,
     LOGIN_MODULES,
     OAUTHBEARER,
     PLAIN,
@@ -93,13 +94,14 @@ def _listener(config: KafkaConfig, endpoint: Endpoint, contexts: Mapping[str, li
     mechanisms: tuple[str, ...] = config.get_for_listener(name, _MECHANISMS)
     if not mechanisms or any(each not in LOGIN_MODULES for each in mechanisms):
         reason = f"must be a list of {', '.join(LOGIN_MODULES)} for listener {name}"
-        if "GSSAPI" in mechanisms:
-            reason += " (GSSAPI, Kafka's default, is not supported)"
         raise ConfigError(_MECHANISMS, ",".join(mechanisms), reason)
     found = {each: _login(config, name, each, contexts) for each in mechanisms}
     logins = {mechanism: login for mechanism, login in found.items() if login is not None}
     if PLAIN in mechanisms and PLAIN not in logins:
-        raise ConfigError(_jaas_property(name, PLAIN), None, "must be set: it has the users of PLAIN")
+        raise ConfigError(jaas_property(name, PLAIN), None, "must be set: it has the users of PLAIN")
+    if GSSAPI in mechanisms and GSSAPI not in logins:
+        reason = "must be set: it names the broker's keytab (GSSAPI is Kafka's default of sasl.enabled.mechanisms)"
+        raise ConfigError(jaas_property(name, GSSAPI), None, reason)
     tokens = _tokens(config, name, logins.get(OAUTHBEARER)) if OAUTHBEARER in mechanisms else None
     return ListenerSecurity(endpoint, tls, mechanisms, logins, tokens)
 
@@ -132,7 +134,8 @@ def listener_tls_settings(values: Mapping[str, Any], endpoint: Endpoint) -> TlsS
     return tls_settings(value)
 
 
-def _jaas_property(listener: str, mechanism: str) -> str:
+def jaas_property(listener: str, mechanism: str) -> str:
+    """The property with the login module of a mechanism on a listener."""
     return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
 
 
@@ -141,7 +144,7 @@ def _login(
 ) -> LoginModule | None:
     text = config.get_for_mechanism(listener, mechanism, "sasl.jaas.config")
     if text is not None:
-        return login_module(_jaas_property(listener, mechanism), text, mechanism)
+        return login_module(jaas_property(listener, mechanism), text, mechanism)
     modules = contexts.get(f"{listener.lower()}.KafkaServer") or contexts.get("KafkaServer", [])
     for each in modules:
         if each.name not in LOGIN_MODULES.values():
@@ -171,9 +174,10 @@ def _inter_broker(config: KafkaConfig, listeners: Mapping[str, ListenerSecurity]
     mechanism = config.sasl_mechanism_inter_broker_protocol
     name = own.endpoint.listener
     token_url = _token_url(config, name) if mechanism == OAUTHBEARER else None
-    found = ClientSecurity(protocol, own.tls, mechanism, own.logins.get(mechanism), token_url)
+    service: str | None = config.get_for_listener(name, "sasl.kerberos.service.name")
+    found = ClientSecurity(protocol, own.tls, mechanism, own.logins.get(mechanism), token_url, service)
     if config.is_clustered and (reason := why_no_login(found)) is not None:
-        raise ConfigError(_jaas_property(name, mechanism), None, f"{reason}: brokers log in by {mechanism}")
+        raise ConfigError(jaas_property(name, mechanism), None, f"{reason}: brokers log in by {mechanism}")
     return found
 
 

@@ -9,14 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.config import ConfigError
+from kwire.base.config.values import HIDDEN
 from kwire.handlers.context import ConnectionSecurity
 from kwire.net.connection import InvalidFrame, ListenerSetup
-from kwire.security.client import OAUTHBEARER, PLAIN
+from kwire.security.client import GSSAPI, OAUTHBEARER, PLAIN
 from kwire.security.names.distinguished import subject_name
 from kwire.security.names.mapping import parse_mapping_rules
 from kwire.security.principals import ANONYMOUS, USER_TYPE, Principal
 from kwire.server.dispatch import Client
-from kwire.server.listeners.security import mechanism_value
+from kwire.server.listeners.security import jaas_property, mechanism_value
 from kwire.server.listeners.tls import DAY_S, ListenerTls
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ EXPIRY_METRIC: Final = "kwire.server:type=Certificates,listener={},name=ExpiresI
 """Days until the first certificate of a listener expires."""
 
 _RULES: Final = "ssl.principal.mapping.rules"
+_KERBEROS_RULES: Final = "sasl.kerberos.principal.to.local.rules"
 _MAX_REAUTH: Final = "connections.max.reauth.ms"
 
 
@@ -55,7 +57,7 @@ def listener_setups(
     """The setups of all listeners, by name. `ConfigError` for a key store that cannot be used. ``connector`` receives
     the TLS settings of the listener for brokers when they change."""
     request_max_bytes = config.socket_request_max_bytes
-    exchanges = _Exchanges(doors, metadata, _tokens(doors, config, metadata), security.checks)
+    exchanges = _Exchanges(doors, config, metadata, _tokens(doors, config, metadata), security.checks)
     setups = {}
     for name, listener in security.listeners.items():
         protocol = listener.endpoint.security_protocol
@@ -125,9 +127,15 @@ class _Exchanges:
     """The broker's side of logins."""
 
     def __init__(
-        self, doors: Doors, metadata: MetadataCache, tokens: TokenLogins | None, checks: Mapping[str, TokenCheck]
+        self,
+        doors: Doors,
+        config: KafkaConfig,
+        metadata: MetadataCache,
+        tokens: TokenLogins | None,
+        checks: Mapping[str, TokenCheck],
     ) -> None:
         self._doors = doors
+        self._config = config
         self._metadata = metadata
         self._tokens = tokens
         self._checks = checks
@@ -142,9 +150,30 @@ class _Exchanges:
             from kwire.security.sasl.oauthbearer import ServerOAuthBearer
 
             return partial(ServerOAuthBearer, self._checks[listener.endpoint.listener])
+        if mechanism == GSSAPI:
+            return self._gssapi(listener)
         from kwire.security.scram_credentials import MECHANISMS
 
         return partial(self._scram, MECHANISMS[mechanism])
+
+    def _gssapi(self, listener: ListenerSecurity) -> Callable[[], ServerExchange]:
+        from kwire.security.kerberos import Acceptor, default_realm, kerberos_login
+        from kwire.security.names.kerberos import parse_kerberos_rules
+        from kwire.security.sasl.gssapi import GssError, ServerGssapi
+
+        name = listener.endpoint.listener
+        rules: tuple[str, ...] = self._config.get_for_listener(name, _KERBEROS_RULES)
+        service = self._config.get_for_listener(name, "sasl.kerberos.service.name")
+        try:
+            acceptor = Acceptor(kerberos_login(listener.logins[GSSAPI].options, service))
+            realm = default_realm()
+        except (GssError, ValueError) as error:
+            raise ConfigError(jaas_property(name, GSSAPI), HIDDEN, str(error)) from None
+        try:
+            parsed = parse_kerberos_rules(realm, rules)
+        except ValueError as error:
+            raise ConfigError(_KERBEROS_RULES, ",".join(rules), f"{error} (listener {name})") from None
+        return partial(ServerGssapi, acceptor.context, parsed, self._doors.executor.run)
 
     def _scram(self, mechanism: ScramMechanism) -> ServerExchange:
         from kwire.security.sasl.scram import ScramLookup, ServerScram

@@ -58,7 +58,10 @@ def test_a_jaas_file_has_a_context_for_a_listener_or_for_all(tmp_path: Path) -> 
     [
         ({}, "listener.name.clients.plain.sasl.jaas.config: must be set: it has the users of PLAIN"),
         ({"sasl.jaas.config": PLAIN}, "listener.name.clients.plain.sasl.jaas.config: must be set"),
-        ({CLIENTS + "sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI, Kafka's default, is not supported"),
+        (
+            {CLIENTS + "sasl.enabled.mechanisms": "GSSAPI"},
+            "gssapi.sasl.jaas.config: must be set: it names the broker's",
+        ),
         ({CLIENTS + "sasl.enabled.mechanisms": "PLAIN,FOO"}, "sasl.enabled.mechanisms=PLAIN,FOO: must be a list"),
         ({CLIENTS + "plain.sasl.jaas.config": SCRAM}, "ScramLoginModule is not supported by kwire: PLAIN has"),
         ({CLIENTS + "plain.sasl.jaas.config": PLAIN + PLAIN}, "2 login modules"),
