@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,18 @@ FIRST_MS = int(time.time()) * 1000 - 3_600_000  # within the retention time
 
 
 class Frames:
-    """Spark's Kafka source and sink on one broker."""
+    """Spark's Kafka source and sink on one broker. ``client``: the properties of their Kafka clients."""
 
-    def __init__(self, spark: Any, bootstrap: str, folder: Path) -> None:
+    def __init__(self, spark: Any, bootstrap: str, folder: Path, client: Mapping[str, str] | None = None) -> None:
         self._spark = spark
         self.bootstrap = bootstrap
         self._folder = folder
+        properties = {"bootstrap.servers": bootstrap, **(client or {})}
+        self._client = {f"kafka.{name}": value for name, value in properties.items()}
+
+    def texts(self, texts: list[str]) -> Any:
+        """A batch frame with these record values, in one partition."""
+        return self._spark.createDataFrame([(text.encode(),) for text in texts], "value binary").coalesce(1)
 
     def read(self, topic: str = "", **options: Any) -> Any:
         """A batch frame of a topic, or of the topics in the options."""
@@ -33,8 +40,7 @@ class Frames:
 
     def write(self, frame: Any, topic: str, **options: Any) -> None:
         """Write a batch frame to a topic."""
-        writer = frame.write.format("kafka").option("kafka.bootstrap.servers", self.bootstrap).option("topic", topic)
-        writer.options(**options).save()
+        frame.write.format("kafka").options(**self._client, topic=topic, **options).save()
 
     def write_stream(self, frame: Any, checkpoint: str, topic: str | None = None) -> Any:
         """The writer of a streaming frame: to a topic, or to Parquet beside the checkpoint."""
@@ -42,7 +48,7 @@ class Frames:
         writer = frame.writeStream.option("checkpointLocation", folder)
         if topic is None:
             return writer.format("parquet").option("path", f"{folder}.parquet")
-        return writer.format("kafka").option("kafka.bootstrap.servers", self.bootstrap).option("topic", topic)
+        return writer.format("kafka").options(**self._client, topic=topic)
 
     def run_available(self, frame: Any, checkpoint: str, topic: str | None = None) -> list[int]:
         """Run a stream with Trigger.AvailableNow to its end: the sizes of its batches that were not empty."""
@@ -56,7 +62,7 @@ class Frames:
 
     def _source(self, reader: Any, topic: str, options: dict[str, Any]) -> Any:
         named = {"subscribe": topic} if topic else {}
-        return reader.format("kafka").options(**{"kafka.bootstrap.servers": self.bootstrap}, **named, **options).load()
+        return reader.format("kafka").options(**{**self._client, **named, **options}).load()
 
 
 def values(frame: Any) -> list[str | None]:
