@@ -93,6 +93,7 @@ class Broker:
         self.host = "127.0.0.1"
         self.port = 0
         self.source: Path | None = None  # the directory of the broker's code, if it is not this repository
+        self.environment: dict[str, str] = {}  # of the process, on top of this one's
         self._process: subprocess.Popen[bytes] | None = None
         home.mkdir(parents=True, exist_ok=True)
         atexit.register(self.kill)
@@ -183,7 +184,7 @@ class Broker:
     def _spawn(self, command: list[str], stdout: Path | None = None) -> subprocess.Popen[bytes]:
         if sys.platform == "linux" and shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "KILL", *command]
-        environment = dict(os.environ)
+        environment = {**os.environ, **self.environment}
         if self.source is not None:
             environment["PYTHONPATH"] = str(self.source)
         with open(self.log_path, "ab") as log, open(stdout or self.log_path, "ab") as out:

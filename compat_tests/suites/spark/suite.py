@@ -2,7 +2,7 @@
 
 Each suite runs in its own JVM, on its own empty broker. The outcome of each test is compared with the recorded outcome
 on Apache Kafka (`compat_tests/suites/results/spark-*.json`). What lives elsewhere: the jars (`jars.py`), the
-replacement for the suites' test utility (`java/`).
+replacement for the suites' test utility (`java/`), the broker of the suite that uses Kerberos (`kerberized.py`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from compat_tests.suites.spark import jars
+from compat_tests.suites.spark.kerberized import kerberized
 from compat_tests.suites.suite import STATES, Outcome, Suite, arguments
-from harness.processes.brokers import make_broker
+from harness.processes.brokers import Broker, make_broker
 from tools.compat_table import refresh_suites
 
 FOLDER = Path(__file__).parent
 PACKAGE = "org.apache.spark.sql.kafka010"
+TOKEN_PACKAGE = "org.apache.spark.kafka010"
 WITHOUT_BROKER = (
     "JsonUtilsSuite",
     "KafkaOffsetRangeCalculatorSuite",
@@ -35,6 +37,15 @@ WITHOUT_BROKER = (
     "consumer.InternalKafkaConsumerPoolSuite",
     "producer.InternalKafkaProducerPoolSuite",
 )
+# Of the provider of delegation tokens; they need no broker either.
+OF_TOKENS = (
+    "KafkaConfigUpdaterSuite",
+    "KafkaHadoopDelegationTokenManagerSuite",
+    "KafkaRedactionUtilSuite",
+    "KafkaTokenSparkConfSuite",
+    "KafkaTokenUtilSuite",
+)
+WITH_KERBEROS = ("KafkaDelegationTokenSuite",)
 # Longest first, so that two at a time end together.
 WITH_BROKER = (
     "KafkaContinuousSourceSuite",
@@ -59,8 +70,7 @@ WITH_BROKER = (
     "consumer.KafkaDataConsumerSuite",
     "ConsumerStrategySuite",
 )
-# KafkaDelegationTokenSuite is not here: it starts a Kerberos server and a broker that trusts it.
-ALL = WITH_BROKER + WITHOUT_BROKER
+ALL = WITH_BROKER + WITH_KERBEROS + WITHOUT_BROKER + OF_TOKENS
 SUITE_TIMEOUT_S = 3000.0
 
 # The retention check runs often, because some suites wait for it.
@@ -92,8 +102,9 @@ class SparkSuite(Suite):
 
     def __init__(self, wanted: str) -> None:
         name, _, texts = wanted.partition(":")
-        self.class_name = f"{PACKAGE}.{name}"
-        self.needs_broker = name not in WITHOUT_BROKER
+        self.class_name = f"{TOKEN_PACKAGE if name in OF_TOKENS else PACKAGE}.{name}"
+        self.needs_broker = name not in WITHOUT_BROKER + OF_TOKENS
+        self.needs_kerberos = name in WITH_KERBEROS
         self.texts = texts.split("|") if texts else []
         short = name.rpartition(".")[2]
         super().__init__(f"spark-{short}", f"Spark's {short}", jars.SPARK_VERSION, FOLDER, None)
@@ -124,24 +135,33 @@ def run(suite: SparkSuite, kind: str, home: Path) -> list[Outcome]:
     The output of the suite's JVM is in ``home/suite.log``. A suite that was aborted has a failed test "(the suite)".
     """
     home.mkdir(parents=True, exist_ok=True)
-    broker = make_broker(kind, home / "broker", _BROKER_SETTINGS)
     if not suite.needs_broker:
-        return _run_jvm(suite, "127.0.0.1:1", home)
+        return _run_jvm(suite, "127.0.0.1:1", {}, home)
+    if suite.needs_kerberos:
+        with kerberized(kind, home) as secured:
+            return _run_on(secured.broker, suite, secured.bootstrap, secured.properties, home)
+    broker = make_broker(kind, home / "broker", _BROKER_SETTINGS)
     broker.start()
     try:
-        outcomes = _run_jvm(suite, broker.bootstrap, home)
-        if not broker.is_running():
-            outcomes.append(Outcome("(the suite)", "failed", f"the broker ended: {broker.log_text()[-500:]}"))
-        return outcomes
+        return _run_on(broker, suite, broker.bootstrap, {}, home)
     finally:
         broker.kill()
 
 
-def _run_jvm(suite: SparkSuite, bootstrap: str, home: Path) -> list[Outcome]:
+def _run_on(
+    broker: Broker, suite: SparkSuite, bootstrap: str, properties: Mapping[str, str], home: Path
+) -> list[Outcome]:
+    outcomes = _run_jvm(suite, bootstrap, properties, home)
+    if not broker.is_running():
+        outcomes.append(Outcome("(the suite)", "failed", f"the broker ended: {broker.log_text()[-500:]}"))
+    return outcomes
+
+
+def _run_jvm(suite: SparkSuite, bootstrap: str, properties: Mapping[str, str], home: Path) -> list[Outcome]:
     progress, log = home / "progress.tsv", home / "suite.log"
     (home / "tmp").mkdir(exist_ok=True)
     progress.write_text("")
-    command = _command(suite, bootstrap, home)
+    command = _command(suite, bootstrap, properties, home)
     environment = {**os.environ, "SPARK_TESTING": "1", "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
     with open(log, "wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=home, env=environment)
@@ -162,7 +182,7 @@ def _run_jvm(suite: SparkSuite, bootstrap: str, home: Path) -> list[Outcome]:
     return outcomes
 
 
-def _command(suite: SparkSuite, bootstrap: str, home: Path) -> list[str]:
+def _command(suite: SparkSuite, bootstrap: str, more: Mapping[str, str], home: Path) -> list[str]:
     opened = [f"java.base/java.{each}" for each in _OPENED.split()]
     opened += [f"java.base/{each}" for each in _OPENED_OTHERS.split()]
     properties = {
@@ -171,6 +191,7 @@ def _command(suite: SparkSuite, bootstrap: str, home: Path) -> list[str]:
         "kwire.bootstrap": bootstrap,
         "kwire.progress": str(home / "progress.tsv"),
         "spark.test.home": str(home),
+        **more,
     }
     command = ["setpriv", "--pdeathsig", "KILL"] if sys.platform == "linux" else []
     command += ["java", "-ea", "-Xmx2g", "-Xss4m", "-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1"]

@@ -14,6 +14,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
+import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -31,6 +32,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.spark.kafka010.KafkaTokenUtil;
 import scala.Function1;
 import scala.Option;
 import scala.Tuple2;
@@ -89,21 +91,23 @@ public class KafkaTestUtils {
     throw new UnsupportedOperationException("no ZooKeeper");
   }
 
+  /** Who the suite's clients are to Kerberos. Fails without a realm. */
   public String clientPrincipal() {
-    throw new UnsupportedOperationException("no KDC");
+    return required("kwire.principal");
   }
 
+  /** The file with the principal's keys. Fails without a realm. */
   public String clientKeytab() {
-    throw new UnsupportedOperationException("no KDC");
+    return required("kwire.keytab");
   }
 
   /** Connect to the broker. */
   public void setup() {
-    if (secure) {
-      throw new UnsupportedOperationException("delegation tokens need a KDC");
-    }
     if (admin == null) {
-      admin = Admin.create(Collections.singletonMap("bootstrap.servers", address()));
+      Properties properties = new Properties();
+      properties.put("bootstrap.servers", address());
+      addLogin(properties);
+      admin = Admin.create(properties);
       get(() -> admin.describeCluster().nodes().get());
     }
   }
@@ -120,6 +124,9 @@ public class KafkaTestUtils {
     }
     admin.close();
     admin = null;
+    if (secure) {
+      UserGroupInformation.reset();
+    }
   }
 
   /**
@@ -244,11 +251,24 @@ public class KafkaTestUtils {
   }
 
   private static String address() {
-    String bootstrap = System.getProperty("kwire.bootstrap");
-    if (bootstrap == null) {
-      throw new IllegalStateException("system property kwire.bootstrap is not set");
+    return required("kwire.bootstrap");
+  }
+
+  private static String required(String property) {
+    String value = System.getProperty(property);
+    if (value == null) {
+      throw new IllegalStateException("system property " + property + " is not set");
     }
-    return bootstrap;
+    return value;
+  }
+
+  /** The login by Kerberos, in the form that Spark gives it, if the suite wants a secure broker. */
+  private void addLogin(Properties properties) {
+    if (secure) {
+      properties.put("security.protocol", "SASL_PLAINTEXT");
+      properties.put("sasl.jaas.config",
+          KafkaTokenUtil.getKeytabJaasParams(clientKeytab(), clientPrincipal(), "kafka"));
+    }
   }
 
   private boolean retentionAtOnce() {
@@ -281,6 +301,7 @@ public class KafkaTestUtils {
     properties.put("acks", "all");
     // Suites count on records without a key being spread; they are written with clients that still have this class.
     properties.put("partitioner.class", "org.apache.kafka.clients.producer.internals.DefaultPartitioner");
+    addLogin(properties);
     return properties;
   }
 
