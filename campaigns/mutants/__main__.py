@@ -16,7 +16,7 @@ import time
 from typing import NamedTuple
 
 from campaigns.command_line import campaign_parser
-from campaigns.mutants import cluster, logins, logs, schedules, transactions
+from campaigns.mutants import cluster, logins, logs, schedules, tls, transactions
 from campaigns.mutants.mutant import Mutant
 from campaigns.seeds import silence
 
@@ -37,6 +37,7 @@ FAMILIES = {
     "schedules": Family(schedules.MUTANTS),
     "cluster": Family(cluster.MUTANTS, first=1),
     "logins": Family(logins.MUTANTS),
+    "tls": Family(tls.MUTANTS),
 }
 
 

@@ -230,6 +230,7 @@ class TlsConnection(Connection):
     def _fail(self, reason: str) -> None:
         self._wire.log.info("closing connection: TLS handshake failed", connection=self.id, reason=reason)
         self.closing = True
+        self._records.take_rest()  # it is not needed any more
         self._pause()
         self._setup_done()
         self._setup_timer = self._wire.loop.call_later(ALERT_TIME_S, self.close)

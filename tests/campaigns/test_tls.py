@@ -1,0 +1,19 @@
+"""A small run of the campaign of hostile TLS streams, and the mutants that it must notice."""
+
+from __future__ import annotations
+
+import pytest
+
+from campaigns.mutants.tls import MUTANTS
+from campaigns.tls import campaign
+
+
+def test_hostile_streams_find_nothing() -> None:
+    counts, failures = campaign.run_seeds(1, 5)
+    assert not failures
+    assert {each.split(",")[0] for each in counts} == {*campaign.KINDS, "seeds"}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_does_not_survive(name: str) -> None:
+    assert MUTANTS[name].finding() is not None, MUTANTS[name].breaks
