@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.needs import need
 from compat_tests.suites.spark.suite import SparkSuite, run
+from harness.processes.kerberos import missing
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(1500)]
 
 CHOSEN = (
     "ConsumerStrategySuite",
     "KafkaContinuousSinkSuite:streaming - write to kafka",
+    "KafkaDelegationTokenSuite",
     "KafkaDontFailOnDataLossSuite",
     "KafkaMicroBatchV2SourceWithConsumerSuite:assign from specific timestamps (failOnDataLoss: true)"
     "|subscribing topic by pattern from earliest offsets (failOnDataLoss: false)|transactional|AvailableNow"
@@ -28,5 +31,7 @@ CHOSEN = (
 @pytest.mark.parametrize("wanted", CHOSEN, ids=[each.partition(":")[0] for each in CHOSEN])
 def test_a_suite_ends_as_on_apache_kafka(wanted: str, tmp_path: Path) -> None:
     suite = SparkSuite(wanted)
+    if suite.needs_kerberos:
+        need(missing())
     assert suite.recorded(), "no record of a run on Apache Kafka"
     assert suite.compare("kwire", run(suite, "kwire", tmp_path)) == []
