@@ -2,20 +2,23 @@
 
     .venv/bin/python -m campaigns.logins --count 10000 --seed 1 --jobs 2
 
-A seed is 1,000 streams. Each is a login as a client does it (PLAIN or SCRAM, tokens as frames or in requests, alone or
-after alice has logged in), of bob, of alice with a wrong password, with what was overheard of alice's own login, or on
-behalf of another. Most are damaged: bytes changed, cut and added, frames left out, repeated and exchanged. Whatever
-comes, the broker's side must hold these rules:
+A seed is 1,000 streams. Each is a login as a client does it (PLAIN, SCRAM or OAUTHBEARER, tokens as frames or in
+requests, alone or after alice has logged in), of bob, of alice with a wrong password or a forged OAuth token
+(`harness.hostile_tokens`), with what was overheard of alice's own login, or on behalf of another. Most are damaged:
+bytes changed, cut and added, frames left out, repeated and exchanged. Whatever comes, the broker's side must hold these
+rules:
 
 - it replies, or the frame is invalid, which closes the connection; nothing else is raised;
 - nobody is alice, and bob is nobody but bob; who logs in again stays who he is, with the same mechanism;
 - an undamaged login of bob succeeds;
 - a response is at most a few times as long as its request, apart from ApiVersions;
-- a frame takes at most half a second of CPU.
+- a frame takes at most half a second of CPU;
+- tokens with unknown keys have the issuer's keys fetched once in ten seconds.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import struct
 import sys
@@ -23,9 +26,12 @@ import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
 from campaigns.seeds import Found, main, run_all
+from harness.hostile_tokens import AUDIENCE, ISSUER, Tokens, made, unknown_key
+from harness.oauth_issuer import jwk, jwks
 from harness.services import services_with
 from kwire.base.doors import Clock
 from kwire.base.futures import is_later
@@ -39,12 +45,17 @@ from kwire.codec.messages.sasl_handshake_request import SaslHandshakeRequest
 from kwire.codec.protocol import ApiKey, decode, response_header_version
 from kwire.handlers.registry import Registry
 from kwire.net.connection import InvalidFrame
+from kwire.security.oauth.keys import KeySet
+from kwire.security.oauth.settings import KeysSettings
+from kwire.security.oauth.signed import SignedTokens, TokenRules
 from kwire.security.principals import Principal
+from kwire.security.sasl.oauthbearer import ServerOAuthBearer
 from kwire.security.sasl.plain import ServerPlain
 from kwire.security.sasl.scram import ScramLookup, ServerScram
 from kwire.security.scram_credentials import ScramMechanism, credential_of
 from kwire.server.authentication.login import Login, LoginRules, Reply, Session, Step
 from kwire.server.authentication.settings import LoginSettings, Mechanism
+from kwire.server.oauth.keys import IssuerKeys
 from kwire.testing.frames import request_frame
 
 STREAMS: Final = 1000
@@ -52,7 +63,8 @@ TIME_MAX_S: Final = 0.5
 RESPONSE_MAX_BYTES: Final = 4096
 RESPONSE_FACTOR: Final = 8
 PASSWORDS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
-PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
+PLAIN, SCRAM, OAUTHBEARER = "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, SCRAM, OAUTHBEARER)
 HASH: Final = ScramMechanism.SHA_256
 SALT: Final = b"salt"
 SALTED: Final = {name: HASH.salted_password(password, SALT, 4096) for name, password in PASSWORDS.items()}
@@ -70,14 +82,30 @@ class BrokenRule(Exception):
     """The broker's side did what it must not do."""
 
 
+@cache
+def tokens() -> Tokens:
+    """OAuth tokens, made once in a process."""
+    return made(CLOCK.time_ms() // 1000)
+
+
 class Broker:
-    """The logins of a listener, with randomness of a seed."""
+    """The logins of a listener, with randomness of a seed. ``fetches``: how often the issuer's keys were fetched."""
 
     def __init__(self, seed: int) -> None:
         numbers = random.Random(-seed).randbytes
+        self.fetches = 0
+        keys = jwks(jwk("RSA"), jwk("P-256"))
+
+        async def fetch() -> bytes:
+            self.fetches += 1
+            return keys
+
+        source = IssuerKeys(KeySet.parse(keys), fetch, KeysSettings("http://issuer"), CLOCK)
+        check = SignedTokens(TokenRules(ISSUER, (AUDIENCE,)), source, CLOCK.time_ms)
         mechanisms = {
             PLAIN: Mechanism(lambda: ServerPlain(PASSWORDS), 10_000),
             SCRAM: Mechanism(lambda: ServerScram(HASH, ScramLookup(CREDENTIALS.get, b"secret"), numbers), 10_000),
+            OAUTHBEARER: Mechanism(lambda: ServerOAuthBearer(check), 10_000),
         }
         self._rules = LoginRules(LoginSettings(mechanisms, "SASL_PLAINTEXT"), SERVICES, REGISTRY, CLOCK)
         self.overheard = [self._overhear(number) for number in range(3)]
@@ -132,13 +160,13 @@ class Script:
         self._broker = broker
         self._wrapped = chance.randrange(4)  # 0: tokens are frames; else the version of SaslAuthenticate, plus 1
         self.succeeds = False
-        self.mechanism = chance.choice((PLAIN, SCRAM))
+        self.mechanism = chance.choice(MECHANISMS)
         self.frames: list[Frame] = []
         if chance.random() < 0.5:
             software = ApiVersionsRequest(client_software_name="c", client_software_version="1")
             self.frames.append(frame(software, chance.choice((0, 3, 4))))
         self.frames.append(handshake(self.mechanism, min(self._wrapped, 1)))
-        self.frames += self._plain() if self.mechanism == PLAIN else self._scram()
+        self.frames += {PLAIN: self._plain, SCRAM: self._scram, OAUTHBEARER: self._oauthbearer}[self.mechanism]()
 
     def _token(self, token: bytes) -> bytes:
         if not self._wrapped:
@@ -184,6 +212,22 @@ class Script:
             return self._token(client_final(name, salted, first, self._challenge(received)))
 
         return [self._token(f"{header}{first}".encode()), last]
+
+    def _oauthbearer(self) -> list[Frame]:
+        chance, found = self._chance, tokens()
+        self.succeeds = chance.random() < 0.3
+        identity = "a=bob" if chance.random() < 0.2 else ""
+        if self.succeeds:
+            token = chance.choice(found.good)
+        elif chance.random() < 0.2:
+            token, identity = chance.choice(found.good), "a=alice"
+        elif chance.random() < 0.3:
+            token = unknown_key(found.good[0], chance)
+        else:
+            token = chance.choice(list(found.bad.values()))
+        extension = "\x01traceId=1" if chance.random() < 0.1 else ""
+        first = f"n,{identity},\x01auth=Bearer {token}{extension}\x01\x01".encode()
+        return [self._token(first), *([] if self.succeeds else [self._token(b"\x01")])]
 
     def damage(self) -> None:
         """Change the order of the frames, or what is in them."""
@@ -240,16 +284,16 @@ def damaged(chance: random.Random, data: bytes) -> bytes:
 # -- what the broker's side does --------------------------------------------------------------------------------------
 
 
-def run_stream(chance: random.Random, broker: Broker) -> str:
+async def run_stream(chance: random.Random, broker: Broker) -> str:
     """Send one stream. Returns how it ended; `BrokenRule`."""
     script = Script(chance, broker)
     before = None
     if chance.random() < 0.3:
-        before = Session(chance.choice((ALICE, BOB)), chance.choice((PLAIN, SCRAM)), False, 1010.0, True)
+        before = Session(chance.choice((ALICE, BOB)), chance.choice(MECHANISMS), False, 1010.0, True)
     if chance.random() < 0.8:
         script.damage()
     login = broker.login(before)
-    end = _converse(login, script.frames)
+    end = await _converse(login, script.frames)
     session = login.session
     if session is not None and session.principal != BOB:
         raise BrokenRule(f"bob has become {session.principal}")
@@ -260,7 +304,7 @@ def run_stream(chance: random.Random, broker: Broker) -> str:
     return end
 
 
-def _converse(login: Login, frames: list[Frame]) -> str:
+async def _converse(login: Login, frames: list[Frame]) -> str:
     received = b""
     for each in frames:
         try:
@@ -275,7 +319,9 @@ def _converse(login: Login, frames: list[Frame]) -> str:
         if time.process_time() - started > TIME_MAX_S:
             raise BrokenRule(f"a frame of {len(sent)} bytes took {time.process_time() - started:.2f} s")
         if is_later(reply):
-            raise BrokenRule("a reply is awaited")
+            if login.session is not None:
+                raise BrokenRule("a session before the end of the login")
+            reply = await reply
         _check(login, reply, len(sent))
         if reply.step is not Step.MORE:
             return str(reply.step.name.lower())
@@ -298,11 +344,17 @@ def _check(login: Login, reply: Reply, sent: int) -> None:
 
 def run_seed(seed: int) -> tuple[Counter[str], str | None]:
     """1,000 streams: how they ended, and what was wrong."""
+    return asyncio.run(_run_seed(seed))
+
+
+async def _run_seed(seed: int) -> tuple[Counter[str], str | None]:
     happened: Counter[str] = Counter()
     broker = Broker(seed)
     for number in range(STREAMS):
         try:
-            happened[run_stream(random.Random(seed * STREAMS + number), broker)] += 1
+            happened[await run_stream(random.Random(seed * STREAMS + number), broker)] += 1
+            if broker.fetches > 1:
+                raise BrokenRule("the issuer's keys are fetched again within ten seconds")
         except BrokenRule as error:
             return happened, f"seed {seed}, stream {number}: {error}"
         except Exception as error:
