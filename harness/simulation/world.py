@@ -51,6 +51,10 @@ class SimulatedExecutor(Executor):
         self._loop.call_later(self._random.uniform(*WORK_S), call)
         return future
 
+    def run_apart(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """See `kwire.base.doors.Executor.run_apart`."""
+        return self.run(function, *args, **kwargs)
+
     def close(self) -> None:
         """No threads, nothing to end."""
 

@@ -25,7 +25,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from threading import Thread
+from typing import Any, ParamSpec, TypeVar, cast
 
 from kwire.base.processes import Processes
 
@@ -255,6 +256,33 @@ class Executor:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="kwire-io")
         call = (lambda: function(*args, **kwargs)) if kwargs else function
         return asyncio.get_running_loop().run_in_executor(self._pool, call, *(() if kwargs else args))
+
+    def run_apart(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """`run` on a thread of its own for a call that may hang, as of a server elsewhere: `close` does not wait for
+        it, and the process ends without it."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | None, error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(cast(T, result))
+
+        def call() -> None:
+            result: T | None = None
+            failure: Exception | None = None
+            try:
+                result = function(*args, **kwargs)
+            except Exception as error:
+                failure = error
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, result, failure)
+
+        Thread(target=call, name="kwire-apart", daemon=True).start()
+        return future
 
     def close(self) -> None:
         """Wait for running calls and end the threads."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = "kwire.jaas.config.file"
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
+_HANDLERS: Final = ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ def _listener(config: KafkaConfig, endpoint: Endpoint, contexts: Mapping[str, li
     if not mechanisms or any(each not in LOGIN_MODULES for each in mechanisms):
         reason = f"must be a list of {', '.join(LOGIN_MODULES)} for listener {name}"
         raise ConfigError(_MECHANISMS, ",".join(mechanisms), reason)
+    for each in mechanisms:
+        _check_handlers(config, name, each)
     found = {each: _login(config, name, each, contexts) for each in mechanisms}
     logins = {mechanism: login for mechanism, login in found.items() if login is not None}
     if PLAIN in mechanisms and PLAIN not in logins:
@@ -104,6 +107,15 @@ def _listener(config: KafkaConfig, endpoint: Endpoint, contexts: Mapping[str, li
         raise ConfigError(jaas_property(name, GSSAPI), None, reason)
     tokens = _tokens(config, name, logins.get(OAUTHBEARER)) if OAUTHBEARER in mechanisms else None
     return ListenerSecurity(endpoint, tls, mechanisms, logins, tokens)
+
+
+def _check_handlers(config: KafkaConfig, listener: str, mechanism: str) -> None:
+    """Refuse the callback handlers of OAUTHBEARER for another mechanism: nothing would check what they should."""
+    for name in _HANDLERS:
+        handler: str | None = config.get_for_mechanism(listener, mechanism, name)
+        if mechanism != OAUTHBEARER and handler is not None and ".oauthbearer." in handler:
+            full = f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{name}"
+            raise ConfigError(full, handler, f"is for OAUTHBEARER, not for {mechanism}")
 
 
 def _tokens(config: KafkaConfig, listener: str, login: LoginModule | None) -> SignedSettings | UnsecuredRules:

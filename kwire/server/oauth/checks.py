@@ -52,7 +52,7 @@ async def token_checks(
 async def _issuer_keys(doors: Doors, settings: KeysSettings, stack: AsyncExitStack) -> IssuerKeys:
     context = _context(doors, settings)
     read = partial(fetch, settings.url, context, doors.files, doors.clock.monotonic)
-    run = partial(doors.executor.run, read)
+    run = partial(doors.executor.run_apart, read)
     try:
         keys = await fetched_keys(run, settings, doors.clock)
     except FetchError as error:

@@ -1,4 +1,4 @@
-"""One small document by HTTP(S) or from a file, within limits. It blocks: call it on a thread (`doors.executor`).
+"""One small document by HTTP(S) or from a file, within limits. It blocks: call it on a thread (`Executor.run_apart`).
 
 No redirects and no proxies: what is fetched is what the allowed URL names. What lives elsewhere: which URLs are allowed
 (`kwire.security.oauth.settings`), when they are fetched (`keys`).

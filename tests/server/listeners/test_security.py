@@ -112,3 +112,12 @@ def test_brokers_log_in_as_their_listener_says() -> None:
     assert security.login.options["username"] == "admin"
     with pytest.raises(ConfigError, match="must have username and password: brokers log in by PLAIN"):
         load({**given, CLIENTS + "plain.sasl.jaas.config": f"{MODULE} required user_a=b;"})
+
+
+@pytest.mark.parametrize("name", ["sasl.server.callback.handler.class", "sasl.login.callback.handler.class"])
+def test_a_callback_handler_of_oauthbearer_is_for_no_other_mechanism(name: str) -> None:
+    kind = "Login" if "login" in name else "Validator"
+    handler = f"org.apache.kafka.common.security.oauthbearer.OAuthBearer{kind}CallbackHandler"
+    full = f"{CLIENTS}scram-sha-256.{name}"
+    with pytest.raises(ConfigError, match=rf"^{full}=.* is for OAUTHBEARER, not for SCRAM-SHA-256"):
+        load({"sasl.enabled.mechanisms": "SCRAM-SHA-256", full: handler})

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.oauth_issuer import jwk, jwks
+from harness.oauth_issuer import jwk, jwks, signed
+from harness.processes.oauth import OAuthServer, Request
 from kwire.base.config import ConfigError
 from kwire.base.doors import Doors
+from kwire.base.futures import is_later
 from kwire.security.oauth.settings import KeysSettings, SignedSettings
 from kwire.security.oauth.signed import TokenRules
+from kwire.security.oauth.tokens import TokenRefused
 from kwire.security.oauth.unsecured import UnsecuredRules
 from kwire.server.errors import StartError
 from kwire.server.oauth.checks import token_checks
@@ -68,3 +73,27 @@ async def test_the_login_module_says_whom_an_issuers_server_is_trusted_by(tmp_pa
     given["ssl.truststore.location"] = str(tmp_path / "nothing")
     with pytest.raises(ConfigError, match=r"^ssl\.truststore\.location: .*login module"):
         await checks({"CLIENTS": SignedSettings(SAFE, keys("https://127.0.0.1:1/", tls_options=given))})
+
+
+async def test_an_issuer_that_hangs_does_not_delay_the_end(capsys: Any) -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def before(_: Request) -> None:
+        if len(server.requests) > 1:
+            hangs.set()
+            goes_on.wait()
+
+    doors = Doors()
+    with OAuthServer(before=before) as server:
+        async with AsyncExitStack() as stack:
+            stack.callback(doors.executor.close)
+            check = (await token_checks(doors, {"CLIENTS": SignedSettings(SAFE, keys(server.jwks_url))}, stack))[
+                "CLIENTS"
+            ]
+            checked = check(signed(headers={"kid": "unknown"}))
+            assert is_later(checked)
+            await asyncio.to_thread(hangs.wait)
+        goes_on.set()  # only now: the keys were still being fetched when everything had ended
+        with pytest.raises(TokenRefused):
+            await checked
+    assert "cannot be fetched" not in capsys.readouterr().err
