@@ -257,6 +257,7 @@ class SimulatedSockets(Sockets):
     """The sockets door of one machine."""
 
     MSG_MORE = 0
+    epoll = None
 
     def __init__(self, network: Network, host: str, disk: Disk) -> None:
         self._network = network

@@ -19,6 +19,7 @@ import errno
 import fcntl
 import os
 import random as _random
+import select
 import socket as _socket
 import sys
 import time
@@ -160,7 +161,8 @@ class Files:
 
 
 class Sockets:
-    """Creates sockets; and `sendfile`, which moves a file's bytes to a socket without reading them."""
+    """Creates sockets. `sendfile` moves a file's bytes to a socket without reading them, `epoll` makes an epoll
+    instance; each is None where there is none."""
 
     socket: Callable[..., Any] = staticmethod(_socket.socket)
     getaddrinfo: Callable[..., Any] = staticmethod(_socket.getaddrinfo)
@@ -169,6 +171,7 @@ class Sockets:
         staticmethod(os.sendfile) if sys.platform == "linux" else None
     )
     MSG_MORE: int = getattr(_socket, "MSG_MORE", 0)
+    epoll: Callable[[], Any] | None = getattr(select, "epoll", None)
 
     def bindable_hosts(self, host: str) -> tuple[str, ...]:
         """The hosts to bind for the host of a listener: `localhost` is the loopback address of IPv4 and that of IPv6,

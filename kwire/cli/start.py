@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 BROKERS_MAX = 16
 
-GC_THRESHOLDS = (20_000, 20, 20)
+GC_THRESHOLDS = (20_000, 2, 140)
 """Reference counts free what requests leave behind. The collector only finds cycles, and a full collection with
-thousands of partitions blocks the loop for 0.1 s and more. Python's own thresholds collect thirty times as often."""
+thousands of partitions blocks the loop for 0.1 s and more. Python's own thresholds collect thirty times as often. The
+middle generation is collected before it is large: 400,000 young objects, those of 10,000 new connections, take 50 ms.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
+    from kwire.net.newcomers import Newcomers
     from kwire.net.tls import TlsSocket
 
 _read_size = Struct(">i").unpack_from
@@ -83,6 +84,7 @@ class Wire:
     """What all connections of a broker share. ``tick`` counts sweeps; a connection records it when bytes move."""
 
     __slots__ = (
+        "_newcomers",
         "_unsent",
         "doors",
         "last_read",
@@ -115,6 +117,22 @@ class Wire:
         self.tick = 0
         self.last_read: Connection | None = None
         self._unsent: list[Connection] = []
+        self._newcomers: Newcomers | None = None
+
+    @property
+    def newcomers(self) -> Newcomers:
+        """What the connections share that are not admitted yet."""
+        if self._newcomers is None:
+            from kwire.net.newcomers import Newcomers
+
+            self._newcomers = Newcomers(self.loop, self.doors.sockets.epoll, self.log)
+        return self._newcomers
+
+    def close(self) -> None:
+        """All connections are closed."""
+        if self._newcomers is not None:
+            self._newcomers.close()
+            self._newcomers = None
 
     def flush_soon(self, connection: Connection) -> None:
         """Send a connection's responses once every connection that has bytes was read."""
@@ -167,8 +185,10 @@ class Connection:
         "_large",
         "_muted",
         "_need",
+        "_newcomers",
         "_out",
         "_partial",
+        "_readers",
         "_reading",
         "_recv_into",
         "_setup_timer",
@@ -204,7 +224,7 @@ class Connection:
         self._socket = sock
         self._fd: int = sock.fileno()
         self._recv_into = sock.recv_into
-        self._out = Outgoing(wire.loop, wire.doors, sock, self._advance)
+        self._out = self._send_queue(sock)
         self._slots: deque[Slot] = deque()
         self._partial: bytearray | None = None  # an unfinished frame with its size field
         self._large: LargeFrame | None = None  # an unfinished one that is received in place
@@ -227,8 +247,13 @@ class Connection:
         self.active_tick = wire.tick
         self.context: Any = None
         self.tls: TlsSocket | None = None
+        self._newcomers: Newcomers | None = None
+        self._readers: asyncio.AbstractEventLoop | Newcomers = wire.loop
         if setup.login:
             self._limit_setup()
+
+    def _send_queue(self, sock: Any) -> Outgoing:
+        return Outgoing(self._wire.loop, self._wire.doors, sock, self._advance)
 
     def use(self, dispatcher: Dispatcher, request_max_bytes: int) -> None:
         """Pass the following requests to another dispatcher, with another limit of their size: the client has logged
@@ -241,7 +266,7 @@ class Connection:
     def start(self) -> None:
         """Begin to read."""
         self._reading = True
-        self._wire.loop.add_reader(self._fd, self._readable)
+        self._readers.add_reader(self._fd, self._readable)
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
@@ -262,6 +287,7 @@ class Connection:
         if large is not None:
             large.have += received
             if large.have < large.need:
+                self._keep(large.have)
                 return
         at_once = wire.last_read is self or large is not None or received >= LONG_BYTES
         wire.last_read = self
@@ -364,6 +390,7 @@ class Connection:
         """Keep requests for later and stop reading; ``yielding``: only until the other connections had their turn."""
         self._held = rest if owned else memoryview(bytearray(rest))
         self._pause()
+        self._keep(len(self._held))
         if yielding:
             self._yield()
         elif self._slots and (wake_early := self._slots[0].wake_early) is not None:
@@ -383,6 +410,12 @@ class Connection:
         if LARGE_BYTES <= len(partial) <= need - LARGE_BYTES:
             self._large = LargeFrame(self._wire.spare, partial, need)
             self._partial = None
+        self._keep(len(partial))
+
+    def _keep(self, size: int) -> None:
+        """So many bytes of an unfinished or waiting request are kept. May close the connection."""
+        if self._newcomers is not None:
+            self._newcomers.hold(self, size)
 
     def _complete_partial(self, data: memoryview) -> int:
         """Add the rest of the unfinished frame, and start it when complete. Returns how much of ``data`` is used."""
@@ -401,6 +434,7 @@ class Connection:
             if LARGE_BYTES <= len(partial) <= self._need - LARGE_BYTES:
                 self._large = LargeFrame(self._wire.spare, partial, self._need)
                 self._partial = None
+            self._keep(len(partial))
             return len(data)
         used += missing
         self._partial = None
@@ -416,7 +450,7 @@ class Connection:
     def _pause(self) -> None:
         if self._reading:
             self._reading = False
-            self._wire.loop.remove_reader(self._fd)
+            self._readers.remove_reader(self._fd)
 
     def _advance(self) -> None:
         """Send what can be sent, then start held-back requests as far as they may; read on when none is left."""
@@ -499,13 +533,23 @@ class Connection:
     # -- end --------------------------------------------------------------------------------------------------------
 
     def _limit_setup(self) -> None:
+        """The connection is not admitted yet: its time, its memory and its share of a turn are limited."""
+        self._newcomers = self._readers = self._wire.newcomers
         settings = self._wire.settings
         self._setup_timer = self._wire.loop.call_later(settings.setup_max_ms / 1000, self._setup_too_long)
 
     def _setup_done(self) -> None:
+        """The connection is admitted, or closed."""
         if self._setup_timer is not None:
             self._setup_timer.cancel()
             self._setup_timer = None
+        if self._newcomers is not None:
+            self._newcomers.release(self)
+            if self._reading:
+                self._newcomers.remove_reader(self._fd)
+                self._wire.loop.add_reader(self._fd, self._readable)
+            self._newcomers = None
+            self._readers = self._wire.loop
 
     def _setup_too_long(self) -> None:
         self._wire.log.info("closing connection: handshake or login took too long", connection=self.id)

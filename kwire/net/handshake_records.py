@@ -17,6 +17,9 @@ CLIENT_HELLO_MAX: Final = 16 * 1024
 SHORT_RECORD_MAX: Final = 4 * 1024
 """Finished, and a key exchange before TLS 1.3: below 1 KiB."""
 
+HANDSHAKE_MAX: Final = 48 * 1024
+"""All records of a client's handshake. OpenSSL would accept 100 KiB of certificates, Java accepts 32 KiB."""
+
 RECORD_MAX: Final = 16 * 1024 + 256
 """The longest record that there is (RFC 8446, 5.2); TLS 1.2 allows longer ones that do not occur."""
 
@@ -33,21 +36,30 @@ class InvalidHandshake(Exception):
 
 
 class HandshakeRecords:
-    """The records of one handshake. ``long_records``: whether the client may send certificates."""
+    """The records of one handshake. ``long_records``: whether the client may send certificates. ``received``: the bytes
+    that were added."""
 
-    __slots__ = ("_begun", "_bytes", "_max")
+    __slots__ = ("_begun", "_bytes", "_max", "received")
 
     def __init__(self, long_records: bool) -> None:
         self._bytes = b""
         self._begun = False
+        self.received = 0
         self._max = RECORD_MAX if long_records else SHORT_RECORD_MAX
 
     def add(self, data: memoryview) -> None:
         """Add received bytes, and check the beginning of the next record. `InvalidHandshake`."""
         self._bytes += data
-        self.check()
+        self.received += len(data)
+        self._check_header()
 
     def check(self) -> None:
+        """Check what has been received: the handshake was not complete with the records taken. `InvalidHandshake`."""
+        if self.received - len(self._bytes) > HANDSHAKE_MAX:
+            raise InvalidHandshake(f"a handshake of more than {HANDSHAKE_MAX} bytes")
+        self._check_header()
+
+    def _check_header(self) -> None:
         """Check the header of the next record, as far as it is here. `InvalidHandshake`."""
         if not self._begun:
             self._check_hello()

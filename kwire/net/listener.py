@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kwire.base.logging import Logger
     from kwire.net.settings import NetSettings
 
-ACCEPTS_PER_TURN: Final = 64
+ACCEPTS_PER_TURN: Final = 8
 PORTS_TRIED: Final = 16
 """How often a free port is picked that must be free for IPv4 and IPv6."""
 

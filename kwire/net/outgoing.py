@@ -32,6 +32,10 @@ def release_parts(parts: Iterable[Part]) -> None:
             part.release()
 
 
+def _nothing() -> None:
+    """What a closed queue does when its socket is writable."""
+
+
 class Outgoing:
     """The send queue of one socket. ``size``: bytes in it."""
 
@@ -205,8 +209,9 @@ class Outgoing:
         return self._send(data) if data else 0
 
     def close(self) -> None:
-        """Discard what was not sent."""
+        """Discard what was not sent. The connection is forgotten, so that its memory is free without a collection."""
         self._stop_waiting()
+        self._on_writable = _nothing
         release_parts(self._queue)
         self._queue.clear()
         self.size = 0

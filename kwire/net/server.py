@@ -144,3 +144,4 @@ class NetServer:
             self._sweep.cancel()
         self.stop_accepting()
         self.close_connections()
+        self._wire.close()

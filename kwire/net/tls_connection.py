@@ -34,7 +34,8 @@ STEPS_PER_TURN: Final = 2
 """Steps of handshakes in one turn of the loop. A turn without other work is short: more would speed up nothing."""
 
 ALERT_TIME_S: Final = 0.1
-"""The time in which a client can read the alert (the default of `connection.failed.authentication.delay.ms`)."""
+"""The time in which a client can read the alert. `connection.failed.authentication.delay.ms` is for SASL only: Kafka
+closes the connection at once after a failed handshake."""
 
 
 class Handshakes:
@@ -134,16 +135,19 @@ class TlsConnection(Connection):
         assert setup.tls is not None
         context = setup.tls()
         tls = TlsSocket(sock, context, handshakes.buffers, server_side=True)
+        self._handshakes = handshakes
         super().__init__(wire, tls, setup, listener, peer, local)
         self.tls = tls
-        self._out = TlsOutgoing(wire.loop, wire.doors, tls, self._advance, handshakes.buffers.file)
-        self._handshakes = handshakes
         self._records = HandshakeRecords(long_records=context.verify_mode != ssl.CERT_NONE)
         self._established = False
         self._login = setup.login
         self._read_scheduled = False
         if not setup.login:
             self._limit_setup()
+
+    def _send_queue(self, sock: Any) -> TlsOutgoing:
+        wire = self._wire
+        return TlsOutgoing(wire.loop, wire.doors, sock, self._advance, self._handshakes.buffers.file)
 
     # -- handshake ----------------------------------------------------------------------------------------------------
 
@@ -158,7 +162,7 @@ class TlsConnection(Connection):
             self._watch()
 
     def _watch(self) -> None:
-        self._wire.loop.add_reader(self._fd, self._handshake_readable)
+        self._readers.add_reader(self._fd, self._handshake_readable)
 
     def _handshake_readable(self) -> None:
         """Collect records; a whole one is a step of the handshake."""
@@ -178,8 +182,9 @@ class TlsConnection(Connection):
             self._refuse(error)
             return
         if self._records.has_whole():
-            self._wire.loop.remove_reader(self._fd)
+            self._readers.remove_reader(self._fd)
             self._handshakes.enqueue(self)
+        self._keep(self._records.received)
 
     def step(self) -> None:
         """Give the records that are whole to OpenSSL: half a millisecond, if one is the ClientHello. Never raises, so
@@ -213,6 +218,7 @@ class TlsConnection(Connection):
     def _establish(self) -> None:
         self._established = True
         self._reading = False
+        self._keep(0)
         if not self._login:
             self._setup_done()
         self.tls.begin_with(self._records.take_rest())
@@ -233,6 +239,7 @@ class TlsConnection(Connection):
         self._records.take_rest()  # it is not needed any more
         self._pause()
         self._setup_done()
+        self._records.take_rest()
         self._setup_timer = self._wire.loop.call_later(ALERT_TIME_S, self.close)
 
     # -- in -----------------------------------------------------------------------------------------------------------

@@ -100,6 +100,21 @@ def test_a_client_that_does_not_log_in_in_time_is_disconnected() -> None:
     simulated(scenario)
 
 
+def test_a_client_that_sends_a_byte_a_second_is_disconnected() -> None:
+    async def scenario(machine: Machine, server: NetServer, network: Network) -> None:
+        sock = await machine.doors.sockets.connect("host", server.listeners[0].address[1])
+        data = request(OTHER_KEY, b"." * 90)
+        for second in range(SETUP_MAX_MS // 1000 - 1):
+            sock.send(data[second : second + 1])
+            await asyncio.sleep(1)
+        assert server.connections
+        await asyncio.sleep(2)
+        assert not server.connections
+        assert not network.answers.frames
+
+    simulated(scenario)
+
+
 def test_a_client_that_has_logged_in_stays() -> None:
     async def scenario(machine: Machine, server: NetServer, _: Network) -> None:
         sock = await machine.doors.sockets.connect("host", server.listeners[0].address[1])

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from harness.simulation.network import SimulatedSocket
 from harness.simulation.world import Machine, Simulation
 from kwire.base.config import Endpoint
-from kwire.base.doors import Doors
+from kwire.base.doors import Doors, Sockets
 from kwire.base.file_range import FileRange
 from kwire.base.logging import get_logger
 from kwire.net.connection import ListenerSetup, Wire
 from kwire.net.handshake_records import (
     CLIENT_HELLO_MAX,
+    HANDSHAKE_MAX,
     HEADER,
     RECORD_MAX,
     SHORT_RECORD_MAX,
@@ -159,6 +160,21 @@ def test_the_time_for_the_login_includes_the_handshake(certificates: Certificate
     simulated(certificates, scenario, login=True)
 
 
+def test_a_login_over_tls_of_a_byte_a_second_is_ended(certificates: Certificates) -> None:
+    async def scenario(scene: Scene) -> None:
+        client = await scene.connect()
+        await client.handshake()
+        data = request(OTHER_KEY, b"." * 90)
+        for second in range(int(LIMIT_S) - 2):
+            client.socket.send(client.peer.encrypt(data[second : second + 1]))
+            await asyncio.sleep(1)
+        assert scene.server.connections
+        await asyncio.sleep(3)
+        assert not scene.server.connections
+
+    simulated(certificates, scenario, login=True)
+
+
 def test_after_the_alert_the_connection_stays_open_for_a_moment(certificates: Certificates) -> None:
     async def scenario(scene: Scene) -> None:
         client = await scene.connect()
@@ -219,9 +235,11 @@ class ManySockets(Socket):
 
 
 def new_wire(loop: TurnedLoop) -> Wire:
+    sockets = Sockets()
+    sockets.epoll = None  # the loop has the readers
     return Wire(
         loop=cast(Any, loop),
-        doors=Doors(),
+        doors=Doors(sockets=sockets),
         settings=NetSettings(),
         log=get_logger("tests.net"),
         on_close=lambda _: None,
@@ -507,6 +525,19 @@ def test_records_of_certificates_may_be_long(long: bool, most: int) -> None:
     assert len(records.take_whole()) == most + HEADER
     with pytest.raises(InvalidHandshake, match=str(most + 1)):
         records.add(memoryview(b"\x16\x03\x03" + (most + 1).to_bytes(2, "big")))
+
+
+def test_a_handshake_without_end_is_refused() -> None:
+    records = HandshakeRecords(long_records=True)
+    records.add(memoryview(HELLO))
+    for _ in range(HANDSHAKE_MAX // RECORD_BYTES):
+        records.take_whole()
+        records.check()
+        records.add(memoryview(record(22, bytes(RECORD_BYTES))))
+    assert records.received > HANDSHAKE_MAX
+    records.take_whole()
+    with pytest.raises(InvalidHandshake, match=str(HANDSHAKE_MAX)):
+        records.check()
 
 
 @pytest.mark.parametrize("header", [b"\x00\x03\x03\x00\x01", b"\x18\x03\x03\x00\x01", b"\x16\x02\x03\x00\x01"])

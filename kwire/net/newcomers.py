@@ -1,0 +1,95 @@
+"""Connections whose handshake or login is not complete: bounds on what all of them together cost others.
+
+- **Time.** Bytes of strangers are read in portions of `EVENTS_PER_TURN` connections, so that 10,000 of them that send
+  or close at the same moment do not delay the requests of others. Their sockets are in an epoll instance of their own,
+  which the loop watches like one socket. Where there is none (simulation, macOS), the loop watches each of them.
+- **Memory.** An unfinished message keeps at most `HELD_MAX` bytes in all, those of connections with less than
+  `FREE_BYTES` not counted, which suffice for an ordinary ClientHello or login. If it is more, the connections that have
+  kept bytes for the longest time are closed.
+
+This module is imported with the first connection to a listener with TLS or SASL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from kwire.base.logging import Logger
+    from kwire.net.connection import Connection
+
+EVENTS_PER_TURN: Final = 8
+"""Connections that are read in a turn of the loop; one takes some 20 us, or 60 us if it is closed."""
+
+HELD_MAX: Final = 16 * 1024 * 1024
+FREE_BYTES: Final = 2 * 1024
+
+_READABLE: Final = 1  # EPOLLIN
+
+
+class Newcomers:
+    """The connections of one loop that are not admitted yet. ``epoll`` makes an epoll instance; None: there is none."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, epoll: Callable[[], Any] | None, log: Logger) -> None:
+        self._loop = loop
+        self._log = log
+        self._epoll = epoll() if epoll is not None else None
+        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._held: dict[Connection, int] = {}  # the oldest first
+        self.held_bytes = 0
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call the callback when the socket is readable. It must not be watched already."""
+        if self._epoll is None:
+            self._loop.add_reader(fd, callback)
+            return
+        self._epoll.register(fd, _READABLE)
+        if not self._callbacks:
+            self._loop.add_reader(self._epoll.fileno(), self._turn)
+        self._callbacks[fd] = callback
+
+    def remove_reader(self, fd: int) -> None:
+        """Do so no longer. Harmless if the socket is not watched."""
+        if self._epoll is None:
+            self._loop.remove_reader(fd)
+        elif self._callbacks.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+            if not self._callbacks:
+                self._loop.remove_reader(self._epoll.fileno())
+
+    def _turn(self) -> None:
+        assert self._epoll is not None
+        for fd, _ in self._epoll.poll(0, EVENTS_PER_TURN):
+            callback = self._callbacks.get(fd)
+            if callback is not None:  # None: an earlier callback of this turn has closed it
+                callback()
+
+    def close(self) -> None:
+        """Close the epoll instance, when all connections are closed."""
+        if self._epoll is not None:
+            self._loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def hold(self, connection: Connection, size: int) -> None:
+        """A connection keeps so many bytes. Closes the oldest connections, perhaps this one, if all keep too many."""
+        if size <= FREE_BYTES:
+            self.release(connection)
+            return
+        self.held_bytes += size - self._held.get(connection, 0)
+        self._held[connection] = size
+        while self.held_bytes > HELD_MAX:
+            oldest = next(iter(self._held))
+            reason = "too many bytes of unfinished handshakes and logins"
+            self._log.info("closing connection", connection=oldest.id, reason=reason)
+            oldest.close()
+
+    def release(self, connection: Connection) -> None:
+        """A connection keeps nothing any more: it is admitted or closed."""
+        self.held_bytes -= self._held.pop(connection, 0)
