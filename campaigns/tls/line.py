@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from campaigns.logins import CLOCK, REGISTRY
 from harness.services import services_with
+from kwire.base import doors
 from kwire.base.doors import Doors
 from kwire.base.metrics import MetricsRegistry
 from kwire.cluster.metadata.image import ClusterImage
@@ -22,8 +23,15 @@ from kwire.security.principals import ANONYMOUS
 from kwire.server.authentication.settings import LoginSettings
 from kwire.server.authentication.stage import Authentication
 
+
+class Sockets(doors.Sockets):
+    """Without epoll: the loop has all readers."""
+
+    epoll = None
+
+
 FD: Final = 5
-DOORS: Final = Doors(clock=CLOCK)
+DOORS: Final = Doors(clock=CLOCK, sockets=Sockets())
 SERVICES: Final = services_with(
     doors=DOORS,
     metrics=MetricsRegistry(),

@@ -20,4 +20,3 @@ def test_unfinished_handshakes_and_logins_take_little_memory(kind: str) -> None:
     each_kib = half_open.KIB_MAX
     assert outcome.kib_each * COUNT < COUNT * each_kib + (KEPT_KIB if "certificates" in kind else 0)
     assert outcome.refused == 0
-
