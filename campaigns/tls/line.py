@@ -301,6 +301,7 @@ def _wire(line: Line) -> Wire:
         )
     wire.loop, wire.log, wire.on_close, wire.last_read = cast(Any, line.loop), cast(Any, line.log), closed, None
     wire._unsent.clear()
+    wire._newcomers = None
     return wire
 
 

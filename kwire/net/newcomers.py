@@ -12,14 +12,13 @@ This module is imported with the first connection to a listener with TLS or SASL
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
     from kwire.base.logging import Logger
-    from kwire.net.connection import Connection
 
 EVENTS_PER_TURN: Final = 8
 """Connections that are read in a turn of the loop; one takes some 20 us, or 60 us if it is closed."""
@@ -30,6 +29,15 @@ FREE_BYTES: Final = 2 * 1024
 _READABLE: Final = 1  # EPOLLIN
 
 
+class Newcomer(Protocol):
+    """A connection, as far as it matters here."""
+
+    id: str
+
+    def close(self) -> None:
+        """Close it. It then calls `Newcomers.release`."""
+
+
 class Newcomers:
     """The connections of one loop that are not admitted yet. ``epoll`` makes an epoll instance; None: there is none."""
 
@@ -38,7 +46,7 @@ class Newcomers:
         self._log = log
         self._epoll = epoll() if epoll is not None else None
         self._callbacks: dict[int, Callable[[], None]] = {}
-        self._held: dict[Connection, int] = {}  # the oldest first
+        self._held: dict[Newcomer, int] = {}  # the oldest first
         self.held_bytes = 0
 
     # -- time ---------------------------------------------------------------------------------------------------------
@@ -77,7 +85,7 @@ class Newcomers:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def hold(self, connection: Connection, size: int) -> None:
+    def hold(self, connection: Newcomer, size: int) -> None:
         """A connection keeps so many bytes. Closes the oldest connections, perhaps this one, if all keep too many."""
         if size <= FREE_BYTES:
             self.release(connection)
@@ -90,6 +98,6 @@ class Newcomers:
             self._log.info("closing connection", connection=oldest.id, reason=reason)
             oldest.close()
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: Newcomer) -> None:
         """A connection keeps nothing any more: it is admitted or closed."""
         self.held_bytes -= self._held.pop(connection, 0)

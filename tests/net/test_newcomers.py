@@ -14,7 +14,6 @@ import pytest
 
 from harness.waiting import until
 from kwire.base.logging import get_logger
-from kwire.net.connection import Connection
 from kwire.net.newcomers import EVENTS_PER_TURN, FREE_BYTES, HELD_MAX, Newcomers
 from tests.net.conftest import OTHER_KEY, Answers, Network, request
 from tests.net.test_connection_properties import Loop
@@ -110,11 +109,11 @@ class Held:
         self._newcomers = newcomers
 
     def hold(self, size: int) -> None:
-        self._newcomers.hold(cast(Connection, self), size)
+        self._newcomers.hold(self, size)
 
     def close(self) -> None:
         self.closed = True
-        self._newcomers.release(cast(Connection, self))
+        self._newcomers.release(self)
 
 
 def held(count: int) -> tuple[Newcomers, list[Held]]:
