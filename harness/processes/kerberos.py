@@ -58,6 +58,7 @@ class Kerberos:
             "KRB5_CONFIG": str(self.config),
             "KRB5_KDC_PROFILE": str(self.home / "kdc.conf"),
             "KRB5CCNAME": f"FILE:{self.home}/ccache",
+            "KRB5RCACHENAME": f"file2:{self.home}/rcache",
         }
 
     @property

@@ -8,8 +8,9 @@ The options of `com.sun.security.auth.module.Krb5LoginModule` that count are ``p
 ``useTicketCache``, ``ticketCache`` and ``serviceName``. Those that tell a JVM how to keep keys and when to ask the user
 have no effect. A password is never asked for.
 
-The library keeps no replay cache: a recorded token is of no use, because the client must then wrap a message with the
-ticket's key (RFC 4752), and a cache would write a file for each login.
+The broker's side uses the library's replay cache (a file in ``/var/tmp``, unless KRB5RCACHENAME names another). Java's
+clients do not ask for mutual authentication, so without a cache, whoever has recorded a login on a plaintext connection
+could repeat it for some minutes.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from kwire.security.sasl.gssapi import GssError
 if TYPE_CHECKING:
     from kwire.security.sasl.gssapi import GssContext
 
+_SAYS_NOTHING: Final = ("", "Success", "Unknown error")
 SERVICE_NAME: Final = "sasl.kerberos.service.name"
-_NO_REPLAY_CACHE: Final = "none:"
 
 
 class KerberosLogin(NamedTuple):
@@ -96,9 +97,12 @@ class Acceptor:
     def __init__(self, login: KerberosLogin) -> None:
         """`GssError` if the keytab or the principal in it cannot be used."""
         self._gssapi = gssapi = import_gssapi()
-        store = {"rcache": _NO_REPLAY_CACHE} | ({"keytab": login.keytab} if login.keytab is not None else {})
+        store = {"keytab": login.keytab} if login.keytab is not None else None
+        mechanisms = [gssapi.MechType.kerberos]
         try:
-            self._credentials = gssapi.Credentials(name=_name(gssapi, login), usage="accept", store=store)
+            self._credentials = gssapi.Credentials(
+                name=_name(gssapi, login), usage="accept", store=store, mechs=mechanisms
+            )
         except gssapi.exceptions.GSSError as error:
             raise GssError(_text(error)) from None
 
@@ -142,14 +146,19 @@ def _name(gssapi: Any, login: KerberosLogin) -> Any:
 
 
 def _text(error: Any) -> str:
-    """The library's reason on one line: its minor status, which is the specific one."""
-    return " ".join(str(error.gen_message()).split())
+    """The library's reason on one line: its minor status, which is the specific one, unless it says nothing."""
+    for code, is_major in ((error.min_code, False), (error.maj_code, True)):
+        text = " ".join(" ".join(error.get_all_statuses(code, is_major)).split())
+        if text not in _SAYS_NOTHING:
+            return text
+    return "refused"
 
 
 class _Context:
     """A context of the library."""
 
     def __init__(self, gssapi: Any, context: Any) -> None:
+        context.__DEFER_STEP_ERRORS__ = False  # raise them in `step`, not at the next use of the context
         self._context = context
         self._error = gssapi.exceptions.GSSError
 
@@ -161,7 +170,11 @@ class _Context:
     @property
     def peer(self) -> str:
         """As `GssContext.peer`."""
-        return str(self._context.initiator_name if self._context.usage == "accept" else self._context.target_name)
+        name = self._context.initiator_name if self._context.usage == "accept" else self._context.target_name
+        try:
+            return bytes(name).decode()
+        except UnicodeDecodeError:
+            raise GssError("the principal's name is not UTF-8") from None
 
     def step(self, token: bytes) -> bytes:
         """As `GssContext.step`."""

@@ -3,12 +3,13 @@
     client   token of the GSS context                        repeated until both sides have the context
     server   token of the GSS context
     client   nothing
-    server   wrapped: the security layers on offer (1: none), the size of messages in such a layer (0)
+    server   wrapped: the security layers on offer (1: none), the size of messages in such a layer
     client   wrapped: the security layer chosen (1), a size (0), the authorization id
+    server   nothing
 
 Kafka has no security layers: TLS encrypts. As in Kafka, the principal is the client's Kerberos name, shortened by
 `sasl.kerberos.principal.to.local.rules`, and the session ends only by `connections.max.reauth.ms`, not with the ticket.
-Unlike in Kafka, which ignores the authorization id, it must be the client's full or short name if there is one.
+The authorization id is ignored, as in Kafka: kafka-python and aiokafka send the broker's name, not the client's.
 
 What lives elsewhere: tickets, keytabs and contexts (`kwire.security.kerberos`), and rules (`names.kerberos`).
 """
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kwire.security.errors import AuthenticationError, InvalidCredentials
 from kwire.security.principals import ANONYMOUS, USER_TYPE, Principal
-from kwire.security.sasl.mechanism import OTHER_IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 
 NAME: Final = "GSSAPI"
 
-TOKEN_MAX: Final = 64 * 1024
-"""The most bytes of a token. Tickets have one or two kilobytes; with the groups of a large directory, some ten."""
-
 NO_LAYER: Final = 1
-_OFFER: Final = bytes([NO_LAYER, 0, 0, 0])
-_CHOICE_SIZE: Final = 4
+_OFFER: Final = bytes([NO_LAYER, 1, 0, 0])
+"""No layer is on offer; the size has no meaning then, and is the one that Java sends."""
+_CHOICE: Final = bytes([NO_LAYER, 0, 0, 0])
 
 
 class GssError(Exception):
@@ -43,7 +41,7 @@ class GssError(Exception):
 
 
 class GssContext(Protocol):
-    """One side of a GSS context. All methods but ``complete`` and ``peer`` may raise `GssError`."""
+    """One side of a GSS context. Everything but ``complete`` may raise `GssError`."""
 
     @property
     def complete(self) -> bool:
@@ -83,17 +81,18 @@ class ServerGssapi:
         self.expires_ms: int | None = None
         self.by_token = False
 
-    def respond(self, token: bytes) -> NowOrLater[bytes]:
-        """The context's next token; or the offer of security layers, or the check of the client's choice."""
-        if len(token) > TOKEN_MAX:
-            raise InvalidCredentials(f"a token has more than {TOKEN_MAX} bytes")
+    def respond(self, token: bytes) -> NowOrLater[bytes | None]:
+        """The context's next token; or the offer of security layers; None at the end, after the client's choice."""
         context = self._context
         if context is None or not context.complete:
             return self._step(token)
         try:
-            return self._choose(context, token) if self._offered else self._offer(context, token)
+            if not self._offered:
+                return self._offer(context, token)
+            self._choose(context, token)
         except GssError as error:
             raise InvalidCredentials(str(error)) from None
+        return None
 
     async def _step(self, token: bytes) -> bytes:
         def step() -> bytes:
@@ -116,20 +115,17 @@ class ServerGssapi:
         self._offered = True
         return context.wrap(_OFFER)
 
-    def _choose(self, context: GssContext, token: bytes) -> bytes:
+    def _choose(self, context: GssContext, token: bytes) -> None:
         choice = context.unwrap(token)
-        if len(choice) < _CHOICE_SIZE or not choice[0] & NO_LAYER:
+        if len(choice) < len(_CHOICE) or not choice[0] & NO_LAYER:
             raise InvalidCredentials("the client wants a security layer; there is none, only TLS")
+        peer = context.peer
         try:
-            name = self._rules.short_name(context.peer)
-            identity = choice[_CHOICE_SIZE:].decode()
+            name = self._rules.short_name(peer)
         except ValueError as error:
-            raise InvalidCredentials(f"{context.peer}: {error}") from None
-        if identity not in ("", name, context.peer):
-            raise AuthenticationError(OTHER_IDENTITY)
+            raise InvalidCredentials(f"{peer}: {error}") from None
         self.principal = Principal(USER_TYPE, name)
         self.complete = True
-        return b""
 
 
 class ClientGssapi:
@@ -159,7 +155,7 @@ class ClientGssapi:
         if len(offer) != len(_OFFER) or not offer[0] & NO_LAYER:
             raise AuthenticationError("the broker insists on a security layer, which Kafka does not have")
         self._chosen = True
-        return self._context.wrap(_OFFER)
+        return self._context.wrap(_CHOICE)
 
     @staticmethod
     def _guarded(call: Callable[[], bytes]) -> bytes:

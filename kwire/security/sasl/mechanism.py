@@ -29,8 +29,9 @@ class ServerExchange(Protocol):
     expires_ms: int | None
     by_token: bool
 
-    def respond(self, token: bytes) -> NowOrLater[bytes]:
-        """The challenge that follows a client's token, which may be empty. `AuthenticationError`."""
+    def respond(self, token: bytes) -> NowOrLater[bytes | None]:
+        """The challenge that follows a client's token, which may be empty. None: there is none, and a client that sends
+        raw tokens waits for none (GSSAPI's end). `AuthenticationError`."""
 
 
 class ClientExchange(Protocol):

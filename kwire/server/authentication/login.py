@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from kwire.security.sasl.mechanism import ServerExchange
     from kwire.server.authentication.settings import LoginSettings, Mechanism
 
-    _Succeeded = Callable[[bytes, int], "Reply"]
+    _Succeeded = Callable[[bytes | None, int], "Reply"]
     """(challenge, lifetime in ms) -> the reply"""
     _Failed = Callable[[str, str], "Reply"]
     """(text for the client, reason for the log) -> the reply"""
@@ -228,8 +228,8 @@ class Login:
     def _token(self, token: bytes) -> NowOrLater[Reply]:
         """A token of a client of version 0."""
 
-        def succeeded(challenge: bytes, lifetime_ms: int) -> Reply:
-            return Reply(_pack_size(len(challenge)) + challenge, self._step())
+        def succeeded(challenge: bytes | None, lifetime_ms: int) -> Reply:
+            return Reply(None if challenge is None else _pack_size(len(challenge)) + challenge, self._step())
 
         def failed(text: str, reason: str) -> Reply:
             return Reply(None, Step.FAILED, reason)
@@ -242,8 +242,8 @@ class Login:
             return self._out_of_place(request)
         self._can_repeat = self._can_repeat or request.version >= 1
 
-        def succeeded(challenge: bytes, lifetime_ms: int) -> Reply:
-            response = SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=lifetime_ms)
+        def succeeded(challenge: bytes | None, lifetime_ms: int) -> Reply:
+            response = SaslAuthenticateResponse(auth_bytes=challenge or b"", session_lifetime_ms=lifetime_ms)
             return _reply(request, response, self._step())
 
         def failed(text: str, reason: str) -> Reply:
@@ -270,7 +270,7 @@ class Login:
         except AuthenticationError as error:
             return failed(self._text(error), error.reason)
 
-    async def _respond_later(self, challenge: Awaitable[bytes], succeeded: _Succeeded, failed: _Failed) -> Reply:
+    async def _respond_later(self, challenge: Awaitable[bytes | None], succeeded: _Succeeded, failed: _Failed) -> Reply:
         try:
             return succeeded(await challenge, self._finish())
         except AuthenticationError as error:

@@ -11,11 +11,11 @@ from kwire.base.futures import resolved
 from kwire.security.errors import AuthenticationError, InvalidCredentials
 from kwire.security.names.kerberos import parse_kerberos_rules
 from kwire.security.principals import Principal
-from kwire.security.sasl.gssapi import TOKEN_MAX, ClientGssapi, GssError, ServerGssapi
-from kwire.security.sasl.mechanism import OTHER_IDENTITY
+from kwire.security.sasl.gssapi import ClientGssapi, GssError, ServerGssapi
 
 ALICE = "alice@EXAMPLE.COM"
 NO_LAYER = b"\x01\0\0\0"
+OFFER = b"W\x01\x01\0\0"
 
 
 class Context:
@@ -52,8 +52,8 @@ def server(replies: list[bytes], rules: tuple[str, ...] = ("DEFAULT",), peer: st
     return ServerGssapi(lambda: Context(replies, peer), parse_kerberos_rules("EXAMPLE.COM", rules), run)
 
 
-def told(exchange: ServerGssapi, *tokens: bytes) -> list[bytes]:
-    async def tell() -> list[bytes]:
+def told(exchange: ServerGssapi, *tokens: bytes) -> list[bytes | None]:
+    async def tell() -> list[bytes | None]:
         return [await resolved(exchange.respond(token)) for token in tokens]
 
     return asyncio.run(tell())
@@ -61,7 +61,7 @@ def told(exchange: ServerGssapi, *tokens: bytes) -> list[bytes]:
 
 def test_a_login_is_the_context_the_offer_and_the_choice() -> None:
     exchange = server([b"first", b"last"])
-    assert told(exchange, b"a", b"b", b"", b"W" + NO_LAYER) == [b"first", b"last", b"W" + NO_LAYER, b""]
+    assert told(exchange, b"a", b"b", b"", b"W" + NO_LAYER) == [b"first", b"last", OFFER, None]
     assert exchange.complete
     assert exchange.principal == Principal("User", "alice")
     assert exchange.expires_ms is None
@@ -69,23 +69,15 @@ def test_a_login_is_the_context_the_offer_and_the_choice() -> None:
 
 def test_the_offer_follows_at_once_on_a_context_without_a_last_token() -> None:
     exchange = server([b""])
-    assert told(exchange, b"a", b"W" + NO_LAYER) == [b"W" + NO_LAYER, b""]
+    assert told(exchange, b"a", b"W" + NO_LAYER) == [OFFER, None]
     assert exchange.complete
 
 
-@pytest.mark.parametrize("identity", ["", "alice", ALICE])
-def test_the_authorization_id_may_be_the_client_itself(identity: str) -> None:
+@pytest.mark.parametrize("identity", [b"", b"alice", ALICE.encode(), b"bob", b"kafka@localhost", b"\xff"])
+def test_the_principal_is_the_tickets_whatever_the_authorization_id_is(identity: bytes) -> None:
     exchange = server([b""])
-    told(exchange, b"a", b"W" + NO_LAYER + identity.encode())
+    told(exchange, b"a", b"W" + NO_LAYER + identity)
     assert exchange.principal == Principal("User", "alice")
-
-
-@pytest.mark.parametrize("identity", ["bob", "bob@EXAMPLE.COM", "alice@OTHER.COM", "alic", "ALICE"])
-def test_the_authorization_id_of_another_is_refused(identity: str) -> None:
-    exchange = server([b""])
-    with pytest.raises(AuthenticationError, match=OTHER_IDENTITY):
-        told(exchange, b"a", b"W" + NO_LAYER + identity.encode())
-    assert not exchange.complete
 
 
 @pytest.mark.parametrize(
@@ -99,8 +91,6 @@ def test_the_authorization_id_of_another_is_refused(identity: str) -> None:
         [b"a", b"W\0\0\0\0"],
         [b"a", b"W"],
         [b"a", b""],
-        [b"a", b"W" + NO_LAYER + b"\xff"],
-        [bytes(TOKEN_MAX + 1)],
     ],
 )
 def test_what_is_no_login_is_refused_with_a_general_text(tokens: list[bytes]) -> None:
