@@ -287,6 +287,10 @@ class Disk(Files):
         """See `kwire.base.doors.Files`."""
         return bytes(self._inode(path).data)
 
+    def read_regular(self, path: str, max_bytes: int) -> bytes:
+        """See `kwire.base.doors.Files`."""
+        return self.read(path)
+
     def write_atomic(self, path: str, data: bytes) -> None:
         """See `kwire.base.doors.Files`."""
         fd = self.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -21,6 +21,7 @@ import os
 import random as _random
 import select
 import socket as _socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -105,6 +106,18 @@ class Files:
         """The whole of a (small) file."""
         with open(path, "rb") as file:
             return file.read()
+
+    def read_regular(self, path: str, max_bytes: int) -> bytes:
+        """The whole of a regular file of at most so many bytes; OSError. Never waits for a FIFO or a device."""
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # it has been replaced meanwhile
+                raise OSError(errno.EINVAL, "not a regular file", path)
+            data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes", path)
+        return data
 
     @contextlib.contextmanager
     def as_path(self, data: bytes) -> Iterator[str]:

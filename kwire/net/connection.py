@@ -29,6 +29,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kwire.base.doors import WOULD_BLOCK
+from kwire.base.limited_log import LimitedLog
 from kwire.net.large_frames import LARGE_BYTES, LargeFrame, SpareBuffers
 from kwire.net.outgoing import Outgoing, release_parts
 from kwire.net.settings import (
@@ -81,13 +82,16 @@ class ListenerSetup(NamedTuple):
 
 
 class Wire:
-    """What all connections of a broker share. ``tick`` counts sweeps; a connection records it when bytes move."""
+    """What all connections of a broker share. ``lines``: log lines that clients cause.
+
+    ``tick`` counts sweeps; a connection records it when bytes move."""
 
     __slots__ = (
         "_newcomers",
         "_unsent",
         "doors",
         "last_read",
+        "lines",
         "log",
         "loop",
         "on_close",
@@ -110,6 +114,7 @@ class Wire:
         self.doors = doors
         self.settings = settings
         self.log = log
+        self.lines = LimitedLog(log, doors.clock.monotonic)
         self.on_close = on_close
         # One receive buffer for all connections: an idle one needs none.
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
@@ -125,7 +130,7 @@ class Wire:
         if self._newcomers is None:
             from kwire.net.newcomers import Newcomers
 
-            self._newcomers = Newcomers(self.loop, self.doors.sockets.epoll, self.log)
+            self._newcomers = Newcomers(self.loop, self.doors.sockets.epoll, self.lines)
         return self._newcomers
 
     def close(self) -> None:
@@ -312,7 +317,7 @@ class Connection:
         try:
             self._take(data, owned)
         except InvalidFrame as error:
-            self._wire.log.info("closing connection", connection=self.id, reason=str(error))
+            self._wire.lines.info("closing connection", listener=self.listener, connection=self.id, reason=str(error))
             self.close()
         except Exception:
             self._wire.log.exception("closing connection: request failed", connection=self.id)
@@ -552,7 +557,8 @@ class Connection:
             self._readers = self._wire.loop
 
     def _setup_too_long(self) -> None:
-        self._wire.log.info("closing connection: handshake or login took too long", connection=self.id)
+        event = "closing connection: handshake or login took too long"
+        self._wire.lines.info(event, listener=self.listener, connection=self.id)
         self.close()
 
     def close_after(self, delay_ms: int, slot: Slot, parts: list[Part], size: int) -> None:

@@ -17,6 +17,7 @@ from kwire.net.addresses import host_and_port
 if TYPE_CHECKING:
     from kwire.base.config import Endpoint
     from kwire.base.doors import Doors
+    from kwire.base.limited_log import LimitedLog
     from kwire.base.logging import Logger
     from kwire.net.settings import NetSettings
 
@@ -116,6 +117,7 @@ class Listener:
         *,
         counts: ConnectionCounts,
         log: Logger,
+        lines: LimitedLog,
         on_connection: Callable[[Listener, Any, tuple[str, int]], None],
     ) -> None:
         self._loop = loop
@@ -123,6 +125,7 @@ class Listener:
         self._fd: int = bound.socket.fileno()
         self._counts = counts
         self._log = log
+        self._lines = lines
         self._on_connection = on_connection
         self._accepting = False
         self._pause: asyncio.TimerHandle | None = None
@@ -160,7 +163,8 @@ class Listener:
 
     def _admit(self, sock: Any, peer: tuple[str, int]) -> None:
         if not self._counts.enter(peer[0]):
-            self._log.info("too many connections from one address", address=peer[0], max=self._counts.limit_of(peer[0]))
+            most = self._counts.limit_of(peer[0])
+            self._lines.info("too many connections from one address", listener=self.name, address=peer[0], max=most)
             sock.close()
             return
         try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from kwire.base.logging import Logger
+    from kwire.base.limited_log import LimitedLog
 
 EVENTS_PER_TURN: Final = 8
 """Connections that are read in a turn of the loop; one takes some 20 us, or 60 us if it is closed."""
@@ -33,6 +33,7 @@ class Newcomer(Protocol):
     """A connection, as far as it matters here."""
 
     id: str
+    listener: str
 
     def close(self) -> None:
         """Close it. It then calls `Newcomers.release`."""
@@ -41,7 +42,7 @@ class Newcomer(Protocol):
 class Newcomers:
     """The connections of one loop that are not admitted yet. ``epoll`` makes an epoll instance; None: there is none."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, epoll: Callable[[], Any] | None, log: Logger) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, epoll: Callable[[], Any] | None, log: LimitedLog) -> None:
         self._loop = loop
         self._log = log
         self._epoll = epoll() if epoll is not None else None
@@ -95,7 +96,7 @@ class Newcomers:
         while self.held_bytes > HELD_MAX:
             oldest = next(iter(self._held))
             reason = "too many bytes of unfinished handshakes and logins"
-            self._log.info("closing connection", connection=oldest.id, reason=reason)
+            self._log.info("closing connection", listener=oldest.listener, connection=oldest.id, reason=reason)
             oldest.close()
 
     def release(self, connection: Newcomer) -> None:

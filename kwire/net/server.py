@@ -48,7 +48,9 @@ class NetServer:
         self._drained: asyncio.Future[None] | None = None
         self._idle_ticks = SWEEPS
         self.listeners = [
-            Listener(self._loop, bound, counts=self._counts, log=log, on_connection=self._connected)
+            Listener(
+                self._loop, bound, counts=self._counts, log=log, lines=self._wire.lines, on_connection=self._connected
+            )
             for bound in sockets
         ]
         self.connections: dict[Connection, None] = {}  # a dict keeps the order, a set would not

@@ -234,7 +234,8 @@ class TlsConnection(Connection):
         self._fail(str(error))
 
     def _fail(self, reason: str) -> None:
-        self._wire.log.info("closing connection: TLS handshake failed", connection=self.id, reason=reason)
+        event = "closing connection: TLS handshake failed"
+        self._wire.lines.info(event, listener=self.listener, connection=self.id, reason=reason)
         self.closing = True
         self._records.take_rest()  # it is not needed any more
         self._pause()
@@ -254,7 +255,8 @@ class TlsConnection(Connection):
     def close(self) -> None:
         """Close at once; pending responses are discarded."""
         if self._established and self.tls.failure is not None and not self.closed:
-            self._wire.log.info("closing connection: TLS failed", connection=self.id, reason=self.tls.failure)
+            event = "closing connection: TLS failed"
+            self._wire.lines.info(event, listener=self.listener, connection=self.id, reason=self.tls.failure)
         super().close()
 
     def _read_soon(self) -> None:

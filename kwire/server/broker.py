@@ -127,6 +127,8 @@ class Broker:
         stack.callback(network.close)
         if network.unprotected:
             _log.warning(OPEN_TO_ALL, listeners=",".join(network.unprotected))
+        if security is not None:
+            self._warn(security, network)
         parts = self._parts = BrokerParts.create(
             self.doors,
             storage,
@@ -154,6 +156,12 @@ class Broker:
         from kwire.server.listeners.security import BrokerSecurity
 
         return await BrokerSecurity.load(self.config, self.doors.files).ready(self.doors, self._stack)
+
+    def _warn(self, security: BrokerSecurity, network: Network) -> None:
+        from kwire.server.listeners.warnings import security_warnings
+
+        for line in security_warnings(self.config, security, network.sockets, self._authorizer.allows_all):
+            _log.warning(line)
 
     async def _open_control(self) -> Control:
         from kwire.server.control import Control

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import select
 import socket
+import time
 import weakref
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from harness.waiting import until
+from kwire.base.limited_log import LimitedLog
 from kwire.base.logging import get_logger
 from kwire.net.newcomers import EVENTS_PER_TURN, FREE_BYTES, HELD_MAX, Newcomers
 from tests.net.conftest import OTHER_KEY, Answers, Network, request
@@ -24,12 +26,16 @@ FRAME_MAX_BYTES = 512 * 1024
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
+def new_log() -> LimitedLog:
+    return LimitedLog(get_logger("tests.net"), time.monotonic)
+
+
 class Readable:
     """Sockets that have one byte each, and the ones that were read, in order."""
 
     def __init__(self, count: int) -> None:
         self.loop = Loop()
-        self.newcomers = Newcomers(cast(Any, self.loop), select.epoll, get_logger("tests.net"))
+        self.newcomers = Newcomers(cast(Any, self.loop), select.epoll, new_log())
         self.pairs = [socket.socketpair() for _ in range(count)]
         self.read: list[int] = []
         for number, (ours, theirs) in enumerate(self.pairs):
@@ -105,6 +111,7 @@ class Held:
 
     def __init__(self, newcomers: Newcomers, number: int) -> None:
         self.id = f"connection {number}"
+        self.listener = "SASL"
         self.closed = False
         self._newcomers = newcomers
 
@@ -117,7 +124,7 @@ class Held:
 
 
 def held(count: int) -> tuple[Newcomers, list[Held]]:
-    newcomers = Newcomers(cast(Any, Loop()), None, get_logger("tests.net"))
+    newcomers = Newcomers(cast(Any, Loop()), None, new_log())
     return newcomers, [Held(newcomers, number) for number in range(count)]
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from kwire.security.scram_credentials import ScramCredential, ScramMechanism
 
 KEPT_MAX: Final = 1024
-"""Credentials that are kept: to compute one takes some milliseconds."""
+"""Credentials that are kept, the newest: to compute one takes some milliseconds. Nothing is computed for a token that
+does not exist."""
 
 
 class TokenLogins:
@@ -39,7 +40,7 @@ class TokenLogins:
         kept = self._kept.get((mechanism, token_id))
         if kept is None:
             if len(self._kept) >= KEPT_MAX:
-                self._kept.clear()
+                del self._kept[next(iter(self._kept))]
             kept = self._kept[mechanism, token_id] = self._make(mechanism, token_id)
         return kept
 

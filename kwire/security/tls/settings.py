@@ -32,8 +32,8 @@ class StoreProblem(ValueError):
 class StoreFiles(Protocol):
     """What contexts need of the files door (`kwire.base.doors.Files`)."""
 
-    def read(self, path: str, /) -> bytes:
-        """The whole of a file; OSError."""
+    def read_regular(self, path: str, max_bytes: int, /) -> bytes:
+        """The whole of a regular file of at most so many bytes; OSError."""
         ...
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
     from cryptography.x509 import Certificate
 
+STORE_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Java's own trust store has 0.2 MB."""
+
 _PEM: Final = "PEM"
 _BINARY_TYPES: Final = ("JKS", "PKCS12")
 _DER_SEQUENCE: Final = 0x30
@@ -157,7 +160,7 @@ def _check_type(name: str, kind: str, data: bytes) -> None:
 
 def _read(name: str, path: str, files: StoreFiles) -> bytes:
     try:
-        return files.read(path)
+        return files.read_regular(path, STORE_MAX_BYTES)
     except OSError as error:
         raise TlsError(name, f"{path} cannot be read: {error.strerror or error}") from None
 

@@ -20,6 +20,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.futures import is_later
+from kwire.base.limited_log import LimitedLog
 from kwire.base.logging import get_logger
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.context import ConnectionSecurity
@@ -82,6 +83,7 @@ class Authentication:
         self._request_max_bytes = request_max_bytes
         self._metrics = LoginMetrics(services.metrics, listener)
         self._log = get_logger("kwire.server.authentication")
+        self._failures = LimitedLog(self._log, services.doors.clock.monotonic)
         self._sessions = Sessions(main, self, self._metrics)
         self._pending: set[asyncio.Future[Reply]] = set()  # keeps tasks alive
 
@@ -179,7 +181,8 @@ class Authentication:
         client: SaslClient = connection.context
         metrics = self._metrics
         (metrics.failed if client.session is None else metrics.failed_reauth).value += 1
-        self._log.info("login failed", connection=connection.id, listener=connection.listener, reason=reply.reason)
+        reason = reply.reason
+        self._failures.info("login failed", listener=connection.listener, connection=connection.id, reason=reason)
         frame = reply.frame
         connection.close_after(self.settings.failed_delay_ms, slot, [] if frame is None else [frame], len(frame or b""))
 

@@ -6,6 +6,7 @@ No redirects and no proxies: what is fetched is what the allowed URL names. What
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from http import HTTPStatus
 from io import BytesIO
@@ -47,9 +48,12 @@ def fetch(url: str, context: SSLContext | None, files: Files, monotonic: Callabl
 
 
 def _read_file(path: str, files: Files) -> bytes:
-    if files.stat(path).st_size > SIZE_MAX:
-        raise FetchError(f"the file has more than {SIZE_MAX} bytes")
-    return files.read(path)
+    try:
+        return files.read_regular(path, SIZE_MAX)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise FetchError(f"the file has more than {SIZE_MAX} bytes") from None
+        raise
 
 
 def _get(url: str, context: SSLContext | None, monotonic: Callable[[], float]) -> bytes:

@@ -151,9 +151,9 @@ def test_contexts_that_share_stores_read_each_file_once() -> None:
     read: list[str | None] = []
 
     class Counting(Files):
-        def read(self, path: str) -> bytes:
+        def read_regular(self, path: str, max_bytes: int) -> bytes:
             read.append(path)
-            return super().read(path)
+            return super().read_regular(path, max_bytes)
 
     files = Counting()
     stores = Stores(BOTH, files)

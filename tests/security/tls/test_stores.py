@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from kwire.base.doors import Files
 from kwire.security.tls.pem import pem_text
 from kwire.security.tls.rc2 import decrypt_cbc
 from kwire.security.tls.settings import TlsError, TlsSettings
-from kwire.security.tls.stores import load_key_material, load_trust_anchors
+from kwire.security.tls.stores import STORE_MAX_BYTES, load_key_material, load_trust_anchors
 
 STORES = Path(__file__).parent / "stores"
 SECRETS = ("changeit", "keysecret", "wrong-password")
@@ -262,3 +264,23 @@ def test_rc2_decrypts_the_examples_of_its_rfc() -> None:
 
 def test_pem_texts_have_lines_of_64_characters() -> None:
     assert pem_text("X", bytes(50)) == f"-----BEGIN X-----\n{'A' * 64}\nAAA=\n-----END X-----\n"
+
+
+@pytest.mark.parametrize("load", [load_key_material, load_trust_anchors])
+def test_only_regular_files_of_bounded_size_are_read(tmp_path: Path, load: Any) -> None:
+    """Whoever may alter a listener's stores must not stop the event loop by a FIFO, or fill the memory."""
+    fifo, large = tmp_path / "fifo", tmp_path / "large"
+    os.mkfifo(fifo)
+    with large.open("wb") as file:
+        file.truncate(STORE_MAX_BYTES + 1)
+    reasons = {fifo: "not a regular file", Path("/dev/zero"): "not a regular file", large: "larger than"}
+    reasons[tmp_path] = "not a regular file"
+    for path, reason in reasons.items():
+        settings = TlsSettings(
+            keystore_location=str(path),
+            keystore_password="changeit",
+            truststore_location=str(path),
+            truststore_password="changeit",
+        )
+        with pytest.raises(TlsError, match=f"{path} cannot be read: {reason}"):
+            load(settings, Files())

@@ -139,7 +139,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert get(path.as_uri()) == BODY
     with pytest.raises(FetchError, match="No such file"):
         get((tmp_path / "nothing").as_uri())
-    with pytest.raises(FetchError, match="Is a directory"):
+    with pytest.raises(FetchError, match="not a regular file"):
         get(tmp_path.as_uri())
 
 
