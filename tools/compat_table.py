@@ -101,12 +101,16 @@ def _side(result: dict[str, Any], kind: str) -> str:
 
 
 def _by_name(results: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each test that failed or was skipped; suites in which it ended alike share the line."""
+    suites: dict[str, list[str]] = {}
     for each in results:
         tests = each.get("tests", {})
         for state in ("red", "skipped"):
             for one in each.get(state, []):
                 ends = ", ".join(f"{kind} {end}" for kind, end in sorted(tests.get(one["test"], {}).items()))
-                yield f"- {each['suite']}: `{one['test']}` ({ends}): {one['reason']}"
+                suites.setdefault(f"`{one['test']}` ({ends}): {one['reason']}", []).append(each["suite"])
+    for what, names in suites.items():
+        yield f"- {names[0]}{''.join(f'; {name}' for name in names[1:])}: {what}"
 
 
 def refresh_suites() -> None:

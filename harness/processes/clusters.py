@@ -63,7 +63,7 @@ _TIMEOUTS = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
 
 class KafkaNode(ProductionKafkaBroker):
     """One broker of an Apache Kafka cluster, which is also one of its three controllers. ``controller_ports``: the
-    ports of all three, by node id."""
+    ports of all three, by node id. ``settings`` may have `listeners` for clients."""
 
     def __init__(self, home: Path, settings: Mapping[str, str], controller_ports: Mapping[int, int]) -> None:
         super().__init__(home, settings)
@@ -72,9 +72,10 @@ class KafkaNode(ProductionKafkaBroker):
     def _properties(self) -> dict[str, str]:
         own = self._controller_ports[int(self.settings["node.id"])]
         voters = ",".join(f"{node}@{self.host}:{port}" for node, port in self._controller_ports.items())
+        plaintext = f"PLAINTEXT://{self.host}:{self.port}"
         found = {
             **super()._properties(),
-            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{own}",
+            "listeners": f"{self.settings.get('listeners', plaintext)},CONTROLLER://{self.host}:{own}",
             "controller.quorum.voters": voters,
         }
         return {name: value for name, value in found.items() if not name.startswith("zookeeper.")}

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 from harness.processes.ports import free_port
 
 
 class Proxy:
-    """A proxy before a port of 127.0.0.1. Its connections can be closed, held up or refused."""
+    """A proxy before a port of 127.0.0.1. Its connections can be closed, held up or refused. ``delay_s``: how much
+    later it passes on what the broker sends."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, delay_s: float = 0.0) -> None:
         self._target = port
+        self._delay_s = delay_s
         self._listener: socket.socket | None = None
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._lock = threading.Lock()
@@ -69,12 +72,12 @@ class Proxy:
             for source, target, gate in ((client, server, None), (server, client, self.answers_flow)):
                 threading.Thread(target=self._pump, args=(source, target, gate), daemon=True).start()
 
-    @staticmethod
-    def _pump(source: socket.socket, target: socket.socket, gate: threading.Event | None) -> None:
+    def _pump(self, source: socket.socket, target: socket.socket, gate: threading.Event | None) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 if gate is not None:
                     gate.wait()
+                    time.sleep(self._delay_s)
                 target.sendall(data)
         for each in (source, target):
             with contextlib.suppress(OSError):

@@ -1,13 +1,12 @@
-"""librdkafka's own test suite: its source comes with the crate `rdkafka-sys`, is built once and run test by test.
+"""librdkafka's own test suite, run test by test; `build` fetches and builds it.
 
 Each test number runs in a process of the suite's `test-runner`, several at a time, on one broker; the tests of the
 scenario `noautocreate` have a separate broker. Tests that need no broker (mocks, unit tests) are left out. The suite
 calls some of Kafka's scripts (`kafka-topics.sh`, `kafka-acls.sh`, a producer in Java), so there is a folder in the form
 of Kafka's distribution, made from Kafka's jars.
 
-With three brokers, tests can create topics with three replicas, and there are racks.
-
-Needs gcc, g++, make, pkg-config and the development packages of OpenSSL, zlib and zstd; Java for a few tests.
+With three brokers, tests can create topics with three replicas, and there are racks. With ``--security``, the tests'
+clients use TLS, and log in with ``--mechanism`` (`security`). Java is needed for a few tests.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import tarfile
 import tempfile
-import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache
-from hashlib import sha256
-from http.client import HTTPException
 from pathlib import Path
 
-from compat_tests.suites.suite import CannotBuild, Outcome, Suite, arguments, carry_out
-from harness.downloads import APT_OPTIONS, attempted
+from compat_tests.suites.librdkafka.build import LIBRDKAFKA, tests_folder
+from compat_tests.suites.librdkafka.security import MECHANISMS, PROTOCOLS, Entrance, Realm, Security, secured
+from compat_tests.suites.suite import Outcome, Suite, arguments, carry_out
 from harness.kafka_jars import KAFKA_VERSION, cache_root, kafka_jars_dir, locked
 from harness.processes.brokers import Broker, make_broker
+from harness.processes.certificates import Certificates
 from harness.processes.clusters import Cluster
+from harness.processes.ports import free_port
+from harness.processes.proxy import Proxy
+from harness.processes.secured import add_scram_users, make_secured, security_settings
 
 FOLDER = Path(__file__).parent
-CRATE, LIBRDKAFKA = "4.10.0+2.12.1", "2.12.1"
-CRATE_SHA256 = "e234cf318915c1059d4921ef7f75616b5219b10b46e9f3a511a15eb4b56a3f77"
 # The settings of the suite's own test clusters. The others are Kafka's defaults, also where kwire's differ.
 SETTINGS = {
     "num.partitions": "4",
@@ -50,11 +49,14 @@ KAFKA_SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
+# Its own requests come without a login; the clients' do not, so that ACLs are for them alone.
+SECURED_KAFKA_SETTINGS = {**KAFKA_SETTINGS, "super.users": "User:ANONYMOUS"}
 SELECTOR = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 OPEN = {"auto.create.topics.enable": "true", "min.insync.replicas": "1"}
 SCENARIOS = {"default": {}, "noautocreate": {"auto.create.topics.enable": "false"}}
-PACKAGES = {"openssl/ssl.h": "libssl-dev", "zlib.h": "zlib1g-dev", "zstd.h": "libzstd-dev"}
-_OPTIONAL = {"rapidjson/document.h": "rapidjson-dev"}  # three tests need it to parse statistics
+# 0097 wants an error of TLS. librdkafka reports one of the connection if the broker's half of the handshake is there
+# before librdkafka looks for the first time, which on loopback is a matter of chance, with either broker.
+DELAYED_S = {"0097": 0.02}
 _TEST = re.compile(r"_TEST\((\w+),\s*(.*?)\)(?=,\s*(?:_TEST|\{NULL|#|/\*))", re.S)
 _SCRIPTS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -63,105 +65,60 @@ _SCRIPTS = {
 }
 
 
-def suite(brokers: int = 1) -> Suite:
-    """The suite at the pinned version, on one broker or three."""
+def suite(brokers: int = 1, security: Security | None = None) -> Suite:
+    """The suite at the pinned version, on one broker or three. With security, each test must end as on Apache Kafka."""
+    if security is not None:
+        name = f"librdkafka-{security.name}" if brokers == 1 else f"librdkafka-3-{security.name}"
+        title = f"librdkafka's own tests{'' if brokers == 1 else ' on three brokers'} over {security.title}"
+        return Suite(name, title, LIBRDKAFKA, FOLDER, None)
     if brokers == 1:
         return Suite("librdkafka", "librdkafka's own tests", LIBRDKAFKA, FOLDER)
     return Suite("librdkafka-3", "librdkafka's own tests on three brokers", LIBRDKAFKA, FOLDER, "allowed-3.txt")
 
 
 class ThreeBrokers:
-    """A cluster instead of one broker; each of its brokers is in its own rack."""
+    """A cluster instead of one broker; each of its brokers is in its own rack. With a realm, each has a listener for
+    it beside PLAINTEXT, all with the same certificate."""
 
-    def __init__(self, kind: str, home: Path, settings: Mapping[str, str]) -> None:
-        self._cluster = Cluster(kind, home, {**SELECTOR, **OPEN, **settings})
+    def __init__(self, kind: str, home: Path, settings: Mapping[str, str], realm: Realm | None) -> None:
+        certificates = Certificates.make(home / "certificates")
+        own = {} if realm is None else {**security_settings(certificates), **realm.broker}
+        self._cluster = Cluster(kind, home, {**SELECTOR, **OPEN, **settings, **own})
+        self._realm = realm
+        self._certificates = certificates
+        self._ports = {number: free_port() for number in self._cluster.nodes}
         for number, node in self._cluster.nodes.items():
             node.settings["broker.rack"] = f"RACK{number}"
+            if realm is not None:
+                node.settings |= self._listeners(kind, node, self._ports[number], realm.security)
 
-    @property
-    def bootstrap(self) -> str:
-        """The addresses of all brokers."""
-        return self._cluster.bootstrap
+    @staticmethod
+    def _listeners(kind: str, node: Broker, port: int, security: Security) -> dict[str, str]:
+        name = security.listener
+        listeners = f"PLAINTEXT://{node.bootstrap},{name}://{node.host}:{port}"
+        protocols = f"PLAINTEXT:PLAINTEXT,{name}:{security.protocol}"
+        if kind == "kafka":
+            protocols += ",CONTROLLER:PLAINTEXT"
+        return {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": protocols,
+        }
 
-    def start(self) -> None:
-        """Start the cluster."""
+    def start(self) -> Entrance:
+        """Start the cluster; where its clients connect."""
         self._cluster.start()
+        plaintext = self._cluster.bootstrap
+        if self._realm is None:
+            return Entrance(plaintext, plaintext)
+        add_scram_users(plaintext.partition(",")[0])
+        addresses = [f"{node.host}:{self._ports[number]}" for number, node in self._cluster.nodes.items()]
+        files = self._cluster.home / "client"
+        return self._realm.entrance(",".join(addresses), plaintext, self._certificates, files)
 
     def stop(self) -> None:
         """Stop the cluster."""
         self._cluster.end()
-
-
-def why_not() -> str | None:
-    """None if the suite can be built or has been, otherwise the names of what is missing."""
-    if (_built() / ".complete").exists():
-        return None
-    missing = [tool for tool in ("gcc", "g++", "make", "pkg-config") if shutil.which(tool) is None]
-    if shutil.which("g++"):
-        missing += [package for header, package in PACKAGES.items() if not _has_header(header)]
-    return f"needs {', '.join(missing)}" if missing else None
-
-
-def _has_header(header: str) -> bool:
-    command = ["g++", "-E", "-include", header, "-x", "c++", "/dev/null"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def _built() -> Path:
-    return cache_root() / f"librdkafka-{LIBRDKAFKA}"
-
-
-def tests_folder() -> Path:
-    """The folder with the built `test-runner`; builds it on first use (two minutes). Raises `CannotBuild`."""
-    with locked("librdkafka"):
-        if not (_built() / ".complete").exists():
-            _install_packages()
-            reason = why_not()
-            if reason:
-                raise CannotBuild(reason)
-            _build(_built())
-    return _built() / "tests"
-
-
-def _install_packages() -> None:
-    """Install the headers from the system's packages, if permitted."""
-    packages = {**PACKAGES, **_OPTIONAL}
-    wanted = [package for header, package in packages.items() if shutil.which("g++") and not _has_header(header)]
-    if not wanted or not shutil.which("apt-get") or os.geteuid() != 0:
-        return
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for words in (["update"], ["install", "-y", "--no-install-recommends", *wanted]):
-        subprocess.run(["apt-get", "-qq", *APT_OPTIONS, *words], env=environment, capture_output=True, check=False)
-
-
-def _build(folder: Path) -> None:
-    print(f"building librdkafka {LIBRDKAFKA} and its tests in {folder} (once) ...", file=sys.stderr, flush=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    _unpack(folder)
-    steps = (["./configure", "--disable-curl"], ["make", "-j2", "libs"], ["make", "-j2", "-C", "tests", "build"])
-    for step in steps:
-        done = subprocess.run(step, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise CannotBuild(f"{' '.join(step)}: {done.stdout[-1000:]}{done.stderr[-2000:]}")
-    (folder / ".complete").write_text("")
-
-
-def _unpack(folder: Path) -> None:
-    """The crate's `librdkafka` folder, checked against the pinned digest."""
-    with tempfile.TemporaryDirectory(dir=cache_root()) as place:
-        address = f"https://static.crates.io/crates/rdkafka-sys/rdkafka-sys-{CRATE}.crate"
-        crate = Path(place) / "crate.tar.gz"
-
-        def fetch() -> None:
-            with urllib.request.urlopen(address, timeout=120) as response:
-                crate.write_bytes(response.read())
-            if sha256(crate.read_bytes()).hexdigest() != CRATE_SHA256:
-                raise CannotBuild(f"{address} is not what it was")
-
-        attempted(address, fetch, OSError, HTTPException, CannotBuild)
-        with tarfile.open(crate) as tar:
-            tar.extractall(place, filter="data")
-        (Path(place) / f"rdkafka-sys-{CRATE}" / "librdkafka").rename(folder)
 
 
 @cache
@@ -193,43 +150,91 @@ def distribution() -> Path:
     return home
 
 
-def run(kind: str, tests: list[str], quick: bool, jobs: int, limit_s: float, count: int = 1) -> list[Outcome]:
+class Brokers:
+    """The brokers of one run, a broker or a cluster for each scenario; `stack` stops them."""
+
+    def __init__(self, kind: str, folder: Path, count: int, security: Security | None, stack: ExitStack) -> None:
+        self._kind = kind
+        self._folder = folder
+        self._count = count
+        self._stack = stack
+        self._realm = stack.enter_context(secured(security, kind, folder)) if security is not None else None
+
+    def started(self, scenario: str) -> Entrance:
+        """Start what the tests of a scenario run on; where they connect."""
+        home, settings = self._folder / scenario, {**SETTINGS, **SCENARIOS[scenario]}
+        if self._count == 3:  # no authorizer: a cluster would need further settings for it
+            cluster = ThreeBrokers(self._kind, home, settings, self._realm)
+            self._stack.callback(cluster.stop)
+            return cluster.start()
+        if self._realm is not None:
+            settings |= SECURED_KAFKA_SETTINGS if self._kind == "kafka" else {}
+            secured_broker = make_secured(self._kind, home, {**settings, **self._realm.broker})
+            self._stack.callback(secured_broker.stop)
+            secured_broker.start()
+            address = secured_broker.address(self._realm.security.listener)
+            return self._realm.entrance(address, secured_broker.bootstrap, secured_broker.certificates, home / "client")
+        settings |= KAFKA_SETTINGS if self._kind == "kafka" else {}
+        broker = make_broker(self._kind, home, settings)
+        self._stack.callback(broker.stop)
+        broker.start()
+        return Entrance(broker.bootstrap, broker.bootstrap)
+
+
+def run(
+    kind: str,
+    tests: list[str],
+    quick: bool,
+    jobs: int,
+    limit_s: float,
+    count: int = 1,
+    security: Security | None = None,
+) -> list[Outcome]:
     """Run the tests (all, or the given numbers or names) and return how each ended."""
     chosen = {
         number: names
         for number, names in tests_by_number().items()
         if not tests or any(test.startswith(number) for test in tests)
     }
-    with tempfile.TemporaryDirectory(prefix="librdkafka-") as folder:
-        brokers: dict[str, Broker | ThreeBrokers] = {}
-        try:
-            for scenario in {each for names in chosen.values() for each in names.values()}:
-                settings = {**SETTINGS, **SCENARIOS[scenario]}
-                if count == 3:  # no authorizer: a cluster would need further settings for it
-                    brokers[scenario] = ThreeBrokers(kind, Path(folder) / scenario, settings)
-                else:
-                    settings |= KAFKA_SETTINGS if kind == "kafka" else {}
-                    brokers[scenario] = make_broker(kind, Path(folder) / scenario, settings)
-                brokers[scenario].start()
-            runs = [(n, s) for n, names in chosen.items() for s in SCENARIOS if s in names.values()]
-            with ThreadPoolExecutor(jobs) as pool:
-                tasks = [
-                    pool.submit(
-                        _run_number, number, scenario, brokers[scenario].bootstrap, Path(folder), quick, limit_s
-                    )
-                    for number, scenario in runs
-                ]
-            return [outcome for task in tasks for outcome in task.result()]
-        finally:
-            for broker in brokers.values():
-                broker.stop()
+    with tempfile.TemporaryDirectory(prefix="librdkafka-") as folder, ExitStack() as stack:
+        brokers = Brokers(kind, Path(folder), count, security, stack)
+        scenarios = {each for names in chosen.values() for each in names.values()}
+        entrances = {scenario: brokers.started(scenario) for scenario in SCENARIOS if scenario in scenarios}
+        runs = [(n, s) for n, names in chosen.items() for s in SCENARIOS if s in names.values()]
+        with ThreadPoolExecutor(jobs) as pool:
+            tasks = [
+                pool.submit(_run_number, number, scenario, entrances[scenario], Path(folder), quick, limit_s)
+                for number, scenario in runs
+            ]
+        return [outcome for task in tasks for outcome in task.result()]
 
 
-def _run_number(number: str, scenario: str, bootstrap: str, folder: Path, quick: bool, limit_s: float) -> list[Outcome]:
+@contextmanager
+def _delayed(number: str, entrance: Entrance) -> Iterator[Entrance]:
+    """The entrance of a test, behind a proxy if the test is in `DELAYED_S`."""
+    if number not in DELAYED_S:
+        yield entrance
+        return
+    proxy = Proxy(int(entrance.bootstrap.rpartition(":")[2]), DELAYED_S[number])
+    try:
+        yield replace(entrance, bootstrap=proxy.address)
+    finally:
+        proxy.refuse()
+
+
+def _run_number(
+    number: str, scenario: str, given: Entrance, folder: Path, quick: bool, limit_s: float
+) -> list[Outcome]:
     """Run all tests of a number and a scenario in one process of the runner."""
+    with _delayed(number, given) as entrance:
+        return _run(number, scenario, entrance, folder, quick, limit_s)
+
+
+def _run(number: str, scenario: str, entrance: Entrance, folder: Path, quick: bool, limit_s: float) -> list[Outcome]:
     report, config = folder / f"{number}-{scenario}.json", folder / f"{number}-{scenario}.conf"
     # Double timeouts, as in the suite's own test clusters.
-    config.write_text(f"bootstrap.servers={bootstrap}\nbroker.address.family=v4\ntest.timeout.multiplier=2\n")
+    lines = {"bootstrap.servers": entrance.bootstrap, "broker.address.family": "v4", "test.timeout.multiplier": "2"}
+    config.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **entrance.client}.items()))
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": "../src:../src-cpp",
@@ -239,7 +244,9 @@ def _run_number(number: str, scenario: str, bootstrap: str, folder: Path, quick:
         "RDKAFKA_TEST_CONF": str(config),
         "TEST_KAFKA_VERSION": f"{KAFKA_VERSION}.0",
         "KAFKA_PATH": str(distribution()),
-        "BROKERS": bootstrap,
+        "BROKERS": entrance.scripts,
+        **entrance.environment,
+        "KRB5CCNAME": f"FILE:{folder}/{number}-{scenario}.tickets",
     }
     environment.pop("CI", None)
     command = ["./test-runner", "-p1", "-L", *(["-Q"] if quick else [])]
@@ -303,10 +310,23 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=4, help="tests at a time (default: 4)")
     parser.add_argument("--limit", type=float, default=900, help="seconds for one test number (default: 900)")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="how many (default: 1)")
+    parser.add_argument("--security", choices=PROTOCOLS, help="the protocol of the clients (default: PLAINTEXT)")
+    parser.add_argument("--mechanism", choices=MECHANISMS, help="how they log in, with a protocol of SASL")
     options: argparse.Namespace = parser.parse_args()
+    security = chosen_security(parser, options)
     return carry_out(
-        suite(options.brokers),
+        suite(options.brokers, security),
         options.broker,
-        lambda: run(options.broker, options.tests, options.quick, options.jobs, options.limit, options.brokers),
+        lambda: run(
+            options.broker, options.tests, options.quick, options.jobs, options.limit, options.brokers, security
+        ),
         options.record,
     )
+
+
+def chosen_security(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Security | None:
+    """What ``--security`` and ``--mechanism`` say; ends the command if they do not fit."""
+    protocol, mechanism = options.security, options.mechanism
+    if (mechanism is not None) != (protocol is not None and protocol.startswith("SASL")):
+        parser.error("--mechanism is needed with --security SASL_PLAINTEXT or SASL_SSL, and only there")
+    return None if protocol is None else Security(protocol, mechanism or "")

@@ -1,5 +1,6 @@
 """Some of librdkafka's own tests on kwire, in the suite's quick mode: short ones that together cover producing,
-fetching, groups, offsets, administration and transactions. ``python -m compat_tests.suites.librdkafka`` runs all."""
+fetching, groups, offsets, administration and transactions, and a few over SASL_SSL. ``python -m
+compat_tests.suites.librdkafka`` runs all."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ import pytest
 
 from compat_tests.needs import need_built
 from compat_tests.suites.librdkafka import suite
+from compat_tests.suites.librdkafka.build import tests_folder
+from compat_tests.suites.librdkafka.security import Security
 
+SECURED = ("0001", "0012", "0031", "0065", "0090", "0097", "0112", "0135", "0140")
 QUICK = (
     "0001",
     "0005",
@@ -43,8 +47,18 @@ QUICK = (
 
 @pytest.mark.timeout(1500)  # the first run builds librdkafka and its tests
 def test_what_has_passed_passes() -> None:
-    need_built(suite.tests_folder)
+    need_built(tests_folder)
     its = suite.suite()
     outcomes = suite.run("kwire", list(QUICK), quick=True, jobs=4, limit_s=120)
     assert its.compare("kwire", outcomes) == []
     assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(QUICK)
+
+
+@pytest.mark.timeout(1500)
+def test_what_passes_on_kafka_over_tls_with_a_login_passes() -> None:
+    need_built(tests_folder)
+    security = Security("SASL_SSL", "SCRAM-SHA-512")
+    its = suite.suite(security=security)
+    outcomes = suite.run("kwire", list(SECURED), quick=True, jobs=4, limit_s=120, security=security)
+    assert its.compare("kwire", outcomes) == []
+    assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(SECURED)

@@ -1,0 +1,110 @@
+"""librdkafka with its tests: fetched with the crate `rdkafka-sys` and built once, in the cache folder.
+
+It is built with everything that a login can need: OpenSSL, Cyrus SASL for GSSAPI, libcurl for OAUTHBEARER's tokens.
+
+Needs gcc, g++, make, pkg-config, and the development packages of `PACKAGES`, which root's first build installs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import urllib.request
+from hashlib import sha256
+from http.client import HTTPException
+from pathlib import Path
+
+from compat_tests.suites.suite import CannotBuild
+from harness.downloads import APT_OPTIONS, attempted
+from harness.kafka_jars import cache_root, locked
+
+CRATE, LIBRDKAFKA = "4.10.0+2.12.1", "2.12.1"
+CRATE_SHA256 = "e234cf318915c1059d4921ef7f75616b5219b10b46e9f3a511a15eb4b56a3f77"
+PACKAGES = {
+    "openssl/ssl.h": "libssl-dev",
+    "zlib.h": "zlib1g-dev",
+    "zstd.h": "libzstd-dev",
+    "sasl/sasl.h": "libsasl2-dev",
+    "curl/curl.h": "libcurl4-openssl-dev",
+}
+_OPTIONAL = {"rapidjson/document.h": "rapidjson-dev"}  # three tests need it to parse statistics
+
+
+def why_not() -> str | None:
+    """None if the suite can be built or has been, otherwise the names of what is missing."""
+    if (_built() / ".complete").exists():
+        return None
+    missing = [tool for tool in ("gcc", "g++", "make", "pkg-config") if shutil.which(tool) is None]
+    if shutil.which("g++"):
+        missing += [package for header, package in PACKAGES.items() if not _has_header(header)]
+    return f"needs {', '.join(missing)}" if missing else None
+
+
+def _has_header(header: str) -> bool:
+    command = ["g++", "-E", "-include", header, "-x", "c++", "/dev/null"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _built() -> Path:
+    return cache_root() / f"librdkafka-{LIBRDKAFKA}-secured"
+
+
+def tests_folder() -> Path:
+    """The folder with the built `test-runner`; builds it on first use (two minutes). Raises `CannotBuild`."""
+    with locked("librdkafka"):
+        if not (_built() / ".complete").exists():
+            _install_packages()
+            reason = why_not()
+            if reason:
+                raise CannotBuild(reason)
+            _build(_built())
+    return _built() / "tests"
+
+
+def _install_packages() -> None:
+    """Install the headers from the system's packages, if permitted."""
+    packages = {**PACKAGES, **_OPTIONAL}
+    wanted = [package for header, package in packages.items() if shutil.which("g++") and not _has_header(header)]
+    if not wanted or not shutil.which("apt-get") or os.geteuid() != 0:
+        return
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update"], ["install", "-y", "--no-install-recommends", *wanted]):
+        subprocess.run(["apt-get", "-qq", *APT_OPTIONS, *words], env=environment, capture_output=True, check=False)
+
+
+def _build(folder: Path) -> None:
+    print(f"building librdkafka {LIBRDKAFKA} and its tests in {folder} (once) ...", file=sys.stderr, flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    _unpack(folder)
+    steps = (
+        ["./configure", "--enable-gssapi", "--enable-curl"],
+        ["make", "-j2", "libs"],
+        ["make", "-j2", "-C", "tests", "build"],
+    )
+    for step in steps:
+        done = subprocess.run(step, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise CannotBuild(f"{' '.join(step)}: {done.stdout[-1000:]}{done.stderr[-2000:]}")
+    (folder / ".complete").write_text("")
+
+
+def _unpack(folder: Path) -> None:
+    """The crate's `librdkafka` folder, checked against the pinned digest."""
+    with tempfile.TemporaryDirectory(dir=cache_root()) as place:
+        address = f"https://static.crates.io/crates/rdkafka-sys/rdkafka-sys-{CRATE}.crate"
+        crate = Path(place) / "crate.tar.gz"
+
+        def fetch() -> None:
+            with urllib.request.urlopen(address, timeout=120) as response:
+                crate.write_bytes(response.read())
+            if sha256(crate.read_bytes()).hexdigest() != CRATE_SHA256:
+                raise CannotBuild(f"{address} is not what it was")
+
+        attempted(address, fetch, OSError, HTTPException, CannotBuild)
+        with tarfile.open(crate) as tar:
+            tar.extractall(place, filter="data")
+        (Path(place) / f"rdkafka-sys-{CRATE}" / "librdkafka").rename(folder)
