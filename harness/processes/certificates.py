@@ -1,7 +1,8 @@
 """A certificate authority with the certificates that TLS tests need, as PEM files.
 
-The server's certificate names 127.0.0.1 and nothing else, so that a client that connects to `localhost` sees a name
-that does not match. What lives elsewhere: brokers that use them (`harness.processes.secured`).
+The server's certificate names 127.0.0.1 and nothing else (unless another name is asked for), so that a client that
+connects to `localhost` sees a name that does not match. What lives elsewhere: brokers that use them
+(`harness.processes.secured`).
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Certificates:
     client_name: str
 
     @classmethod
-    def make(cls, folder: Path) -> Certificates:
-        """New keys and certificates in a folder."""
+    def make(cls, folder: Path, server: str = SERVER) -> Certificates:
+        """New keys and certificates in a folder. ``server``: the server's name."""
         import trustme
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +54,7 @@ class Certificates:
         return cls(
             ca=_write(folder / "ca.pem", ca.cert_pem.bytes()),
             other_ca=_write(folder / "other-ca.pem", other.cert_pem.bytes()),
-            server=_identity(folder / "server", ca.issue_cert(SERVER, common_name="broker")),
+            server=_identity(folder / "server", ca.issue_cert(server, common_name="broker")),
             client=_identity(folder / "client", client),
             expired=_identity(folder / "expired", expired),
             stranger=_identity(folder / "stranger", other.issue_cert("client.test", common_name="client")),

@@ -95,11 +95,21 @@ class Kerberos:
 
     def add(self, keytab: str, principals: Sequence[str]) -> Path:
         """Add principals with random keys, in one keytab."""
-        path = self.keytab(keytab)
         for principal in principals:
-            self._run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {principal}@{REALM}")
-            self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {path} {principal}@{REALM}")
-        return path
+            self._administer(f"addprinc -randkey {principal}@{REALM}")
+            self.export_key(keytab, principal)
+        return self.keytab(keytab)
+
+    def export_key(self, keytab: str, principal: str) -> None:
+        """Give a principal a new key and append it to a keytab."""
+        self._administer(f"ktadd -k {self.keytab(keytab)} {principal}@{REALM}")
+
+    def change_key(self, principal: str) -> None:
+        """Give a principal a new key that is in no keytab."""
+        self._administer(f"cpw -randkey {principal}@{REALM}")
+
+    def _administer(self, query: str) -> None:
+        self._run("kadmin.local", "-r", REALM, "-q", query)
 
     def ticket_cache(self, name: str, *options: str) -> Path:
         """A file with a ticket-granting ticket of a user, got with the user's keytab. ``options``: kinit's."""

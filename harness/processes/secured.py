@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.processes.brokers import Broker, KafkaBroker, KwireBroker, wait_until
-from harness.processes.certificates import Certificates
+from harness.processes.certificates import SERVER, Certificates
 from harness.processes.ports import free_port
 from harness.wire_client import WireClient
 from kwire.codec.messages.alter_user_scram_credentials_request import (
@@ -69,9 +69,17 @@ def security_settings(certificates: Certificates) -> dict[str, str]:
 class SecuredBroker(Broker):
     """What both kinds have in common."""
 
-    def __init__(self, home: Path, settings: Mapping[str, str] | None = None, data_dir: Path | None = None) -> None:
-        self.certificates = Certificates.make(home / "certificates")
+    def __init__(
+        self,
+        home: Path,
+        settings: Mapping[str, str] | None = None,
+        data_dir: Path | None = None,
+        *,
+        host: str = SERVER,
+    ) -> None:
+        self.certificates = Certificates.make(home / "certificates", host)
         super().__init__(home, {**security_settings(self.certificates), **(settings or {})}, data_dir)
+        self.host = host
         self.ports: dict[str, int] = {}
         self._has_users = False
 
@@ -114,9 +122,9 @@ class SecuredKafka(SecuredBroker, KafkaBroker):
         }
 
 
-def make_secured(kind: str, home: Path, settings: Mapping[str, str] | None = None) -> SecuredBroker:
-    """A broker of a kind ("kwire" or "kafka"), not started yet."""
-    return {"kwire": SecuredKwire, "kafka": SecuredKafka}[kind](home, settings)
+def make_secured(kind: str, home: Path, settings: Mapping[str, str] | None = None, host: str = SERVER) -> SecuredBroker:
+    """A broker of a kind ("kwire" or "kafka") on this host by a name of it, not started yet."""
+    return {"kwire": SecuredKwire, "kafka": SecuredKafka}[kind](home, settings, host=host)
 
 
 def add_scram_users(bootstrap: str) -> None:

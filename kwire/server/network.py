@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.addresses import Address
 from kwire.cluster.metadata.image import Endpoint
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
     from kwire.net.settings import NetSettings
+
+
+_EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 
 
 class Network(NamedTuple):
@@ -42,7 +45,7 @@ class Network(NamedTuple):
         endpoints = _registered(config, sockets)
         # The brokers of a cluster all return the same address for a broker: the registered one.
         is_cluster = config.kwire_metadata_dir or config.zookeeper_connect
-        named = endpoints if is_cluster else config.advertised_endpoints()
+        named = endpoints if is_cluster else [each for each in endpoints if _has_name(config, each.listener)]
         return cls(
             settings,
             sockets,
@@ -83,9 +86,16 @@ def _registered(config: KafkaConfig, sockets: list[BoundSocket]) -> list[Endpoin
     return endpoints
 
 
+def _has_name(config: KafkaConfig, listener: str) -> bool:
+    """Whether the configuration names the host by which clients reach a listener: in `advertised.listeners`, or as in
+    Kafka in `listeners` if that is neither empty nor every interface."""
+    named = [*config.advertised_endpoints(), *([] if config.is_local_only else config.endpoints())]
+    return any(each.listener == listener and each.host not in _EVERY_INTERFACE for each in named)
+
+
 def _reachable(host: str) -> str:
     """The host by which a client on this machine reaches a listener."""
-    return "localhost" if host in ("", "0.0.0.0", "::") else host
+    return "localhost" if host in _EVERY_INTERFACE else host
 
 
 def _close(sockets: list[BoundSocket]) -> None:

@@ -6,19 +6,21 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from compat_tests.needs import need
 from harness.kafka_jars import kafka_classpath
 from harness.paths import ROOT
+from harness.processes.kerberos import REALM, Kerberos, missing
 from harness.processes.ports import free_port
 from harness.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.java
 
-PORTS = ("9093", "9094", "9095", "9191", "9192")
+PORTS = ("9093", "9094", "9095", "9096", "9191", "9192")
 TOOLS = {
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
@@ -30,6 +32,7 @@ SHOWN = (
     "answers: a Kafka broker",
     "b'hello'",
     "0 records are left",
+    "offset 0",
     "hello from the console",
     "SCRAM credential configs for user-principal 'bob' are SCRAM-SHA-512=iterations=4096",
     "User:alice",
@@ -42,7 +45,7 @@ SHOWN = (
 class Shell:
     """Runs the guide's blocks in a directory; one that starts brokers first stops those that run."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self._directory = directory
         self._brokers: list[subprocess.Popen[str]] = []
         programs = directory / "programs"
@@ -53,6 +56,7 @@ class Shell:
             _script(programs / name, f'exec java -Xmx256m -cp "{kafka_classpath()}" {main} "$@"')
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._environment.update(environment)
 
     def run(self, block: str) -> str:
         """What the commands print. AssertionError if one fails."""
@@ -95,8 +99,20 @@ def _script(path: Path, line: str) -> None:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path)
+def realm(tmp_path: Path) -> Iterator[Kerberos]:
+    need(missing())
+    with Kerberos(tmp_path / "realm") as realm:
+        yield realm
+
+
+@pytest.fixture
+def shell(tmp_path: Path, realm: Kerberos) -> Iterator[Shell]:
+    """In a directory with the keytabs of the guide."""
+    directory = tmp_path / "guide"
+    directory.mkdir()
+    for name in ("kafka", "alice"):
+        realm.keytab(name).rename(directory / f"{name}.keytab")
+    shell = Shell(directory, realm.environment)
     yield shell
     shell.stop()
 
@@ -108,6 +124,7 @@ def test_the_commands_of_the_guide_work_as_they_are_pasted(shell: Shell) -> None
     text = text.replace("localhost:919$id", f"localhost:$(({first} + ({second} - {first}) * (id - 1)))")
     for port, free in ports.items():
         text = text.replace(f"localhost:{port}", f"localhost:{free}")
+    text = text.replace("EXAMPLE.COM", REALM)
     blocks = re.findall(r"```sh\n(.*?)```", text, re.S)
     assert len(blocks) > 20
     printed = "".join(shell.run(block) for block in blocks)

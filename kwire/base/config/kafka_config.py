@@ -142,8 +142,8 @@ class KafkaConfig(BrokerProperties):
         return self._endpoints("listeners", self.listeners)
 
     def advertised_endpoints(self) -> list[Endpoint]:
-        """The endpoints of `advertised.listeners`. If it is not set, an empty list: clients then get the address that
-        they connected to."""
+        """The endpoints of `advertised.listeners`. If it is not set, an empty list: clients then get the host that
+        `listeners` names, or if it names none, the address that they connected to."""
         if self.advertised_listeners is None:
             return []
         advertised = self._endpoints("advertised.listeners", self.advertised_listeners)

@@ -265,7 +265,7 @@ _CLASSES: dict[str, tuple[str, ...]] = {
         _SECURITY + "oauthbearer.OAuthBearerLoginCallbackHandler",
         _SECURITY + "oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
     ),
-    "sasl.login.class": (_SECURITY + "authenticator.DefaultLogin",),
+    "sasl.login.class": (_SECURITY + "authenticator.DefaultLogin", _SECURITY + "kerberos.KerberosLogin"),
     "sasl.oauthbearer.jwt.validator.class": (
         _SECURITY + "oauthbearer.DefaultJwtValidator",
         _SECURITY + "oauthbearer.BrokerJwtValidator",
