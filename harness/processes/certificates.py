@@ -62,6 +62,15 @@ class Certificates:
         )
 
 
+def rsa_server(folder: Path) -> Identity:
+    """The server's certificate with a key of RSA-2048, from an authority with one; `Certificates` has elliptic keys."""
+    import trustme
+
+    folder.mkdir(parents=True, exist_ok=True)
+    ca = trustme.CA(key_type=trustme.KeyType.RSA)
+    return _identity(folder / "rsa", ca.issue_cert(SERVER, common_name="broker", key_type=trustme.KeyType.RSA))
+
+
 def _identity(stem: Path, issued: trustme.LeafCert) -> Identity:
     from cryptography.hazmat.primitives.serialization import (
         Encoding,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from harness.kafka_jars import kafka_classpath, kafka_jars_dir
 from harness.processes.brokers import Broker, KafkaBroker, KwireBroker
+from harness.processes.certificates import rsa_server
+from harness.processes.secured import SecuredBroker, SecuredKafka, SecuredKwire
 
 SERVER_PROPERTIES = {
     "num.partitions": "1",
@@ -49,7 +51,18 @@ class ProductionKafkaBroker(KafkaBroker):
         return ["java", *_HEAP, *_FLAGS, logging, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
 
 
+class SecuredProductionKafka(SecuredKafka, ProductionKafkaBroker):
+    """The same with the listeners of `harness.processes.secured`."""
+
+
 def production_broker(kind: str, home: Path, settings: Mapping[str, str] | None = None) -> Broker:
     """A broker of a kind ("kwire" or "kafka") with `SERVER_PROPERTIES`, not started yet."""
     make = {"kwire": KwireBroker, "kafka": ProductionKafkaBroker}[kind]
     return make(home, {**SERVER_PROPERTIES, **(settings or {})})
+
+
+def secured_production_broker(kind: str, home: Path) -> SecuredBroker:
+    """The same with the listeners of `harness.processes.secured` and a server's key of RSA-2048."""
+    make = {"kwire": SecuredKwire, "kafka": SecuredProductionKafka}[kind]
+    identity = rsa_server(home / "rsa")
+    return make(home, {**SERVER_PROPERTIES, "ssl.keystore.location": str(identity.pem)})

@@ -22,7 +22,7 @@ from typing import Any
 from harness.kafka_jars import KAFKA_VERSION, why_no_java
 from harness.paths import ROOT
 from harness.processes.production import production_broker
-from tools.benchmark import extras, generator, picture, results, workloads
+from tools.benchmark import extras, generator, picture, results, secured, workloads
 from tools.benchmark.machine import compiled_modules, machine
 from tools.benchmark.results import KINDS, Line
 from tools.benchmark.targets import Target
@@ -50,7 +50,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write the picture")
     parser.add_argument("--text", type=Path, metavar="FILE", help="write the table as well")
-    parser.add_argument("--record", action="store_true", help="write docs/benchmark.{txt,json,svg}; not with --curves")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="write docs/benchmark.{txt,json,svg}, with --only only their lines of these workloads; not with --curves",
+    )
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: the temporary directory)")
     parser.add_argument("--list", action="store_true", help="list the workloads and their keys")
     parser.add_argument(
@@ -69,7 +73,8 @@ class Run:
         self.kinds = list(KINDS) if options.broker == "both" else [options.broker]
         self.together = [each for each in workloads.throughput() + extras.tools() if self._wanted(each)]
         self.alone = [each for each in extras.alone() if self._wanted(each)]
-        self.lines = {each.key: Line(each) for each in self.together + self.alone}
+        self.secured = [each for each in secured.secured() if self._wanted(each)]
+        self.lines = {each.key: Line(each) for each in self.together + self.alone + self.secured}
         self.done = 0
         self.started = time.monotonic()
 
@@ -79,6 +84,8 @@ class Run:
     def work(self) -> None:
         """Run all rounds; the order of the brokers alternates."""
         generator.generator()
+        if self.secured:
+            generator.generator(tls=True)
         for number in range(self.options.rounds):
             order = self.kinds if number % 2 == 0 else self.kinds[::-1]
             self._round(number, order)
@@ -89,16 +96,25 @@ class Run:
                 with ExitStack() as stack:
                     target = stack.enter_context(extras.fresh(kind))
                     self._measure(workload, target, number)
-        if not self.together:
-            return
+        if self.together:
+            self._on_both(self.together, number, order, lambda kind, home: Target(production_broker(kind, home)))
+        if self.secured:
+            self._on_both(self.secured, number, order, secured.SecuredTarget)
+
+    def _on_both(
+        self, lines: list[Workload], number: int, order: list[str], target_of: Callable[[str, Path], Target]
+    ) -> None:
+        """Measure on brokers that stay up, first warmed up, in turns."""
         home = Path(tempfile.mkdtemp(prefix="kwire-bench-", dir=self.options.dir))
-        targets = {kind: Target(production_broker(kind, home / kind)) for kind in order}
+        targets = {kind: target_of(kind, home / kind) for kind in order}
         try:
             for target in targets.values():
                 target.start()
                 say(f"warming up {target.kind} ...")
                 warm_up(target, self.scale)
-            for workload in self.together:
+                if isinstance(target, secured.SecuredTarget):
+                    secured.warm_up(target, self.scale)
+            for workload in lines:
                 for target in targets.values():
                     self._measure(workload, target, number)
         finally:
@@ -109,7 +125,7 @@ class Run:
     def _measure(self, workload: Workload, target: Target, number: int) -> None:
         line = self.lines[workload.key]
         self.done += 1
-        total = (len(self.together) + len(self.alone)) * len(self.kinds) * self.options.rounds
+        total = len(self.lines) * len(self.kinds) * self.options.rounds
         place = f"[{self.done}/{total} {time.monotonic() - self.started:4.0f} s] {workload.group}: {workload.title}"
         try:
             facts = workload.measure(target, self.scale)
@@ -130,13 +146,24 @@ def warm_up(target: Target, scale: float) -> None:
     workloads.OpenLoop(1000, 1)(target, 1)
 
 
+def all_workloads() -> list[Workload]:
+    """All workloads, in the order of the table."""
+    return workloads.throughput() + extras.tools() + extras.alone() + secured.secured()
+
+
 def report(run: Run, facts: dict[str, Any]) -> int:
     """Print and write the results; 1 if a workload failed."""
-    lines = [line for line in run.lines.values() if line.rounds["kwire"] or line.rounds["kafka"] or line.failures]
+    measured = [line for line in run.lines.values() if line.rounds["kwire"] or line.rounds["kafka"] or line.failures]
+    lines = measured
+    if run.options.record and run.options.only:
+        lines = with_recorded(measured, DOCS / "benchmark.json")
+    for line in measured:
+        line.when = facts["when"]
+    times = sorted({line.when[:16] for line in lines})
+    rounds = max((len(line.rounds["kwire"]) for line in lines), default=0)
     words = (
-        f"kwire beside Apache Kafka {KAFKA_VERSION}; {facts['cores']} cores ({facts['cpu']}), {facts['when']}, "
-        f"{run.options.rounds} round{'s' if run.options.rounds > 1 else ''}; "
-        f"load average before {facts['load_average'][0]:.1f}\n"
+        f"kwire beside Apache Kafka {KAFKA_VERSION}; {facts['cores']} cores ({facts['cpu']}), {' and '.join(times)}, "
+        f"{rounds} round{'s' if rounds > 1 else ''}; load average before {facts['load_average'][0]:.1f}\n"
         "CPU: the broker's processor time, per million records or per request\n\n"
     )
     text = words + results.text_table(lines) + "\n" + results.verdict_table(lines)
@@ -146,16 +173,23 @@ def report(run: Run, facts: dict[str, Any]) -> int:
     if run.options.json:
         run.options.json.write_text(results.as_json(lines, facts) + "\n")
     if run.options.svg:
-        footnote = f"{facts['cores']} cores, best of {run.options.rounds} rounds, {facts['when'][:10]}: scripts/bench"
+        footnote = f"{facts['cores']} cores, best of {rounds} rounds, {facts['when'][:10]}: scripts/bench"
         run.options.svg.write_text(picture.svg(lines, footnote))
-    return 1 if any(line.failures for line in lines) else 0
+    return 1 if any(line.failures for line in measured) else 0
+
+
+def with_recorded(measured: list[Line], record: Path) -> list[Line]:
+    """The measured lines, and those of the record that were not measured now, in the order of the table."""
+    known = {line.workload.key: line for line in results.recorded(record, all_workloads())}
+    known |= {line.workload.key: line for line in measured}
+    return [known[each.key] for each in all_workloads() if each.key in known]
 
 
 def show_list() -> None:
     """Print the workloads and curves with their keys."""
     from tools.benchmark.curves import CURVES
 
-    for workload in workloads.throughput() + extras.tools() + extras.alone():
+    for workload in all_workloads():
         print(f"{workload.key:20} {workload.group}: {workload.title}")
     for name, curve in CURVES.items():
         print(f"--curves {name:11} {curve.__doc__}")

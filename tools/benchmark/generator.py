@@ -20,32 +20,46 @@ class LoadFailed(Exception):
     """The load generator has failed; the message is its output."""
 
 
-def generator() -> Path:
-    """The compiled generator, made with gcc on first use."""
+WITH_TLS = ("-DTLS", "-lssl", "-lcrypto")
+
+
+def generator(tls: bool = False) -> Path:
+    """The compiled generator, made with gcc on first use; with TLS it needs OpenSSL's headers. Raises `LoadFailed`."""
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    program = cache_root() / f"load-{digest}"
+    program = cache_root() / (f"load-tls-{digest}" if tls else f"load-{digest}")
     if not program.exists():
         cache_root().mkdir(parents=True, exist_ok=True)
         partial = program.with_suffix(".partial")
-        subprocess.run(["gcc", "-O2", "-Wall", "-o", str(partial), str(SOURCE)], check=True)
+        command = ["gcc", "-O2", "-Wall", "-o", str(partial), str(SOURCE), *(WITH_TLS if tls else ())]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise LoadFailed(f"gcc failed; it needs libc6-dev, and libssl-dev for TLS (Debian)\n{done.stderr.strip()}")
         partial.rename(program)
     return program
 
 
 def run(
-    target: Target, templates: list[frames.Template] | None = None, topic: Topic | None = None, **options: int
+    target: Target,
+    templates: list[frames.Template] | None = None,
+    topic: Topic | None = None,
+    *,
+    port: int | None = None,
+    tls: int = 0,
+    **options: int,
 ) -> dict[str, Any]:
-    """Run the generator; return its report, with ``cpu_s`` that the broker used meanwhile. Raises `LoadFailed`."""
-    words = [f"{name}={value}" for name, value in options.items()]
-    words.append(f"port={target.port}")
+    """Run the generator; return its report, with ``cpu_s`` that the broker used meanwhile. Raises `LoadFailed`.
+    Options are those of `load.c`; ``port`` is the target's, if no other is given."""
+    numbers = {"port": port or target.port, "tls": tls} | options
+    words = [f"{name}={value}" for name, value in numbers.items()]
     if topic is not None:
         words += [f"topic={topic.id.hex()}", f"partitions={topic.partitions}"]
+    program = generator(tls=tls != 0)
     with tempfile.NamedTemporaryFile(prefix="kwire-frames-") as file:
         if templates is not None:
             frames.write(Path(file.name), templates)
             words.append(f"frames={file.name}")
         process = subprocess.Popen(
-            [str(generator()), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [str(program), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         with process:
             assert process.stdin and process.stdout and process.stderr

@@ -16,6 +16,9 @@
  *   readers              connections that fetch; topic (32 hex digits), partitions, until (the offset at which each ends)
  *   partition_bytes, fetch_bytes, min_bytes, wait_ms    as in Fetch
  *   limit_s              the run fails when it takes longer
+ *   tls                  12 or 13: TLS 1.2 or 1.3 on every connection (only if compiled with -DTLS, with OpenSSL)
+ *   opens                connections that are only opened, with a whole handshake if `tls` is given, and closed in order;
+ *                        `inflight` at a time
  *
  * It prints "ready" when all are connected, waits for a line on standard input, works, and prints one line of JSON.
  */
@@ -38,6 +41,12 @@
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+#endif
+#ifdef TLS
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#else
+typedef void SSL;
 #endif
 
 static void fail(const char *format, ...) {
@@ -153,7 +162,7 @@ static void print_histogram(const char *name, const Histogram *h) {
 
 static struct {
     long port, producers, inflight, requests, rate, barrier, idempotent, readers, partitions, until, partition_bytes,
-        fetch_bytes, min_bytes, wait_ms, limit_s;
+        fetch_bytes, min_bytes, wait_ms, limit_s, tls, opens;
     const char *frames, *topic;
 } options = {.inflight = 1, .partition_bytes = 1 << 20, .fetch_bytes = 50 << 20, .min_bytes = 1, .wait_ms = 500,
              .limit_s = 60};
@@ -165,7 +174,7 @@ static void parse_options(int count, char **words) {
         {"idempotent", &options.idempotent}, {"readers", &options.readers}, {"partitions", &options.partitions},
         {"until", &options.until}, {"partition_bytes", &options.partition_bytes},
         {"fetch_bytes", &options.fetch_bytes}, {"min_bytes", &options.min_bytes}, {"wait_ms", &options.wait_ms},
-        {"limit_s", &options.limit_s}};
+        {"limit_s", &options.limit_s}, {"tls", &options.tls}, {"opens", &options.opens}};
     for (int i = 1; i < count; i++) {
         char *value = strchr(words[i], '=');
         if (!value) fail("%s: NAME=VALUE is wanted", words[i]);
@@ -228,12 +237,90 @@ static void next_sequences(Template *t) {
     }
 }
 
+/* ---- TLS ------------------------------------------------------------------------------------------------------- */
+
+#ifdef TLS
+#define RECORD 16384
+
+static SSL_CTX *tls_context;
+
+static void tls_prepare(void) {
+    tls_context = SSL_CTX_new(TLS_client_method());
+    if (!tls_context) fail("no TLS context");
+    int version = options.tls == 12 ? TLS1_2_VERSION : TLS1_3_VERSION;
+    SSL_CTX_set_min_proto_version(tls_context, version);
+    SSL_CTX_set_max_proto_version(tls_context, version);
+    SSL_CTX_set_mode(tls_context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_read_ahead(tls_context, 1);
+    SSL_CTX_set_default_read_buffer_len(tls_context, 8 * RECORD);
+    SSL_CTX_set_verify(tls_context, SSL_VERIFY_NONE, NULL); /* the broker's work is the same */
+}
+
+static SSL *tls_client(int fd) {
+    SSL *tls = SSL_new(tls_context);
+    if (!tls || !SSL_set_fd(tls, fd)) fail("no TLS connection");
+    return tls;
+}
+
+/* -1 with errno, like a system call: EAGAIN when OpenSSL waits for the socket. */
+static ssize_t tls_result(SSL *tls, int result, const char *what) {
+    int reason = SSL_get_error(tls, result);
+    if (reason == SSL_ERROR_ZERO_RETURN) return 0;
+    if (reason != SSL_ERROR_WANT_READ && reason != SSL_ERROR_WANT_WRITE)
+        fail("TLS, %s: %s", what, ERR_reason_error_string(ERR_peek_error()));
+    errno = EAGAIN;
+    return -1;
+}
+
+static int tls_handshake(SSL *tls) {
+    int result = SSL_connect(tls);
+    if (result != 1) {
+        if (!tls_result(tls, result, "handshake")) fail("TLS: the broker closed a connection in the handshake");
+        return 0;
+    }
+    if (SSL_session_reused(tls)) fail("a handshake was not a full one");
+    return 1;
+}
+
+static ssize_t tls_receive(SSL *tls, uint8_t *to, size_t size) {
+    ERR_clear_error();
+    int got = SSL_read(tls, to, size > 1 << 30 ? 1 << 30 : (int)size);
+    return got > 0 ? got : tls_result(tls, got, "receive");
+}
+
+/* One record: what the parts have, at most 16 KiB, as Kafka's clients send it. */
+static ssize_t tls_send(SSL *tls, const struct iovec *parts, int count) {
+    static uint8_t record[RECORD];
+    size_t size = 0;
+    for (int i = 0; i < count && size < RECORD; i++) {
+        size_t part = parts[i].iov_len < RECORD - size ? parts[i].iov_len : RECORD - size;
+        memcpy(record + size, parts[i].iov_base, part);
+        size += part;
+    }
+    ERR_clear_error();
+    int sent = SSL_write(tls, record, (int)size);
+    return sent > 0 ? sent : tls_result(tls, sent, "send");
+}
+
+static void tls_end(SSL *tls) { SSL_shutdown(tls); }
+static void tls_free(SSL *tls) { SSL_free(tls); }
+#else
+static void tls_prepare(void) { fail("compiled without TLS"); }
+static SSL *tls_client(int fd) { (void)fd; return NULL; }
+static int tls_handshake(SSL *tls) { (void)tls; return 0; }
+static ssize_t tls_receive(SSL *tls, uint8_t *to, size_t size) { (void)tls, (void)to, (void)size; return 0; }
+static ssize_t tls_send(SSL *tls, const struct iovec *p, int count) { (void)tls, (void)p, (void)count; return 0; }
+static void tls_end(SSL *tls) { (void)tls; }
+static void tls_free(SSL *tls) { (void)tls; }
+#endif
+
 /* ---- Connections ----------------------------------------------------------------------------------------------- */
 
 typedef struct { int64_t sent; Template *template; } Pending;
 
 typedef struct {
     int fd, reader, blocked;
+    SSL *tls;
     /* out: one request under way, its head patched here */
     uint8_t head[12];
     const uint8_t *body;
@@ -265,16 +352,24 @@ static int64_t first_send, last_answer, last_read;
 static int64_t *begun_at; /* by request, for the latency end to end: one partition, one batch a request */
 static long begun;
 
-static void connect_all(void) {
+static int connected(void) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options.port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    if (fd < 0) fail("socket: %s", strerror(errno));
+    if (connect(fd, (void *)&address, sizeof address)) fail("connect: %s", strerror(errno));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return fd;
+}
+
+static void connect_all(void) {
     for (long i = 0; i < connection_count; i++) {
         Connection *c = &connections[i];
-        c->fd = socket(AF_INET, SOCK_STREAM, 0);
-        if (c->fd < 0) fail("socket: %s", strerror(errno));
-        if (connect(c->fd, (void *)&address, sizeof address)) fail("connect: %s", strerror(errno));
-        int one = 1;
-        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        c->fd = connected();
+        if (options.tls) {
+            c->tls = tls_client(c->fd);
+            if (!tls_handshake(c->tls)) fail("a blocking handshake has not ended");
+        }
         fcntl(c->fd, F_SETFL, O_NONBLOCK);
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
         epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &event);
@@ -297,7 +392,7 @@ static int push(Connection *c) {
         size_t body_sent = c->sent > c->head_size ? c->sent - c->head_size : 0;
         if (body_sent < c->body_size)
             parts[count++] = (struct iovec){(void *)(c->body + body_sent), c->body_size - body_sent};
-        ssize_t sent = writev(c->fd, parts, count);
+        ssize_t sent = c->tls ? tls_send(c->tls, parts, count) : writev(c->fd, parts, count);
         if (sent < 0) {
             if (errno != EAGAIN && errno != EINTR) fail("send: %s", strerror(errno));
             watch(c, 1);
@@ -488,13 +583,14 @@ static void readable(Connection *c) {
             c->room = c->room ? c->room * 2 : 4096;
             if (!(c->in = realloc(c->in, c->room))) fail("no memory for %zu bytes", c->room);
         }
-        ssize_t got = recv(c->fd, c->in + c->have, c->room - c->have, 0);
+        size_t room = c->room - c->have;
+        ssize_t got = c->tls ? tls_receive(c->tls, c->in + c->have, room) : recv(c->fd, c->in + c->have, room, 0);
         if (got == 0) fail("the broker closed a connection");
         if (got < 0) {
             if (errno == EAGAIN || errno == EINTR) return;
             fail("receive: %s", strerror(errno));
         }
-        int filled = (size_t)got == c->room - c->have;
+        int filled = c->tls || (size_t)got == room; /* OpenSSL may hold more, whatever it has returned */
         c->have += (size_t)got;
         size_t used = 0;
         while (c->have - used >= 4) {
@@ -565,6 +661,63 @@ static void work(void) {
     }
 }
 
+/* ---- Connections that are only opened -------------------------------------------------------------------------- */
+
+typedef struct { int fd, ended; SSL *tls; int64_t begun; } Opening;
+
+static int open_next(Opening *o) {
+    if (!to_begin) return 0;
+    to_begin--, begun++;
+    o->begun = now_ns();
+    if (!first_send) first_send = o->begun;
+    o->fd = connected();
+    o->ended = 0;
+    o->tls = options.tls ? tls_client(o->fd) : NULL;
+    fcntl(o->fd, F_SETFL, O_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = o};
+    epoll_ctl(poller, EPOLL_CTL_ADD, o->fd, &event);
+    return 1;
+}
+
+/* Continue the handshake; when it is complete, end the connection in order. 1 when the broker has closed it, too: only
+ * then the broker's work is done. */
+static int opened_and_closed(Opening *o) {
+    uint8_t rest[4096];
+    ssize_t got;
+    if (!o->ended) {
+        if (o->tls && !tls_handshake(o->tls)) return 0;
+        note(&answered, now_ns() - o->begun);
+        o->ended = 1;
+        if (o->tls) tls_end(o->tls);
+        shutdown(o->fd, SHUT_WR);
+    }
+    while ((got = recv(o->fd, rest, sizeof rest, 0)) > 0) continue;
+    if (got < 0 && errno == EAGAIN) return 0;
+    if (o->tls) tls_free(o->tls);
+    close(o->fd);
+    completed++;
+    last_answer = now_ns();
+    return 1;
+}
+
+static void only_open(void) {
+    int64_t deadline = now_ns() + options.limit_s * 1000000000LL;
+    Opening *openings = take((size_t)options.inflight * sizeof *openings);
+    to_begin = options.opens;
+    for (long i = 0; i < options.inflight; i++)
+        while (open_next(&openings[i]) && opened_and_closed(&openings[i])) continue;
+    while (completed < options.opens) {
+        struct epoll_event events[256];
+        int count = epoll_wait(poller, events, 256, 1000);
+        for (int i = 0; i < count; i++) {
+            Opening *o = events[i].data.ptr;
+            while (opened_and_closed(o) && open_next(o)) continue;
+        }
+        if (now_ns() > deadline)
+            fail("not done after %ld s: %ld of %ld connections", options.limit_s, completed, options.opens);
+    }
+}
+
 static void report(void) {
     uint64_t read_records_sum = 0, read_bytes_sum = 0;
     for (long i = 0; i < connection_count; i++)
@@ -588,6 +741,7 @@ int main(int count, char **words) {
     parse_options(count, words);
     crc_prepare();
     if (options.producers) read_templates();
+    if (options.tls) tls_prepare();
     poller = epoll_create1(0);
     connection_count = options.producers + options.readers;
     connections = take((size_t)connection_count * sizeof *connections);
@@ -609,7 +763,8 @@ int main(int count, char **words) {
     fflush(stdout);
     char line[16];
     if (!fgets(line, sizeof line, stdin)) return 1;
-    work();
+    if (options.opens) only_open();
+    else work();
     report();
     if (!fgets(line, sizeof line, stdin)) return 0; /* connections stay until the broker's CPU was read */
     return 0;

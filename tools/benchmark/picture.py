@@ -67,6 +67,16 @@ CHARTS = (
             ("memory-load", "mb", "memory after load"),
         ),
     ),
+    Chart(
+        "Processor time of TLS (shorter is better)",
+        (
+            ("tls-produce-16k", "cpu_tls_us", "produce over TLS, 16 KiB batches, per MB"),
+            ("tls-consume", "cpu_tls_us", "consume over TLS, per MB"),
+            ("tls-one-50", "cpu_tls_us", "one record a request over TLS"),
+            ("tls-handshake-13", "cpu_tls_us", "connection with a TLS 1.3 handshake"),
+            ("tls-login-scram-256", "cpu_tls_us", "login over TLS, SCRAM-SHA-256"),
+        ),
+    ),
 )
 
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import statistics
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tools.benchmark.workloads import Facts, Workload
+from tools.benchmark.workloads import SECURED, Facts, Workload
 
 KINDS = ("kwire", "kafka")
-HIGHER_IS_BETTER = frozenset({"records_s", "mb_s", "requests_s"})
+HIGHER_IS_BETTER = frozenset({"records_s", "mb_s", "requests_s", "rate", "plain_rate"})
 
 
 @dataclass
 class Line:
-    """One workload's rounds on both brokers."""
+    """One workload's rounds on both brokers. ``when``: the time of the run, if it was another one than this."""
 
     workload: Workload
     rounds: dict[str, list[Facts]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     failures: list[str] = field(default_factory=list)
+    when: str = ""
 
     def values(self, kind: str, fact: str) -> list[float]:
         """The values of one fact for one kind of broker, one per round."""
@@ -53,6 +55,15 @@ class Line:
                 found.append((fact, ratio, bound, kept))
         return found
 
+    def limits(self) -> list[tuple[str, float, float, bool]]:
+        """Of each limit: the fact, kwire's median, the limit, whether it is kept."""
+        found = []
+        for fact, limit in self.workload.limits:
+            value = self.median("kwire", fact)
+            if value is not None:
+                found.append((fact, value, limit, value <= limit))
+        return found
+
     def as_json(self) -> dict[str, Any]:
         """The rounds and their summary as a JSON object."""
         facts = list(dict.fromkeys(name for kind in KINDS for each in self.rounds[kind] for name in each))
@@ -68,10 +79,15 @@ class Line:
         return {
             "title": self.workload.title,
             "group": self.workload.group,
+            "when": self.when,
             "summary": summary,
             "bounds": [
                 {"fact": fact, "ratio": ratio, "bound": bound, "kept": kept}
                 for fact, ratio, bound, kept in self.verdicts()
+            ],
+            "limits": [
+                {"fact": fact, "kwire_median": value, "limit": limit, "kept": kept}
+                for fact, value, limit, kept in self.limits()
             ],
             "rounds": self.rounds,
             "failures": self.failures,
@@ -141,10 +157,11 @@ def text_table(lines: list[Line]) -> str:
     out = []
     group = ""
     for line in lines:
+        of_tls = line.workload.group == SECURED
         if line.workload.group != group:
             group = line.workload.group
-            out += ["", group, _head()]
-        out.append(_row(line))
+            out += ["", group, _SECURED_HEAD if of_tls else _head()]
+        out.append(_secured_row(line) if of_tls else _row(line))
         out += [f"    FAILED: {failure}" for failure in line.failures]
     return "\n".join(out[1:]) + "\n"
 
@@ -169,6 +186,20 @@ def _row(line: Line) -> str:
     return row.rstrip()
 
 
+_SECURED_CELLS = tuple((kind, fact) for kind in KINDS for fact in ("cpu_plain_us", "cpu_tls_us", "cpu_added_us"))
+_SECURED_NAMES = ("kwire:", "TLS", "adds", "Kafka:", "TLS", "adds", "rate:", "Kafka")
+_SECURED_HEAD = (
+    "  Medians for one unit: CPU without TLS, with TLS, and what TLS adds; rate: units a second with TLS\n"
+    f"{'':46}" + " ".join(f"{name:>10}" for name in _SECURED_NAMES)
+)
+
+
+def _secured_row(line: Line) -> str:
+    cells = [time_text(line.median(kind, fact)) for kind, fact in _SECURED_CELLS]
+    cells += [count_text(line.median(kind, "rate")) for kind in KINDS]
+    return f"  {line.workload.title:<44}" + " ".join(f"{cell:>10}" for cell in cells)
+
+
 def _best_and_median(line: Line, kind: str, fact: str) -> str:
     if not line.values(kind, fact):
         return "-"
@@ -189,9 +220,27 @@ def verdict_table(lines: list[Line]) -> str:
             sign = ">=" if fact in HIGHER_IS_BETTER else "<="
             word = "kept" if kept else "MISSED"
             out.append(f"  {line.workload.key:<18} {fact:<20} {ratio:6.2f}  {sign} {bound:<6} {word}")
+    limits = [(line, *limit) for line in lines for limit in line.limits()]
+    if limits:
+        out += ["", "Limits (kwire, median of the rounds)"]
+    for line, fact, value, limit, kept in limits:
+        word = "kept" if kept else "MISSED"
+        out.append(f"  {line.workload.key:<18} {fact:<20} {value:6.1f}  <= {limit:<6g} {word}")
     return "\n".join(out) + "\n"
 
 
 def as_json(lines: list[Line], machine: dict[str, Any]) -> str:
     """All lines and the description of the machine as JSON."""
     return json.dumps({"machine": machine, "lines": {each.workload.key: each.as_json() for each in lines}}, indent=1)
+
+
+def recorded(path: Path, workloads: list[Workload]) -> list[Line]:
+    """The lines of an earlier run from its JSON, as far as the workloads still exist."""
+    earlier = json.loads(path.read_text())
+    found = []
+    for workload in workloads:
+        line = earlier["lines"].get(workload.key)
+        if line is not None:
+            when = line.get("when") or earlier["machine"]["when"]
+            found.append(Line(workload, line["rounds"], line["failures"], when))
+    return found

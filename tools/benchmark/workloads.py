@@ -20,7 +20,8 @@ MEGABYTE = 1_000_000
 Facts = dict[str, float]
 """``records_s``, ``mb_s``, ``requests_s``: rates. ``cpu_s_per_million``: broker processor seconds per million records.
 ``cpu_s_per_thousand``: the same per thousand requests. ``p50_us``, ``p99_us``, ``p999_us``: from request to response.
-``e2e_...``: from request to the reader. ``seconds``, ``mb``: of start-up, memory and the like."""
+``e2e_...``: from request to the reader. ``seconds``, ``mb``: of start-up, memory and the like. Those of TLS are in
+`tools.benchmark.secured`."""
 
 Measure = Callable[[Target, float], Facts]
 
@@ -28,7 +29,7 @@ Measure = Callable[[Target, float], Facts]
 @dataclass(frozen=True)
 class Workload:
     """``key`` is for `--only`; ``rate`` names the fact that is its rate, ``cost`` the one that is its price; ``bounds``
-    what kwire may have of Kafka's value, by fact."""
+    what kwire may have of Kafka's value, by fact; ``limits`` what it may have whatever Kafka has."""
 
     key: str
     title: str
@@ -37,6 +38,7 @@ class Workload:
     rate: str = ""
     cost: str = ""
     bounds: tuple[tuple[str, float], ...] = ()
+    limits: tuple[tuple[str, float], ...] = ()
 
 
 PRODUCE = "Produce"
@@ -47,6 +49,7 @@ LATENCY = "Latency at a fixed rate"
 TOOLS = "Apache Kafka's own tools (their JVM is the larger part of the work)"
 CLUSTER = "Groups and metadata"
 FOOTPRINT = "Footprint"
+SECURED = "TLS and logins"
 
 
 def _answers(result: dict[str, Any]) -> Facts:
