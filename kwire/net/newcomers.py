@@ -46,6 +46,7 @@ class Newcomers:
         self._loop = loop
         self._log = log
         self._epoll = epoll() if epoll is not None else None
+        self._watched = False
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._held: dict[Newcomer, int] = {}  # the oldest first
         self.held_bytes = 0
@@ -58,7 +59,8 @@ class Newcomers:
             self._loop.add_reader(fd, callback)
             return
         self._epoll.register(fd, _READABLE)
-        if not self._callbacks:
+        if not self._watched:  # from now on: with uvloop, to watch it anew takes seven system calls
+            self._watched = True
             self._loop.add_reader(self._epoll.fileno(), self._turn)
         self._callbacks[fd] = callback
 
@@ -68,8 +70,6 @@ class Newcomers:
             self._loop.remove_reader(fd)
         elif self._callbacks.pop(fd, None) is not None:
             self._epoll.unregister(fd)
-            if not self._callbacks:
-                self._loop.remove_reader(self._epoll.fileno())
 
     def _turn(self) -> None:
         assert self._epoll is not None

@@ -76,8 +76,8 @@ class RecordBuffers:
 
 
 class TlsSocket:
-    """A TLS socket. ``pending``: `recv_into` returns more at once. ``failure``: the reason for which OpenSSL accepts no
-    further call; None if there is none."""
+    """A TLS socket. ``pending``: `recv_into` returns more at once. ``full``: the socket has not accepted all ciphertext
+    (`push`). ``failure``: the reason for which OpenSSL accepts no further call; None if there is none."""
 
     __slots__ = (
         "_chunks",
@@ -93,6 +93,7 @@ class TlsSocket:
         "_socket_sendmsg",
         "_write",
         "failure",
+        "full",
         "pending",
     )
 
@@ -121,6 +122,7 @@ class TlsSocket:
         self._chunks: list[bytes | memoryview] = []  # ciphertext that was taken from OpenSSL and is not sent
         self._ended = False  # the peer has sent close_notify
         self.failure: str | None = None
+        self.full = False
         self.pending = False
 
     # -- facts about the peer -----------------------------------------------------------------------------------------
@@ -190,16 +192,21 @@ class TlsSocket:
         filled = self._decrypt(buffer) if self.pending else 0
         room = len(buffer)
         if filled < room and not self._ended:
-            wanted = max(room - filled, RECORD_BYTES)  # as much plaintext, at most
+            received = self._received
+            if room - filled < len(received):
+                received = received[: max(room - filled, RECORD_BYTES)]  # as much plaintext, at most
             try:
-                count = self._socket_recv_into(self._received[:wanted])
+                count = self._socket_recv_into(received)
             except WOULD_BLOCK:
                 pass
             else:
-                if count:
-                    filled = self._decrypt_pieces(self._received[:count], buffer, filled)
-                else:
+                if not count:
                     self._ended = True  # without close_notify: frames have lengths, nothing can be cut off unnoticed
+                elif count <= PIECE_BYTES:
+                    self._incoming.write(received[:count])
+                    filled += self._decrypt(buffer[filled:] if filled else buffer)
+                else:
+                    filled = self._decrypt_pieces(received[:count], buffer, filled)
         if self._outgoing.pending and not self.push() and self.unsent > UNSENT_LIMIT:
             raise TlsError("the peer does not read")
         if not filled and not self._ended:
@@ -207,12 +214,9 @@ class TlsSocket:
         return filled
 
     def _decrypt_pieces(self, received: memoryview, buffer: memoryview, filled: int) -> int:
-        """Decrypt received bytes into a partly filled buffer. Returns how many bytes of it are filled afterwards."""
-        count, room = len(received), len(buffer)
-        if count <= PIECE_BYTES:
-            self._incoming.write(received)
-            return filled + self._decrypt(buffer[filled:] if filled else buffer)
-        for position in range(0, count, PIECE_BYTES):
+        """Decrypt many received bytes into a partly filled buffer. Returns how many bytes of it are filled then."""
+        room = len(buffer)
+        for position in range(0, len(received), PIECE_BYTES):
             self._incoming.write(received[position : position + PIECE_BYTES])
             if filled < room and not self._ended:
                 filled += self._decrypt(buffer[filled:])
@@ -222,7 +226,7 @@ class TlsSocket:
 
     def _decrypt(self, buffer: memoryview) -> int:
         """Decrypt received data until the buffer is full. Sets ``pending``."""
-        read, incoming, waiting = self._read, self._incoming, self._object.pending
+        read, incoming = self._read, self._incoming
         room = len(buffer)
         filled = 0
         self.pending = False
@@ -233,10 +237,10 @@ class TlsSocket:
                     self._ended = self.pending = True
                     break
                 filled += count
-                if not incoming.pending and not waiting():
-                    break
                 if filled == room:
-                    self.pending = True
+                    self.pending = incoming.pending > 0 or self._object.pending() > 0
+                    break
+                if not incoming.pending:  # a read that does not fill the buffer has taken the whole record
                     break
         except ssl.SSLWantReadError:
             pass
@@ -252,7 +256,8 @@ class TlsSocket:
         size = len(data)
         if size > RECORD_BYTES:
             return self.sendmsg((data,))
-        self._require_all_sent()
+        if self.full:
+            self._require_all_sent()
         self._encrypt(data)
         self.push()
         return size
@@ -262,7 +267,8 @@ class TlsSocket:
     ) -> int:
         """`send` for several buffers; small ones share a record. With ``flags`` (MSG_MORE) the end may stay unsent
         and is sent together with the data that follows."""
-        self._require_all_sent()
+        if self.full:
+            self._require_all_sent()
         taken = 0
         for piece in _records(buffers):
             self._encrypt(piece)
@@ -276,7 +282,7 @@ class TlsSocket:
         return taken
 
     def _require_all_sent(self) -> None:
-        if (self._chunks or self._outgoing.pending) and not self.push():
+        if not self.push():
             raise BlockingIOError(errno.EAGAIN, "ciphertext is unsent")
 
     def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
@@ -291,22 +297,33 @@ class TlsSocket:
     @property
     def unsent(self) -> int:
         """Bytes of ciphertext that are unsent."""
-        return sum(map(len, self._chunks)) + self._outgoing.pending
+        return (sum(map(len, self._chunks)) if self._chunks else 0) + self._outgoing.pending
 
     def push(self) -> bool:
-        """Send ciphertext. Returns whether all of it is sent: otherwise the socket is full. OSError."""
-        chunks = self._chunks
-        try:
-            if not chunks:  # the usual case
-                if not self._outgoing.pending:
-                    return True
-                data = self._outgoing.read()
-                chunks.append(data)
+        """Send ciphertext. Returns whether all of it is sent: otherwise the socket is ``full``. OSError."""
+        if not self._chunks and not self.full:  # the usual case
+            data = self._outgoing.read()
+            if not data:
+                return True
+            try:
                 sent = self._socket_send(data)
-            else:
-                if self._outgoing.pending:
-                    chunks.append(self._outgoing.read())
-                sent = self._socket_sendmsg(chunks)
+            except WOULD_BLOCK:
+                sent = 0
+            if sent < len(data):
+                self._chunks.append(memoryview(data)[sent:])
+                self.full = True
+                return False
+            return True
+        return self._push_chunks()
+
+    def _push_chunks(self) -> bool:
+        """`push` if ciphertext was collected before."""
+        chunks = self._chunks
+        if self._outgoing.pending:
+            chunks.append(self._outgoing.read())
+        self.full = True
+        try:
+            sent = self._socket_sendmsg(chunks)
         except WOULD_BLOCK:
             return False
         while chunks:
@@ -316,6 +333,7 @@ class TlsSocket:
                 return False
             sent -= size
             del chunks[0]
+        self.full = False
         return True
 
     # -- end ----------------------------------------------------------------------------------------------------------

@@ -88,10 +88,11 @@ class TlsOutgoing(Outgoing):
         self.size -= self._ciphertext
         self._ciphertext = 0
         self._range_left = TAKEN_MAX
-        if tls.push():
-            super().flush()
+        if not tls.full or tls.push():
+            Outgoing.flush(self)
             if self._reading is not None:
                 self._stop_waiting()
+                tls.push()  # the bytes before a range that is read from the disk first
         unsent = tls.unsent
         if unsent:
             self.size += unsent
@@ -103,7 +104,7 @@ class TlsOutgoing(Outgoing):
         """Send the range at the front. Returns whether all of it is sent."""
         before = self.size
         while not super()._send_range(part):
-            if self._tls.unsent or self._range_left <= before - self.size:
+            if self._tls.full or self._range_left <= before - self.size:
                 self._range_left = 0
                 return False
         self._range_left -= before - self.size
@@ -246,10 +247,11 @@ class TlsConnection(Connection):
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
-        super()._readable()
-        if self.tls.pending:
+        Connection._readable(self)
+        tls = self.tls
+        if tls.pending:
             self._read_soon()
-        if self.tls.unsent and not self.closed:  # OpenSSL's own messages
+        if tls.full and not self.closed:  # OpenSSL's own messages
             self._flush()
 
     def close(self) -> None:
