@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -100,6 +101,81 @@ def operations(broker: Broker) -> dict[str, Callable[[], object]]:
         "request: Fetch 1 MiB": fetch([0], offset, 1 << 20),
         "request: Fetch 1 MiB from each of 50 partitions": fetch(list(range(50)), offset, 1 << 20),
         "request: Fetch at the end, nothing there": fetch([0], 1 << 40, 1 << 20),
+        **tls_operations(),
+    }
+
+
+class Memory:
+    """A socket whose peer is in the same process. What is sent is discarded."""
+
+    def __init__(self) -> None:
+        self.incoming = b""
+        self.outgoing = b""
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """What has come from the peer, once."""
+        data, self.incoming = self.incoming, b""
+        buffer[: len(data)] = data
+        return len(data)
+
+    def send(self, data: bytes) -> int:
+        """Keep the last bytes, for the handshake."""
+        self.outgoing = data
+        return len(data)
+
+    def sendmsg(self, buffers: list[bytes]) -> int:
+        """Accept all."""
+        return sum(map(len, buffers))
+
+
+def tls_operations() -> dict[str, Callable[[], object]]:
+    """Both directions of the record layer. As a record can be decrypted once only, receiving includes the peer's work
+    of encrypting it."""
+    import ssl
+
+    from harness.processes.certificates import rsa_server
+    from kwire.net.tls import RecordBuffers, TlsSocket
+
+    with tempfile.TemporaryDirectory(prefix="kwire-micro-") as folder:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(rsa_server(Path(folder)).pem)
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.verify_mode = ssl.CERT_NONE
+    sock, received = Memory(), memoryview(bytearray(1 << 17))
+
+    def connected() -> tuple[TlsSocket, Any, Any]:
+        tls = TlsSocket(sock, context, RecordBuffers(), server_side=True)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = trusting.wrap_bio(incoming, outgoing)
+        complete = False
+        while not complete:
+            try:
+                client.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            tls.feed(outgoing.read())
+            complete = tls.handshake()
+            incoming.write(sock.outgoing)
+        return tls, client, outgoing
+
+    tls, client, outgoing = connected()
+
+    def receive(data: bytes) -> Callable[[], object]:
+        def run() -> None:
+            client.write(data)
+            sock.incoming = outgoing.read()
+            assert tls.recv_into(received) == len(data)
+
+        return run
+
+    small, full = bytes(150), bytes(16 * 1024)
+    return {
+        "TLS: send 150 B": lambda: tls.send(small),
+        "TLS: send 128 KiB": lambda: tls.send(received),
+        "TLS: encrypt by the peer, receive 150 B": receive(small),
+        "TLS: encrypt by the peer, receive 16 KiB": receive(full),
+        "TLS: both sides of a handshake, RSA-2048": connected,
     }
 
 

@@ -1,0 +1,58 @@
+"""The results of `scripts/bench`: limits of kwire's own values, the table of TLS, and a record that is only renewed in
+part."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tools.benchmark import results
+from tools.benchmark.__main__ import all_workloads, with_recorded
+from tools.benchmark.results import Line
+from tools.benchmark.secured import secured
+
+
+def line_of(key: str, added_us: float) -> Line:
+    """A line of TLS with one round on each broker."""
+    workload = next(each for each in secured() if each.key == key)
+    facts = {"rate": 500.0, "cpu_plain_us": 1000.0, "cpu_tls_us": 1000.0 + added_us, "cpu_added_us": added_us}
+    return Line(workload, {"kwire": [facts], "kafka": [{**facts, "cpu_added_us": 1234.0}]})
+
+
+def test_a_limit_is_of_the_median_whatever_the_other_broker_has() -> None:
+    line = line_of("tls-consume", 650)
+    for added_us in (720, 600):
+        line.rounds["kwire"].append({"cpu_added_us": added_us})
+    assert line.limits() == [("cpu_added_us", 650, 700.0, True)]
+    assert "tls-consume        cpu_added_us          750.0  <= 700    MISSED" in results.verdict_table(
+        [line_of("tls-consume", 750)]
+    )
+
+
+def test_the_table_of_tls_has_both_prices_and_the_difference() -> None:
+    row = results.text_table([line_of("tls-consume", 650)]).splitlines()[-1]
+    assert " ".join(row.split()) == "MB consumed 1.00 ms 1.65 ms 650 us 1.00 ms 1.65 ms 1.23 ms 500 500"
+
+
+def test_a_record_keeps_the_lines_that_were_not_measured(tmp_path: Path) -> None:
+    earlier = [line_of("tls-consume", 650), line_of("tls-one-50", 8)]
+    machine: dict[str, Any] = {"when": "2026-11-21 21:17:20 +0000"}
+    record = tmp_path / "benchmark.json"
+    record.write_text(results.as_json(earlier, machine))
+    lines = with_recorded([line_of("tls-one-50", 7)], record)
+    assert [(each.workload.key, each.median("kwire", "cpu_added_us"), each.when) for each in lines] == [
+        ("tls-consume", 650, machine["when"]),
+        ("tls-one-50", 7, ""),
+    ]
+
+
+def test_workloads_have_different_keys() -> None:
+    keys = [each.key for each in all_workloads()]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_record_in_the_documents_is_one_of_todays_workloads() -> None:
+    known = {each.key for each in all_workloads()}
+    recorded = json.loads((Path(__file__).parents[2] / "docs/benchmark.json").read_text())
+    assert set(recorded["lines"]) <= known
