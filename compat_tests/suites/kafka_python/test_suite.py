@@ -1,4 +1,4 @@
-"""All of kafka-python's own integration tests on kwire, in both modes."""
+"""All of kafka-python's own integration tests on kwire, in both modes, and a part of those for SASL and TLS."""
 
 from __future__ import annotations
 
@@ -20,3 +20,11 @@ def test_what_has_passed_passes(mode: str) -> None:
     assert its.compare("kwire", outcomes) == []
     passed = {one.test for one in outcomes if one.state == "passed"}
     assert allowed <= passed
+
+
+@pytest.mark.java
+def test_logins_that_have_passed_pass() -> None:
+    its = suite.suite(suite.SECURED)
+    outcomes = suite.run("kwire", suite.SECURED, ["test_produce_and_consume", "TestSSLConnection"])
+    assert its.compare("kwire", outcomes) == []
+    assert len(outcomes) == 5
