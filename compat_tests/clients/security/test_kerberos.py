@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from compat_tests.clients.drivers import Driver, Sent, make_driver
+from compat_tests.clients.languages.test_logins import said_by
 from compat_tests.clients.security.options import Security, options_of
 from compat_tests.clients.security.refusals import refusal
 from compat_tests.names import Names
@@ -103,6 +104,16 @@ def test_who_has_a_ticket_produces_and_consumes(
     own = make_driver(client, java, kerberos_options(client, kerberized, listener, kerberos, "alice"))
     assert own.produce(bootstrap, topic, [Sent(0, b"key", b"value")]) in ([], [(0, 0)])
     assert [(one.key, one.value) for one in own.consume(bootstrap, topic, [0])] == [(b"key", b"value")]
+
+
+@pytest.mark.timeout(1500)  # the first run builds them
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("client", ["franz", "sarama"])
+def test_clients_in_go_with_a_keytab_produce_and_consume(
+    kerberized: SecuredBroker, kerberos: Kerberos, new_name: Names, client: str, listener: str
+) -> None:
+    login = ("GSSAPI", kerberos.principal("alice"), str(kerberos.keytab("alice")))
+    assert said_by(client, kerberized, listener, new_name("topic"), *login) == "ok login"
 
 
 @pytest.mark.parametrize("client", ["aiokafka", "java"])

@@ -5,19 +5,26 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/IBM/sarama"
+	"github.com/jcmturner/gokrb5/v8/client"
+	"github.com/jcmturner/gokrb5/v8/config"
+	"github.com/jcmturner/gokrb5/v8/keytab"
 	"github.com/segmentio/kafka-go"
 	saslplain "github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/kerberos"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 // How to log in: go run . BOOTSTRAP TOPIC CLIENT MECHANISM USER PASSWORD CA
-// With OAUTHBEARER, PASSWORD is the token. MECHANISM is "" without SASL, CA is "" without TLS. A record is produced and consumed, or "refused ERROR" is printed.
+// With OAUTHBEARER, PASSWORD is the token; with GSSAPI, USER is a principal and PASSWORD its keytab, and KRB5_CONFIG is
+// set. MECHANISM is "" without SASL, CA is "" without TLS. A record is produced and consumed, or "refused ERROR" is
+// printed.
 type login struct {
 	mechanism, user, password string
 	tls                       *tls.Config
@@ -40,6 +47,27 @@ func (how login) Token() (*sarama.AccessToken, error) {
 	return &sarama.AccessToken{Token: how.password}, nil
 }
 
+const service = "kafka"
+
+// Name and realm of a principal.
+func (how login) principal() (string, string) {
+	name, realm, _ := strings.Cut(how.user, "@")
+	return name, realm
+}
+
+// A client of the realm; only for GSSAPI.
+func (how login) kerberos() *client.Client {
+	if how.mechanism != "GSSAPI" {
+		return nil
+	}
+	realms, err := config.Load(os.Getenv("KRB5_CONFIG"))
+	check(err)
+	keys, err := keytab.Load(how.password)
+	check(err)
+	name, realm := how.principal()
+	return client.NewWithKeytab(name, realm, keys, realms, client.DisablePAFXFAST(true))
+}
+
 func refused(err error) bool {
 	if err != nil {
 		fmt.Println("refused", err)
@@ -56,6 +84,7 @@ func franzLogin(how login) {
 	if how.mechanism != "" {
 		auth := scram.Auth{User: how.user, Pass: how.password}
 		options = append(options, kgo.SASL(map[string]sasl.Mechanism{
+			"GSSAPI":        kerberos.Auth{Client: how.kerberos(), Service: service}.AsMechanism(),
 			"OAUTHBEARER":   oauth.Auth{Token: how.password}.AsMechanism(),
 			"PLAIN":         plain.Auth{User: how.user, Pass: how.password}.AsMechanism(),
 			"SCRAM-SHA-256": auth.AsSha256Mechanism(),
@@ -85,6 +114,11 @@ func saramaLogin(how login) {
 		config.Net.SASL.Enable, config.Net.SASL.Mechanism = true, sarama.SASLMechanism(how.mechanism)
 		config.Net.SASL.User, config.Net.SASL.Password = how.user, how.password
 		config.Net.SASL.TokenProvider = how
+		name, realm := how.principal()
+		config.Net.SASL.GSSAPI = sarama.GSSAPIConfig{
+			AuthType: sarama.KRB5_KEYTAB_AUTH, KeyTabPath: how.password, KerberosConfigPath: os.Getenv("KRB5_CONFIG"),
+			ServiceName: service, Username: name, Realm: realm, DisablePAFXFAST: true,
+		}
 	}
 	client, err := sarama.NewClient([]string{bootstrap}, config)
 	if refused(err) {
