@@ -2,7 +2,8 @@
 
 They produce, consume and copy in transactions, with groups of all kinds and many members at once, and check that each
 record arrives once and in order. Topics have three replicas. The tests of share groups are left out, because kwire has
-no share groups. The settings are Kafka's defaults; those of the cluster are in `harness/processes/clusters.py`.
+no share groups. The settings are Kafka's defaults; those of the cluster are in `harness/processes/clusters.py`. With
+``--tls`` all clients use TLS, and the two tests of SCRAM run as well (`entrances`).
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from compat_tests.suites.franz_go import entrances
 from compat_tests.suites.suite import CannotBuild, Outcome, Suite, arguments, carry_out
 from harness.downloads import CommandFailed, downloaded
 from harness.kafka_jars import cache_root, locked
-from harness.processes.clusters import started
 
 FOLDER = Path(__file__).parent
 MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
 RECORDS = 100_000
 SETTINGS = {"auto.create.topics.enable": "true"}
-LEFT_OUT = "Share|SCRAM"
+LEFT_OUT = "Share"
+SCRAM = 256
 LIMIT_S = 900
 _ENDED = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+) \((\d+\.\d+)s\)$", re.M)
 _DONE = re.compile(r"^(?:PASS|FAIL)$", re.M)
@@ -35,9 +38,12 @@ _CLEANING = re.compile("deleting (topic|group)", re.I)
 _STATES = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 
 
-def suite() -> Suite:
-    """The suite at the pinned version."""
-    return Suite("franz_go", "franz-go's own tests", VERSION.removeprefix("v"), FOLDER)
+def suite(tls: bool = False) -> Suite:
+    """The suite at the pinned version, with TLS or without."""
+    version = VERSION.removeprefix("v")
+    if tls:
+        return Suite("franz_go-tls", "franz-go's own tests with TLS and SCRAM", version, FOLDER, "allowed-tls.txt")
+    return Suite("franz_go", "franz-go's own tests", version, FOLDER)
 
 
 def program() -> Path:
@@ -72,18 +78,20 @@ def _go(*words: str, cwd: Path) -> str:
         raise CannotBuild(str(error)) from None
 
 
-def run(kind: str, tests: list[str], records: int = RECORDS) -> list[Outcome]:
-    """Run the tests (all, or those with one of these names) on three new brokers."""
+def run(kind: str, tests: list[str], records: int = RECORDS, tls: bool = False, scram: int = SCRAM) -> list[Outcome]:
+    """Run the tests (all, or those with one of these names) on three new brokers. ``scram``: 256 or 512, for those of
+    SCRAM."""
     tests_program = program()
-    command = [str(tests_program), "-test.v", f"-test.timeout={LIMIT_S}s", f"-test.skip={LEFT_OUT}"]
+    left_out = LEFT_OUT if tls else f"{LEFT_OUT}|SCRAM"
+    command = [str(tests_program), "-test.v", f"-test.timeout={LIMIT_S}s", f"-test.skip={left_out}"]
     if tests:
         command.append(f"-test.run=^({'|'.join(tests)})$")
     with (
         tempfile.TemporaryDirectory(prefix="franz-go-") as folder,
-        started(kind, Path(folder), SETTINGS) as cluster,
+        _entrance(kind, Path(folder), tls, scram) as entrance,
         tempfile.TemporaryFile("w+") as output,
     ):
-        environment = {**os.environ, "KGO_SEEDS": cluster.bootstrap, "KGO_TEST_RECORDS": str(records)}
+        environment = {**os.environ, **entrance, "KGO_TEST_RECORDS": str(records)}
         subprocess.run(
             command,
             cwd=tests_program.parent,
@@ -95,6 +103,10 @@ def run(kind: str, tests: list[str], records: int = RECORDS) -> list[Outcome]:
         )
         output.seek(0)
         return _outcomes(output.read())
+
+
+def _entrance(kind: str, home: Path, tls: bool, scram: int) -> AbstractContextManager[dict[str, str]]:
+    return entrances.secured(kind, home, SETTINGS, scram) if tls else entrances.plaintext(kind, home, SETTINGS)
 
 
 def _outcomes(output: str) -> list[Outcome]:
@@ -121,7 +133,12 @@ def main() -> int:
     parser.add_argument(
         "--records", type=int, default=RECORDS, help=f"how many records each test copies (default: {RECORDS})"
     )
+    parser.add_argument("--tls", action="store_true", help="over TLS, with the tests of SCRAM")
+    parser.add_argument("--scram", type=int, choices=(256, 512), default=SCRAM, help=f"their digest (default: {SCRAM})")
     options = parser.parse_args()
     return carry_out(
-        suite(), options.broker, lambda: run(options.broker, options.tests, options.records), options.record
+        suite(options.tls),
+        options.broker,
+        lambda: run(options.broker, options.tests, options.records, options.tls, options.scram),
+        options.record,
     )

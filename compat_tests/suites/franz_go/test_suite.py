@@ -15,3 +15,10 @@ def test_what_has_passed_passes() -> None:
     outcomes = suite.run("kwire", [], records=20_000)
     assert its.compare("kwire", outcomes) == []
     assert set(its.allowed()) <= {one.test for one in outcomes if one.state == "passed"}
+
+
+def test_logins_and_a_few_tests_pass_with_tls() -> None:
+    need_built(suite.program)
+    tests = ["TestSCRAMAuth", "TestSCRAMAuthBadCredentials", "TestPing", "TestIssue648"]
+    outcomes = suite.run("kwire", tests, records=5_000, tls=True, scram=512)
+    assert suite.suite(tls=True).compare("kwire", outcomes) == []
