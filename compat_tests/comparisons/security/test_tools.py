@@ -12,7 +12,7 @@ from compat_tests.comparisons.security.secured import started
 from compat_tests.names import Names
 from harness.java_runner import JavaRunner
 from harness.observations import Observations
-from harness.processes.brokers import Broker, wait_until
+from harness.processes.brokers import wait_until
 from harness.processes.secured import USERS, SecuredBroker
 
 pytestmark = pytest.mark.java
@@ -20,14 +20,36 @@ pytestmark = pytest.mark.java
 Run = Callable[..., list[object]]
 
 
+@pytest.fixture(scope="module")
+def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    yield from started(broker_kind, tmp_path_factory.mktemp("tools"), {"delegation.token.secret.key": "secret"})
+
+
+@pytest.fixture(params=["SASL_SSL", "SASL_PLAINTEXT"])
+def login(request: pytest.FixtureRequest, secured: SecuredBroker, tmp_path: Path) -> tuple[str, ...]:
+    """The arguments with which a tool logs in as alice."""
+    listener = request.param
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    lines = [
+        f"security.protocol={listener}",
+        "sasl.mechanism=PLAIN",
+        f'sasl.jaas.config={module} username="alice" password="{USERS["alice"]}";',
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={secured.certificates.ca}",
+    ]
+    properties = tmp_path / "client.properties"
+    properties.write_text("".join(f"{line}\n" for line in lines))
+    return ("--bootstrap-server", secured.address(listener), "--command-config", str(properties))
+
+
 @pytest.fixture
-def configs(java: JavaRunner, broker: Broker) -> Run:
+def configs(java: JavaRunner, login: tuple[str, ...]) -> Run:
     """``configs("--describe", ...)``: status and output of kafka-configs."""
 
     def run(*arguments: str) -> list[object]:
-        done = java.tool("ConfigCommand", "--bootstrap-server", broker.bootstrap, *arguments)
+        done = java.tool("ConfigCommand", *login, *arguments)
         errors = [line for line in done.err.splitlines() if not re.match(r"\s+at |\s*\.\.\. \d+ more", line)]
-        return [done.status, done.out, [line.replace(broker.bootstrap, "ADDRESS") for line in errors]]
+        return [done.status, done.out, [line.replace(login[1], "ADDRESS") for line in errors]]
 
     return run
 
@@ -71,24 +93,11 @@ def test_wrong_commands(configs: Run, new_name: Names, observe: Observations) ->
         observe(text, configs("--alter", *user(name), "--add-config", text))
 
 
-@pytest.fixture(scope="module")
-def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    yield from started(broker_kind, tmp_path_factory.mktemp("tools"), {"delegation.token.secret.key": "secret"})
-
-
 def test_tokens_are_created_described_renewed_and_expired(
-    java: JavaRunner, secured: SecuredBroker, tmp_path: Path, observe: Observations
+    java: JavaRunner, login: tuple[str, ...], observe: Observations
 ) -> None:
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    properties = tmp_path / "client.properties"
-    properties.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
-        f'sasl.jaas.config={login} username="alice" password="{USERS["alice"]}";\n'
-    )
-
     def run(*arguments: str) -> str:
-        config = ("--bootstrap-server", secured.address("SASL_PLAINTEXT"), "--command-config", str(properties))
-        return java.tool("DelegationTokenCommand", *config, *arguments).check().out
+        return java.tool("DelegationTokenCommand", *login, *arguments).check().out
 
     def masked(text: str) -> str:
         text = re.sub(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}", "TIME", text)
