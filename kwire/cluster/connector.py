@@ -89,10 +89,10 @@ class Connector:
             connection.renewed_at_s = asyncio.get_running_loop().time() + lifetime_ms / 1000 * RENEWED_AFTER
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a step of a login. One of Kerberos may wait for the key distribution centre, and does so off the event
-        loop."""
+        """Call a step of a login. One of Kerberos may wait for the key distribution centre, and does so on a thread of
+        its own: those of the executor have other work."""
         if self._security.mechanism == GSSAPI:
-            return await self._doors.executor.run(function, *args, **kwargs)
+            return await self._doors.executor.run_apart(function, *args, **kwargs)
         return function(*args, **kwargs)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from kwire.security.kerberos import KerberosLogin, kerberos_login
+from kwire.security.kerberos import KerberosLogin, import_gssapi, kerberos_login
 
 KEYTAB = {"useKeyTab": "true", "keyTab": "file:/etc/kafka.keytab", "principal": "kafka/host@R", "storeKey": "true"}
 
@@ -30,3 +32,9 @@ def test_a_ticket_cache_needs_no_principal() -> None:
 def test_what_cannot_log_in_is_refused(options: dict[str, str], service: str | None, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         kerberos_login(options, service)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ValueError, match=r"^GSSAPI needs a package: pip install 'kwire\[kerberos\]'"):
+        import_gssapi()

@@ -287,6 +287,22 @@ async def test_a_mechanism_may_take_its_time() -> None:
         assert (login.session is not None) == (step is Step.COMPLETE)
 
 
+@pytest.mark.parametrize(("version", "has_answer"), [(0, False), (1, True)])
+def test_a_mechanism_without_a_last_challenge_ends_a_login_of_raw_tokens_in_silence(
+    version: int, has_answer: bool
+) -> None:
+    class Silent(Asking):
+        def respond(self, token: bytes) -> None:  # type: ignore[override] # at once
+            self.complete = True
+
+    login = Login(rules(login_settings(mechanisms={"SILENT": Mechanism(Silent)})))
+    token = memoryview(b"token") if version == 0 else authenticate(b"token")
+    reply = replies(login, handshake("SILENT", version), token)
+    assert (reply.step, reply.frame is not None) == (Step.COMPLETE, has_answer)
+    if has_answer:
+        assert authenticated(reply).auth_bytes == b""
+
+
 # -- the end of a login -----------------------------------------------------------------------------------------------
 
 
