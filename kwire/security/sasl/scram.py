@@ -88,6 +88,8 @@ class ScramLookup(NamedTuple):
     changes."""
     tokens: TokenLookup | None = None
     """Delegation tokens; None if they are disabled."""
+    iterations: tuple[int, ...] = (ITERATIONS_MIN,)
+    """The different numbers of iterations of the users' credentials: unknown users have one of them."""
 
     def __repr__(self) -> str:
         return "ScramLookup(...)"
@@ -147,7 +149,8 @@ class ServerScram:
     def _login(self, name: str, by_token: bool) -> _Login:
         """The login of a user or of a token. For one that does not exist, a credential is invented to which no password
         belongs. It is computed in any case, so that both cases take the same time."""
-        lookup, invented = self._lookup, self._invented(name)
+        lookup = self._lookup
+        invented = self._invented(name, (ITERATIONS_MIN,) if by_token else lookup.iterations)
         if not by_token:
             return _Login(lookup.user(name) or invented, Principal(USER_TYPE, name), None, False)
         tokens = lookup.tokens
@@ -157,14 +160,16 @@ class ServerScram:
             return _Login(invented, ANONYMOUS, None, True)
         return _Login(credential, owner, tokens.expires_ms(name), True)
 
-    def _invented(self, name: str) -> ScramCredential:
-        """A credential to which no password belongs: always the same for a name, with a salt like any other."""
+    def _invented(self, name: str, iterations: tuple[int, ...]) -> ScramCredential:
+        """A credential to which no password belongs: always the same for a name, with salt and iterations like those
+        of others."""
 
         def derived(purpose: str) -> bytes:
             return hmac.digest(self._lookup.secret, f"{purpose} {self._mechanism.name} {name}".encode(), "sha512")
 
         key = self._mechanism.digest(self._random_bytes(32))
-        return ScramCredential(printable(derived("salt")).encode(), key, key, ITERATIONS_MIN)
+        chosen = iterations[derived("iterations")[0] % len(iterations)]
+        return ScramCredential(printable(derived("salt")).encode(), key, key, chosen)
 
     def _final(self, challenge: _Challenge, token: bytes) -> bytes:
         message = _parsed(_CLIENT_FINAL, token, "client-final")

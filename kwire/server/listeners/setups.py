@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kwire.security.names.mapping import MappingRules
     from kwire.security.oauth.tokens import TokenCheck
     from kwire.security.sasl.mechanism import ServerExchange
-    from kwire.security.scram_credentials import ScramMechanism
+    from kwire.security.scram_credentials import ScramCredential, ScramMechanism
     from kwire.security.tls.settings import TlsSettings
     from kwire.server.authentication.settings import LoginSettings
     from kwire.server.dispatch import Dispatcher
@@ -139,6 +139,7 @@ class _Exchanges:
         self._metadata = metadata
         self._tokens = tokens
         self._checks = checks
+        self._iterations = _Iterations()
 
     def of(self, listener: ListenerSecurity, mechanism: str) -> Callable[[], ServerExchange]:
         """The function that begins a login with a mechanism."""
@@ -179,8 +180,28 @@ class _Exchanges:
         from kwire.security.sasl.scram import ScramLookup, ServerScram
 
         image = self._metadata.image
-        lookup = ScramLookup(partial(image.scram_credential, mechanism), image.scram_secret, self._tokens)
+        credential = partial(image.scram_credential, mechanism)
+        iterations = self._iterations.of(image.scram_credentials, mechanism)
+        lookup = ScramLookup(credential, image.scram_secret, self._tokens, iterations)
         return ServerScram(mechanism, lookup, self._doors.random.randbytes)
+
+
+class _Iterations:
+    """The different numbers of iterations of all users, counted once for each change of credentials."""
+
+    def __init__(self) -> None:
+        self._credentials: Mapping[tuple[int, str], ScramCredential] | None = None
+        self._found: dict[int, tuple[int, ...]] = {}
+
+    def of(self, credentials: Mapping[tuple[int, str], ScramCredential], mechanism: int) -> tuple[int, ...]:
+        """Those of a mechanism, in ascending order; Kafka's default if it has no user."""
+        from kwire.security.scram_credentials import ITERATIONS_MIN
+
+        if credentials is not self._credentials:
+            pairs = sorted({(code, each.iterations) for (code, _), each in credentials.items()})
+            self._found = {code: tuple(count for of, count in pairs if of == code) for code, _ in pairs}
+            self._credentials = credentials
+        return self._found.get(mechanism, (ITERATIONS_MIN,))
 
 
 class CertificateClients:

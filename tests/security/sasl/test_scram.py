@@ -121,6 +121,20 @@ def test_the_salt_of_an_unknown_user_is_always_the_same_and_looks_like_one() -> 
     assert len({salt_of("nobody"), salt_of("nobody2"), salt_of("nobody", other_cluster)}) == 3
 
 
+def test_the_iterations_of_unknown_users_are_those_of_the_others() -> None:
+    lookup = LOOKUP._replace(iterations=(8192, 16384))
+
+    def iterations(name: str, extension: str = "") -> str:
+        first = server_for(lookup=lookup).respond(f"n,,n={name},r=abc{extension}".encode()).decode()
+        return first.rpartition(",i=")[2]
+
+    names = [f"nobody{number}" for number in range(40)]
+    found = [iterations(name) for name in names]
+    assert set(found) == {"8192", "16384"}
+    assert found == [iterations(name) for name in names]
+    assert {iterations(name, ",tokenauth=true") for name in names} == {"4096"}
+
+
 def test_a_nonce_has_the_form_of_kafkas() -> None:
 
     texts = {random_text(randomness(seed)) for seed in range(1000)}

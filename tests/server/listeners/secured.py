@@ -89,15 +89,15 @@ class Secured:
         self._stack.callback(connection.close)
         return connection
 
-    async def add_scram_users(self, broker: Broker) -> None:
+    async def add_scram_users(self, broker: Broker, iterations: int = ITERATIONS) -> None:
         """Give the users of PLAIN the same passwords with SCRAM."""
         connection = await self.connect(broker)
         for mechanism in SCRAM.values():
             upsertions = []
             for user, password in ((USER, PASSWORD), ("broker", BROKER_PASSWORD)):
-                salted = mechanism.salted_password(password, b"salt", ITERATIONS)
+                salted = mechanism.salted_password(password, b"salt", iterations)
                 upsertion = ScramCredentialUpsertion(
-                    name=user, mechanism=mechanism, iterations=ITERATIONS, salt=b"salt", salted_password=salted
+                    name=user, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=salted
                 )
                 upsertions.append(upsertion)
             response = await connection.call(AlterUserScramCredentialsRequest(upsertions=upsertions), 0)

@@ -25,6 +25,8 @@ from kwire.codec.messages.create_topics_request import (
 from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kwire.codec.messages.sasl_handshake_request import SaslHandshakeRequest
 from kwire.codec.records import Record, build_batch
 from kwire.net.client import ConnectionLost
 from kwire.security.delegation_tokens import token_hmac, token_password
@@ -60,6 +62,15 @@ async def test_who_knows_the_password_gets_in(secured: Make, protocol: str, mech
     assert principals(broker)[-1] == f"User:{USER}"
 
 
+async def unknown_iterations(broker: Broker) -> str:
+    """The iterations that the broker names for a user that does not exist."""
+    client = await RawClient.connect(Doors(), *parse_address(broker.bootstrap_servers))
+    await client.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    first = await client.call(SaslAuthenticateRequest(auth_bytes=b"n,,n=nobody,r=abc"), 2)
+    client.close()
+    return bytes(first.auth_bytes).decode().rpartition(",i=")[2]
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_wrong_password_and_an_unknown_user_get_the_same_text(secured: Make, mechanism: str) -> None:
     listener = secured("SASL_PLAINTEXT")
@@ -71,6 +82,14 @@ async def test_a_wrong_password_and_an_unknown_user_get_the_same_text(secured: M
             await listener.connect(broker, listener.client_properties(mechanism, user, password))
         texts.add(str(caught.value))
     assert len(texts) == 1
+
+
+async def test_an_unknown_user_has_the_iterations_of_the_others(secured: Make) -> None:
+    listener = secured("SASL_PLAINTEXT")
+    broker = await listener.start()
+    assert await unknown_iterations(broker) == "4096"
+    await listener.add_scram_users(broker, iterations=8192)
+    assert await unknown_iterations(broker) == "8192"
 
 
 async def test_without_a_secret_key_nobody_logs_in_with_a_token(secured: Make) -> None:
