@@ -81,6 +81,8 @@ def _creatable(context: RequestContext, names: list[str]) -> list[str]:
         for name in dict.fromkeys(names)
         if name not in known and absence_error(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
+    if not missing:
+        return missing
     describable = allowed_topics(context, AclOperation.DESCRIBE, missing)
     return list(allowed_topics(context, AclOperation.CREATE, describable))
 
