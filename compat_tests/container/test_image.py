@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from harness.paths import ROOT
@@ -211,6 +211,27 @@ def test_kwires_own_container(image: str) -> None:
         round_trip(kafka.get_bootstrap_server())
         metadata = AdminClient({"bootstrap.servers": kafka.get_bootstrap_server()}).list_topics("t", timeout=20)
         assert sorted(metadata.topics["t"].partitions) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism"),
+    [("SSL", ""), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512")],
+)
+def test_kwires_own_container_with_security(
+    engine: docker_engine.Engine, image: str, protocol: str, mechanism: str
+) -> None:
+    container = KwireContainer(image).with_security(protocol, mechanism, {"alice": 'a "secret" word$'})
+    with container as kafka:
+        options = kafka.librdkafka("alice")
+        producer = Producer(options)
+        producer.produce("t", b"message")
+        assert producer.flush(60) == 0
+        if mechanism:
+            refused = Producer({**options, "sasl.password": "wrong"})
+            with pytest.raises(KafkaException):
+                refused.list_topics(timeout=5)
+        name = kafka.get_wrapped_container().id
+        assert engine.docker("exec", name, "/etc/kafka/docker/health").strip()
 
 
 def test_kwires_own_container_tells_why_it_does_not_start(image: str) -> None:

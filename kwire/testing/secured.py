@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kwire.testing.broker import Kwire
+from kwire.testing.logins import PLAIN, Logins, login_module, quoted
 from kwire.testing.process import KwireProcess
 
 LISTENER: Final = "SASL_SSL"
-MECHANISM: Final = "PLAIN"
+MECHANISM: Final = PLAIN
 USERS: Final = ("admin", "alice", "bob")
 HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 class SecuredProcess(KwireProcess):
@@ -34,7 +34,7 @@ class SecuredProcess(KwireProcess):
         authority = Authority(self._certificates)
         self.users = dict(users) if users else {name: secrets.token_urlsafe(12) for name in USERS}
         self.ca_path = authority.path
-        options = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
+        options = " ".join(f"user_{name}={quoted(password)}" for name, password in self.users.items())
         prefix = f"listener.name.{LISTENER.lower()}."
         secured = {
             "listeners": f"{LISTENER}://localhost:0",
@@ -43,21 +43,15 @@ class SecuredProcess(KwireProcess):
             f"{prefix}ssl.keystore.type": "PEM",
             f"{prefix}ssl.keystore.location": str(authority.issue("broker", *HOSTS)),
             f"{prefix}sasl.enabled.mechanisms": MECHANISM,
-            f"{prefix}{MECHANISM.lower()}.sasl.jaas.config": f"{_MODULE} required {options};",
+            f"{prefix}{MECHANISM.lower()}.sasl.jaas.config": f"{login_module(MECHANISM)} required {options};",
         }
-        super().__init__(
-            {**secured, **(properties or {})}, client_properties=self.properties_of(next(iter(self.users)))
-        )
+        client_properties = self.logins.properties(next(iter(self.users)))
+        super().__init__({**secured, **(properties or {})}, client_properties=client_properties)
 
-    def properties_of(self, user: str) -> dict[str, str]:
-        """Kafka's client properties for a user: Java's clients, `kwire ping --command-config`, `BlockingClient`."""
-        return {
-            "security.protocol": LISTENER,
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.ca_path),
-            "sasl.mechanism": MECHANISM,
-            "sasl.jaas.config": f'{_MODULE} required username="{user}" password="{self.users[user]}";',
-        }
+    @property
+    def logins(self) -> Logins:
+        """How clients log in."""
+        return Logins(LISTENER, MECHANISM, self.users, self.ca_path)
 
     def remove_certificates(self) -> None:
         """Delete the certificates and keys."""
@@ -83,26 +77,12 @@ class SecuredKwire(Kwire):
 
     def properties(self, user: str = USERS[0]) -> dict[str, str]:
         """Kafka's client properties, as Java's clients read them."""
-        return self._secured.properties_of(user)
+        return self._secured.logins.properties(user)
 
     def kafka_python(self, user: str = USERS[0]) -> dict[str, Any]:
         """The arguments of kafka-python's clients."""
-        return {
-            "bootstrap_servers": self.bootstrap_servers,
-            "security_protocol": LISTENER,
-            "ssl_cafile": str(self.ca_path),
-            "sasl_mechanism": MECHANISM,
-            "sasl_plain_username": user,
-            "sasl_plain_password": self.users[user],
-        }
+        return self._secured.logins.kafka_python(self.bootstrap_servers, user)
 
     def librdkafka(self, user: str = USERS[0]) -> dict[str, str]:
         """The configuration of librdkafka's clients, confluent-kafka's first."""
-        return {
-            "bootstrap.servers": self.bootstrap_servers,
-            "security.protocol": LISTENER,
-            "ssl.ca.location": str(self.ca_path),
-            "sasl.mechanism": MECHANISM,
-            "sasl.username": user,
-            "sasl.password": self.users[user],
-        }
+        return self._secured.logins.librdkafka(self.bootstrap_servers, user)

@@ -25,13 +25,13 @@ def command_config(directory: Path, properties: dict[str, str]) -> str:
 
 
 def test_ping_and_cluster_log_in(kwire_command: Command, tmp_path: Path, broker: SecuredProcess) -> None:
-    config = command_config(tmp_path, broker.properties_of("alice"))
+    config = command_config(tmp_path, broker.logins.properties("alice"))
     answer = kwire_command.run("ping", broker.bootstrap_servers, "--command-config", config)
     assert (answer.returncode, answer.stderr) == (0, "")
     assert "answers: a Kafka broker with" in answer.stdout
     status = kwire_command.run("cluster", "status", broker.bootstrap_servers, "--command-config", config)
     assert (status.returncode, status.stderr) == (0, "")
-    assert f"127.0.0.1:{broker.port} " in status.stdout
+    assert f"{broker.bootstrap_servers} " in status.stdout
 
 
 def test_ping_sees_a_broker_behind_tls_without_logging_in(kwire_command: Command, broker: SecuredProcess) -> None:
@@ -45,7 +45,7 @@ def test_ping_sees_a_broker_behind_tls_without_logging_in(kwire_command: Command
 def test_a_wrong_password_is_one_line_without_it(
     kwire_command: Command, tmp_path: Path, broker: SecuredProcess, command: tuple[str, ...]
 ) -> None:
-    properties = broker.properties_of("alice")
+    properties = broker.logins.properties("alice")
     wrong = properties["sasl.jaas.config"].replace(broker.users["alice"], "planted-wrong")
     config = command_config(tmp_path, {**properties, "sasl.jaas.config": wrong})
     answer = kwire_command.run(*command, broker.bootstrap_servers, "--command-config", config)
@@ -66,7 +66,7 @@ def test_a_wrong_password_is_one_line_without_it(
 def test_wrong_client_properties_are_one_line(
     kwire_command: Command, tmp_path: Path, broker: SecuredProcess, changed: dict[str, str], line: str
 ) -> None:
-    config = command_config(tmp_path, {**broker.properties_of("alice"), **changed})
+    config = command_config(tmp_path, {**broker.logins.properties("alice"), **changed})
     for command in (("ping",), ("cluster", "status")):
         answer = kwire_command.run(*command, broker.bootstrap_servers, "--command-config", config)
         assert answer.returncode == 1
