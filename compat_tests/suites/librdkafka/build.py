@@ -32,6 +32,8 @@ PACKAGES = {
     "curl/curl.h": "libcurl4-openssl-dev",
 }
 _OPTIONAL = {"rapidjson/document.h": "rapidjson-dev"}  # three tests need it to parse statistics
+KERBEROS = "libsasl2-modules-gssapi-mit"
+"""What Cyrus SASL needs besides for GSSAPI; it is installed with the headers."""
 
 
 def why_not() -> str | None:
@@ -72,7 +74,7 @@ def _install_packages() -> None:
     if not wanted or not shutil.which("apt-get") or os.geteuid() != 0:
         return
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for words in (["update"], ["install", "-y", "--no-install-recommends", *wanted]):
+    for words in (["update"], ["install", "-y", "--no-install-recommends", *wanted, KERBEROS]):
         subprocess.run(["apt-get", "-qq", *APT_OPTIONS, *words], env=environment, capture_output=True, check=False)
 
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from glob import glob
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+from compat_tests.suites.librdkafka.build import KERBEROS
 from compat_tests.suites.librdkafka.issuer import Issuer, issuing
+from compat_tests.suites.suite import CannotBuild
 from harness.processes.certificates import SERVER, Certificates
-from harness.processes.kerberos import SERVICE, Kerberos
+from harness.processes.kerberos import SERVICE, Kerberos, missing
 from harness.processes.secured import USERS
 
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -102,6 +105,8 @@ def _realm(security: Security, kind: str, folder: Path, stack: ExitStack) -> Rea
     mechanism = security.mechanism
     prefix = f"listener.name.{security.listener.lower()}."
     if mechanism == "GSSAPI":
+        if reason := without_kerberos():
+            raise CannotBuild(reason)
         kerberos = stack.enter_context(Kerberos(folder / "kerberos"))
         stack.enter_context(_processes_with(*kerberos.java_options, **kerberos.environment))
         return Realm(security, {**SESSION, **_kerberos(prefix, kerberos)}, _kerberos_client(kerberos), {})
@@ -125,6 +130,14 @@ _UNSECURED_CLIENT: Final = {
     "enable.sasl.oauthbearer.unsecure.jwt": "true",
     "sasl.oauthbearer.config": "scope=requiredScope principal=admin",
 }
+
+
+def without_kerberos() -> str | None:
+    """What this machine lacks for tests with Kerberos; None if nothing."""
+    if reason := missing():
+        return reason
+    modules = (Path(folder) / "sasl2" / "libgssapiv2.so" for folder in ("/usr/lib", *glob("/usr/lib/*-linux-gnu")))
+    return None if any(module.exists() for module in modules) else f"needs {KERBEROS}"
 
 
 def _processes_with(*java_options: str, **environment: str) -> AbstractContextManager[object]:
