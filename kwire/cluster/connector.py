@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from kwire.base.doors import Doors
+    from kwire.cluster.client_tokens import ClientTokens
     from kwire.codec.message import Message
     from kwire.net.client import ClientConnection
     from kwire.security.client import ClientSecurity
@@ -41,6 +42,11 @@ class Connector:
         self._doors = doors
         self._security = security
         self._context: SSLContext | None = None
+        self._tokens: ClientTokens | None = None
+        if security.token_client is not None:
+            from kwire.cluster.client_tokens import ClientTokens
+
+            self._tokens = ClientTokens(doors, security.token_client)
 
     def use(self, tls: TlsSettings) -> None:
         """Take other stores for the next connection, or the same ones with other content."""
@@ -79,7 +85,8 @@ class Connector:
         return self._context
 
     async def _log_in(self, connection: ClientConnection, host: str) -> None:
-        exchange = await self._call(client_exchange, self._security, self._doors, host)
+        token = None if self._tokens is None else await self._tokens.token()
+        exchange = await self._call(client_exchange, self._security, self._doors, host, token)
         steps = login_requests(self._security.mechanism, exchange)
         step = await self._call(_next_step, steps, None)
         while isinstance(step, tuple):

@@ -8,20 +8,21 @@ connections (`kwire.cluster.connector`, `kwire.testing.blocking_client`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.base.config import ConfigError
 from kwire.base.config.definitions import BROKER_ROWS
 from kwire.base.config.listeners import SECURITY_PROTOCOLS
-from kwire.base.config.values import HIDDEN, parse_value
+from kwire.base.config.values import HIDDEN
 from kwire.base.errors import ErrorCode
+from kwire.security.tls.properties import tls_settings_of, typed_value
 
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
     from kwire.codec.message import Message
     from kwire.security.names.jaas import LoginModule
+    from kwire.security.oauth.client import RefreshRules, TokenClient
     from kwire.security.sasl.mechanism import ClientExchange
     from kwire.security.tls.settings import TlsSettings
 
@@ -42,16 +43,31 @@ LOGIN_MODULES: Final = {
 """The login module of each mechanism, by the name of its class in Kafka or Java."""
 
 
+_CLIENT_ROWS: Final = {
+    "sasl.oauthbearer.header.urlencode": (
+        "sasl.oauthbearer.header.urlencode",
+        "BOOLEAN",
+        False,
+        "LOW",
+        "read-only",
+        None,
+    )
+}
+"""Properties that only clients have, in Kafka too."""
+
+
 class ClientSecurity(NamedTuple):
     """How a client secures its connections: ``tls`` for SSL and SASL_SSL, ``mechanism`` and ``login`` for SASL_*.
-    ``token_url`` is the URL of the token for OAUTHBEARER; without it, the login module's options define an unsecured
-    token. ``service``: `sasl.kerberos.service.name`, for GSSAPI."""
+    For OAUTHBEARER ``token_url`` names the file with the token, and ``token_client`` says how an issuer gives one;
+    without both, the login module's options define an unsecured token. ``service``: `sasl.kerberos.service.name`, for
+    GSSAPI."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsSettings | None = None
     mechanism: str = ""
     login: LoginModule | None = None
     token_url: str | None = None
+    token_client: TokenClient | None = None
     service: str | None = None
 
 
@@ -72,17 +88,32 @@ def client_security(texts: Mapping[str, str]) -> ClientSecurity:
     if "sasl.jaas.config" not in texts:
         raise ConfigError("sasl.jaas.config", None, f"must be set for {protocol}")
     login = login_module("sasl.jaas.config", texts["sasl.jaas.config"], mechanism)
-    token_url = _token_url(texts) if mechanism == OAUTHBEARER else None
-    found = ClientSecurity(protocol, tls, mechanism, login, token_url, texts.get("sasl.kerberos.service.name"))
+    service = texts.get("sasl.kerberos.service.name")
+    found = ClientSecurity(protocol, tls, mechanism, login, service=service)
+    if mechanism == OAUTHBEARER:
+        found = with_token(found, lambda name: _value(texts, name), allowed=None)
     if (reason := why_no_login(found)) is not None:
         raise ConfigError("sasl.jaas.config", HIDDEN, reason)
     return found
 
 
-def _token_url(texts: Mapping[str, str]) -> str | None:
-    from kwire.security.oauth.settings import TOKEN_URL, checked_token_url
+def with_token(
+    security: ClientSecurity,
+    value: Callable[[str], Any],
+    allowed: Collection[str] | None,
+    refresh: Callable[[], RefreshRules] | None = None,
+) -> ClientSecurity:
+    """The same with the source of its OAuth token. ``value`` gives the typed value of a property; ``allowed``: the URLs
+    that may be used, None for all. `ConfigError`."""
+    from kwire.security.oauth.client import RefreshRules, token_client
+    from kwire.security.oauth.settings import TOKEN_URL, checked_token_file
 
-    return checked_token_url(texts[TOKEN_URL], allowed=None) if TOKEN_URL in texts else None
+    options = security.login.options if security.login is not None else {}
+    client = token_client(value, options, allowed, refresh or RefreshRules)
+    if client is not None:
+        return security._replace(token_client=client)
+    url: str | None = value(TOKEN_URL)
+    return security if not url else security._replace(token_url=checked_token_file(url, allowed))
 
 
 def why_no_login(security: ClientSecurity) -> str | None:
@@ -92,7 +123,7 @@ def why_no_login(security: ClientSecurity) -> str | None:
         return _why_no_ticket(options, security.service)
     if security.mechanism != OAUTHBEARER:
         return None if {"username", "password"} <= options.keys() else "must have username and password"
-    if security.token_url is not None:
+    if security.token_url is not None or security.token_client is not None:
         return None
     from kwire.security.oauth.unsecured import unsecured_token
 
@@ -114,21 +145,8 @@ def _why_no_ticket(options: Mapping[str, str], service: str | None) -> str | Non
     return None
 
 
-def tls_settings_of(texts: Mapping[str, str]) -> TlsSettings:
-    """The settings of TLS, from texts by the property's name. `ConfigError`."""
-    return tls_settings(lambda name: _value(texts, name))
-
-
 def _value(texts: Mapping[str, str], name: str) -> Any:
-    row = BROKER_ROWS[name]
-    return parse_value(row, texts[name]) if name in texts else row[2]
-
-
-def tls_settings(value: Callable[[str], Any]) -> TlsSettings:
-    """The settings of TLS, from a function that gives the value of a property (``ssl.keystore.location``)."""
-    from kwire.security.tls.settings import TlsSettings
-
-    return TlsSettings(**{each.name: value(f"ssl.{each.name.replace('_', '.')}") for each in fields(TlsSettings)})
+    return typed_value(texts, _CLIENT_ROWS[name] if name in _CLIENT_ROWS else BROKER_ROWS[name])
 
 
 def login_module(name: str, text: str, mechanism: str) -> LoginModule:
@@ -152,14 +170,19 @@ def check_login_module(name: str, module: LoginModule, mechanism: str) -> None:
         )
 
 
-def client_exchange(security: ClientSecurity, doors: Doors, host: str) -> ClientExchange:
-    """A new login at a broker by the mechanism of these settings. `AuthenticationError` if the token cannot be read.
+def client_exchange(security: ClientSecurity, doors: Doors, host: str, token: str | None = None) -> ClientExchange:
+    """A new login at a broker by the mechanism of these settings. ``token``: the OAuth token, if an issuer gives it
+    (`ClientSecurity.token_client`) and the caller has it; otherwise this waits for the issuer. `AuthenticationError`.
     With GSSAPI, this function and the methods of the exchange may wait for the key distribution centre."""
     options = security.login.options if security.login is not None else {}
     if security.mechanism == GSSAPI:
         return _gssapi(options, security.service, host)
     if security.mechanism == OAUTHBEARER:
-        return _oauthbearer(security.token_url, options, doors)
+        if security.token_client is not None and token is None:
+            from kwire.security.oauth.client import retrieve
+
+            token = retrieve(security.token_client, doors).token
+        return _oauthbearer(token, security.token_url, options, doors)
     user, password = options.get("username", ""), options.get("password", "")
     if security.mechanism == PLAIN:
         from kwire.security.sasl.plain import ClientPlain
@@ -183,14 +206,16 @@ def _gssapi(options: Mapping[str, str], service: str | None, host: str) -> Clien
         raise AuthenticationError(f"Kerberos: {error}") from None
 
 
-def _oauthbearer(token_url: str | None, options: Mapping[str, str], doors: Doors) -> ClientExchange:
-    """A login with the token in a file, which is read for each login, or with an unsecured token."""
+def _oauthbearer(token: str | None, token_url: str | None, options: Mapping[str, str], doors: Doors) -> ClientExchange:
+    """A login with a token, with the one in a file, which is read for each login, or with an unsecured token."""
     from kwire.security.errors import AuthenticationError
     from kwire.security.oauth.settings import file_path
     from kwire.security.oauth.unsecured import EXTENSION, extensions, unsecured_token
     from kwire.security.sasl.oauthbearer import ClientOAuthBearer
 
     try:
+        if token is not None:
+            return ClientOAuthBearer(token, extensions(options, "extension_"))
         if token_url is None:
             return ClientOAuthBearer(unsecured_token(options, doors.clock.time_ms()), extensions(options, EXTENSION))
         path = file_path(token_url)

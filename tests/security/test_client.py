@@ -105,7 +105,7 @@ def test_a_file_without_a_token_fails_the_login(tmp_path: Path, content: bytes |
         (sasl("PLAIN", PLAIN[:-1]), "semicolon"),
         (sasl("OAUTHBEARER", PLAIN), "PlainLoginModule is not supported by kwire: OAUTHBEARER has"),
         (sasl("OAUTHBEARER", f"{OAUTH} required;"), "unsecuredLoginStringClaim_sub must be set: it is the user's name"),
-        (sasl("OAUTHBEARER", f"{OAUTH} required;") | {TOKEN: "https://issuer/token"}, "for a file only"),
+        (sasl("OAUTHBEARER", f"{OAUTH} required;") | {TOKEN: "https://issuer/token"}, "client.id: must be set"),
         (sasl("OAUTHBEARER", f"{OAUTH} required;") | {TOKEN: "file://host/token"}, "must be a URL with"),
         (sasl("PLAIN", PLAIN + PLAIN), "2 login modules"),
     ],

@@ -6,7 +6,10 @@ unsecured ones.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
@@ -30,6 +33,7 @@ from harness.processes.oauth import (
     trusted,
 )
 from harness.processes.secured import SecuredBroker, make_secured
+from harness.waiting import PATIENCE_S
 from harness.wire_client import WireClient
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
@@ -128,6 +132,21 @@ def test_who_has_a_wrong_token_is_told_the_same(
     driver_of(issued, driver, way, login)  # skips without the client
     said = refusal(client, issued.broker.address("SASL_PLAINTEXT"), options(login), issued.java)
     observe("error", said.replace(issued.broker.address("SASL_PLAINTEXT"), "the broker"))
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("way", [way for way, (client, _) in WAYS.items() if client == "java"])
+def test_kwires_commands_log_in_with_the_properties_of_java_clients(
+    issued: Issued, tmp_path: Path, way: str, listener: str
+) -> None:
+    properties = tmp_path / "client.properties"
+    found = WAYS[way][1](issued.login(listener))
+    properties.write_text("".join(f"{name}={value}\n" for name, value in found.items()))
+    command = [sys.executable, "-m", "kwire", "ping", "--command-config", str(properties)]
+    done = subprocess.run(
+        [*command, issued.broker.address(listener)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done
 
 
 def test_kcat_logs_in_where_tokens_are_not_signed(

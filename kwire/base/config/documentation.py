@@ -134,7 +134,36 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "sasl.kerberos.service.name": "The brokers' name in Kerberos: the part of their principals before the slash.",
     "sasl.login.callback.handler.class": "Kafka's own class only; it changes nothing.",
     "sasl.login.class": "Kafka's own class only; it changes nothing.",
+    "sasl.login.connect.timeout.ms": (
+        "How long a connection to the issuer of OAuth tokens may take; 10 s if it is not set."
+    ),
+    "sasl.login.read.timeout.ms": (
+        "How long the response of the issuer of OAuth tokens may take; 10 s if it is not set."
+    ),
+    "sasl.login.refresh.buffer.seconds": "This broker's OAuth token is renewed so long before it expires.",
+    "sasl.login.refresh.min.period.seconds": "This broker's OAuth token is not renewed again within this time.",
+    "sasl.login.refresh.window.factor": "The part of its lifetime after which this broker's OAuth token is renewed.",
+    "sasl.login.refresh.window.jitter": "The random part that is added to that.",
+    "sasl.login.retry.backoff.max.ms": "How long a request for an OAuth token that fails is repeated.",
+    "sasl.login.retry.backoff.ms": "Pause after the first such failure; it doubles each time.",
     "sasl.mechanism.inter.broker.protocol": "The SASL mechanism with which brokers log in to each other.",
+    "sasl.oauthbearer.assertion.algorithm": "The algorithm that signs this broker's assertion: RS256 or ES256.",
+    "sasl.oauthbearer.assertion.claim.aud": "The audience of the assertion.",
+    "sasl.oauthbearer.assertion.claim.exp.seconds": "How long the assertion is valid.",
+    "sasl.oauthbearer.assertion.claim.iss": (
+        "The issuer of the assertion; with it, an assertion takes the place of the client's secret."
+    ),
+    "sasl.oauthbearer.assertion.claim.jti.include": "Whether each assertion has an id.",
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": "How long before it is made the assertion is valid.",
+    "sasl.oauthbearer.assertion.claim.sub": "The subject of the assertion.",
+    "sasl.oauthbearer.assertion.file": "A file with the assertion; then none is signed.",
+    "sasl.oauthbearer.assertion.private.key.file": "The private key that signs the assertion, as PEM.",
+    "sasl.oauthbearer.assertion.private.key.passphrase": "The password of that key.",
+    "sasl.oauthbearer.assertion.template.file": (
+        "Further headers and claims of the assertion, as JSON with header and payload."
+    ),
+    "sasl.oauthbearer.client.credentials.client.id": "This broker's client id at the issuer of OAuth tokens.",
+    "sasl.oauthbearer.client.credentials.client.secret": "Its secret.",
     "sasl.oauthbearer.clock.skew.seconds": "How much the clocks of an issuer of tokens and of this broker may differ.",
     "sasl.oauthbearer.expected.audience": "Names of which a token has one as its audience; empty: tokens have none.",
     "sasl.oauthbearer.expected.issuer": "The issuer that a token must name.",
@@ -142,10 +171,12 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "How long a fetch of keys that fails is repeated.",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "Pause after the first such failure; it doubles each time.",
     "sasl.oauthbearer.jwks.endpoint.url": "Where an issuer's keys are, as https:, http: or file:.",
+    "sasl.oauthbearer.jwt.retriever.class": "How this broker gets its OAuth token, by the name of Kafka's class.",
     "sasl.oauthbearer.jwt.validator.class": "What checks tokens; Kafka's own classes are names for what kwire does.",
+    "sasl.oauthbearer.scope": "The scope that this broker requests.",
     "sasl.oauthbearer.scope.claim.name": "The claim with a token's scopes.",
     "sasl.oauthbearer.sub.claim.name": "The claim with the name of the user.",
-    "sasl.oauthbearer.token.endpoint.url": "The file with the token of this broker, as file:.",
+    "sasl.oauthbearer.token.endpoint.url": "Where this broker's OAuth token comes from, as https:, http: or file:.",
     "sasl.server.callback.handler.class": "What checks tokens (OAUTHBEARER); elsewhere Kafka's own class only.",
     "sasl.server.max.receive.size": "Largest request before and during a login, in bytes.",
     "security.inter.broker.protocol": "The security protocol, and listener, that brokers use among themselves.",

@@ -147,7 +147,28 @@ SUPPORTED = frozenset(
         "sasl.kerberos.service.name",
         "sasl.login.callback.handler.class",
         "sasl.login.class",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
         "sasl.mechanism.inter.broker.protocol",
+        "sasl.oauthbearer.assertion.algorithm",
+        "sasl.oauthbearer.assertion.claim.aud",
+        "sasl.oauthbearer.assertion.claim.exp.seconds",
+        "sasl.oauthbearer.assertion.claim.iss",
+        "sasl.oauthbearer.assertion.claim.jti.include",
+        "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        "sasl.oauthbearer.assertion.claim.sub",
+        "sasl.oauthbearer.assertion.file",
+        "sasl.oauthbearer.assertion.private.key.file",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.template.file",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
         "sasl.oauthbearer.clock.skew.seconds",
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",
@@ -155,7 +176,9 @@ SUPPORTED = frozenset(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwt.retriever.class",
         "sasl.oauthbearer.jwt.validator.class",
+        "sasl.oauthbearer.scope",
         "sasl.oauthbearer.scope.claim.name",
         "sasl.oauthbearer.sub.claim.name",
         "sasl.oauthbearer.token.endpoint.url",
@@ -250,7 +273,7 @@ _KRAFT_PREFIXES = (
 _PLUGIN_NAMES = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 
 # When a login is renewed, and what only a JVM has: these protect nothing.
-_WITHOUT_EFFECT = ("sasl.kerberos.kinit.", "sasl.kerberos.min.time.", "sasl.kerberos.ticket.", "sasl.login.refresh.")
+_WITHOUT_EFFECT = ("sasl.kerberos.kinit.", "sasl.kerberos.min.time.", "sasl.kerberos.ticket.")
 _OF_THE_JVM = frozenset({"ssl.keymanager.algorithm", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm"})
 
 _SECURITY = "org.apache.kafka.common.security."
@@ -269,6 +292,9 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     "sasl.oauthbearer.jwt.validator.class": (
         _SECURITY + "oauthbearer.DefaultJwtValidator",
         _SECURITY + "oauthbearer.BrokerJwtValidator",
+    ),
+    "sasl.oauthbearer.jwt.retriever.class": tuple(
+        f"{_SECURITY}oauthbearer.{name}JwtRetriever" for name in ("Default", "ClientCredentials", "JwtBearer", "File")
     ),
     "sasl.server.callback.handler.class": (
         _SECURITY + "authenticator.SaslServerCallbackHandler",

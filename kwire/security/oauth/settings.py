@@ -8,12 +8,17 @@ without a callback handler it accepts unsecured tokens. kwire requires the URL o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from kwire.base.config import ConfigError
 from kwire.security.oauth.signed import TokenRules
 from kwire.security.oauth.unsecured import UnsecuredRules
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from kwire.security.tls.contexts import ContextFiles
 
 _OAUTHBEARER: Final = "org.apache.kafka.common.security.oauthbearer."
 VALIDATOR: Final = f"{_OAUTHBEARER}OAuthBearerValidatorCallbackHandler"
@@ -103,13 +108,26 @@ def _positive(value: Callable[[str], Any], name: str) -> int:
     return found
 
 
-def checked_token_url(url: str, allowed: Collection[str] | None) -> str:
-    """The URL of a client's own token, which must be a ``file:`` URL. ``allowed`` None: any file. `ConfigError`."""
+def checked_token_file(url: str, allowed: Collection[str] | None) -> str:
+    """The URL of the file with a client's own token. ``allowed`` None: any file. `ConfigError`."""
     url = url.strip()
-    if not url.startswith("file:"):
-        raise ConfigError(TOKEN_URL, None, "is supported by kwire for a file only: file:///...")
     check_url(TOKEN_URL, url, [url] if allowed is None else allowed)
     return url
+
+
+def issuer_context(url: str, options: Mapping[str, str], files: ContextFiles) -> SSLContext | None:
+    """How the certificate of an issuer's server is checked: with the trust store that the login module's options name,
+    or the system's. None without TLS. Blocks on files; `ConfigError`."""
+    if not url.startswith("https:"):
+        return None
+    from kwire.security.tls.contexts import client_context
+    from kwire.security.tls.properties import tls_settings_of
+    from kwire.security.tls.settings import TlsError
+
+    try:
+        return client_context(tls_settings_of(options), files)
+    except TlsError as error:
+        raise ConfigError(error.name, None, f"{error.reason} (option of OAUTHBEARER's login module)") from None
 
 
 def check_url(name: str, url: str, allowed: Collection[str]) -> None:

@@ -23,9 +23,10 @@ from kwire.security.client import (
     PLAIN,
     ClientSecurity,
     login_module,
-    tls_settings,
     why_no_login,
+    with_token,
 )
+from kwire.security.tls.properties import tls_settings
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -185,17 +186,26 @@ def _inter_broker(config: KafkaConfig, listeners: Mapping[str, ListenerSecurity]
         return ClientSecurity(protocol, own.tls)
     mechanism = config.sasl_mechanism_inter_broker_protocol
     name = own.endpoint.listener
-    token_url = _token_url(config, name) if mechanism == OAUTHBEARER else None
     service: str | None = config.get_for_listener(name, "sasl.kerberos.service.name")
-    found = ClientSecurity(protocol, own.tls, mechanism, own.logins.get(mechanism), token_url, service)
+    found = ClientSecurity(protocol, own.tls, mechanism, own.logins.get(mechanism), service=service)
+    if mechanism == OAUTHBEARER:
+        found = _with_token(config, name, found)
     if config.is_clustered and (reason := why_no_login(found)) is not None:
         raise ConfigError(jaas_property(name, mechanism), None, f"{reason}: brokers log in by {mechanism}")
     return found
 
 
-def _token_url(config: KafkaConfig, listener: str) -> str | None:
-    """The URL of this broker's own token."""
-    from kwire.security.oauth.settings import TOKEN_URL, checked_token_url
+def _with_token(config: KafkaConfig, listener: str, security: ClientSecurity) -> ClientSecurity:
+    """The same with the source of this broker's own OAuth token."""
+    from kwire.security.oauth.client import RefreshRules
 
-    url: str | None = mechanism_value(config, listener, OAUTHBEARER, TOKEN_URL)
-    return None if url is None else checked_token_url(url, config.kwire_sasl_oauthbearer_allowed_urls)
+    def value(name: str) -> Any:
+        if name == "sasl.oauthbearer.header.urlencode":  # only clients have it
+            return False
+        return mechanism_value(config, listener, OAUTHBEARER, name)
+
+    def refresh() -> RefreshRules:
+        names = ("window.factor", "window.jitter", "min.period.seconds", "buffer.seconds")
+        return RefreshRules(*(value(f"sasl.login.refresh.{name}") for name in names))
+
+    return with_token(security, value, config.kwire_sasl_oauthbearer_allowed_urls, refresh)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.logging import get_logger
-from kwire.security.oauth.settings import URL, SignedSettings
+from kwire.security.oauth.settings import URL, SignedSettings, issuer_context
 from kwire.security.oauth.signed import SignedTokens
 from kwire.security.oauth.unsecured import UnsecuredRules, UnsecuredTokens
 from kwire.server.errors import StartError
@@ -16,7 +16,6 @@ from kwire.server.oauth.keys import IssuerKeys, fetched_keys
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
-    from ssl import SSLContext
 
     from kwire.base.doors import Doors
     from kwire.security.oauth.settings import KeysSettings
@@ -50,7 +49,7 @@ async def token_checks(
 
 
 async def _issuer_keys(doors: Doors, settings: KeysSettings, stack: AsyncExitStack) -> IssuerKeys:
-    context = _context(doors, settings)
+    context = issuer_context(settings.url, settings.tls_options, doors.files)
     read = partial(fetch, settings.url, context, doors.files, doors.clock.monotonic)
     run = partial(doors.executor.run_apart, read)
     try:
@@ -61,22 +60,6 @@ async def _issuer_keys(doors: Doors, settings: KeysSettings, stack: AsyncExitSta
     issuer_keys.start()
     stack.push_async_callback(issuer_keys.close)
     return issuer_keys
-
-
-def _context(doors: Doors, settings: KeysSettings) -> SSLContext | None:
-    """How the certificate of an issuer's server is checked: with the trust store of the login module, or the system's.
-    `ConfigError`."""
-    if not settings.url.startswith("https:"):
-        return None
-    from kwire.base.config import ConfigError
-    from kwire.security.client import tls_settings_of
-    from kwire.security.tls.contexts import client_context
-    from kwire.security.tls.settings import TlsError
-
-    try:
-        return client_context(tls_settings_of(settings.tls_options), doors.files)
-    except TlsError as error:
-        raise ConfigError(error.name, None, f"{error.reason} (option of OAUTHBEARER's login module)") from None
 
 
 def _warn(listener: str, settings: SignedSettings) -> None:

@@ -14,6 +14,7 @@ import jwt
 import pytest
 
 from harness.oauth_issuer import Kind, jwk, jwks, private_key, section
+from harness.processes.oauth import OAuthServer, listener_settings
 from kwire.base.addresses import parse_address
 from kwire.base.config import ConfigError, KafkaConfig
 from kwire.base.doors import Doors
@@ -214,6 +215,37 @@ async def test_brokers_log_in_to_each_other_with_a_token(issued: Issued) -> None
     await issued.start(given, 2, store)
     metadata = await first.parts.cluster.peers.call(2, MetadataRequest(topics=[]), 12, timeout_s=10)
     assert metadata.cluster_id == first.cluster_id
+
+
+async def test_brokers_get_their_tokens_from_an_issuer(issued: Issued) -> None:
+    with OAuthServer() as server:
+        mechanism = "listener.name.sasl_plaintext.oauthbearer."
+        given: dict[str, str | None] = {
+            **listener_settings(server, "SASL_PLAINTEXT"),
+            "kwire.metadata.dir": str(issued.folder / "unused"),
+            mechanism + "sasl.oauthbearer.token.endpoint.url": server.token_url,
+            mechanism + "sasl.oauthbearer.client.credentials.client.id": "alice",
+            mechanism + "sasl.oauthbearer.client.credentials.client.secret": "alice-secret",
+            ALLOWED: f"{server.jwks_url},{server.token_url}",
+        }
+        store = MemoryStore()
+        first = await issued.start(given, 1, store)
+        second = await issued.start(given, 2, store)
+        metadata = await first.parts.cluster.peers.call(2, MetadataRequest(topics=[]), 12, timeout_s=10)
+        assert metadata.cluster_id == first.cluster_id
+        assert set(principals(second)) == {"User:alice"}
+
+
+async def test_the_url_of_a_brokers_issuer_must_be_allowed(issued: Issued) -> None:
+    given: dict[str, str | None] = {
+        "kwire.metadata.dir": str(issued.folder / "unused"),
+        "sasl.oauthbearer.token.endpoint.url": "https://issuer.example/token",
+        "sasl.oauthbearer.client.credentials.client.id": "alice",
+        "sasl.oauthbearer.client.credentials.client.secret": "planted",
+    }
+    with pytest.raises(ConfigError, match=r"^sasl\.oauthbearer\.token\.endpoint\.url=.* is not one of") as raised:
+        await issued.start(given, 1, MemoryStore())
+    assert "planted" not in str(raised.value)
 
 
 async def test_unsecured_tokens_get_in_where_a_listener_says_so(issued: Issued, capsys: Any) -> None:

@@ -16,7 +16,8 @@ import pytest
 import trustme
 
 from kwire.base.doors import Files
-from kwire.server.oauth.fetch import SIZE_MAX, FetchError, fetch
+from kwire.base.http import SIZE_MAX
+from kwire.server.oauth.fetch import FetchError, fetch
 
 BODY = b'{"keys": []}'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n"
