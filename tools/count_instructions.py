@@ -2,6 +2,7 @@
 
     .venv/bin/python -m tools.count_instructions                    # this version, also over TLS
     .venv/bin/python -m tools.count_instructions --base ../base     # beside another version, a checkout of it
+    .venv/bin/python -m tools.count_instructions --start            # also from the start to the ready line
 
 One connection sends one request after the other. A count depends little on other work of the machine: the same
 version differs by about 0.2 % from run to run (timers of the broker, memory addresses). The kernel's work is not
@@ -47,7 +48,7 @@ class Counted:
     """A broker under callgrind, with a PLAINTEXT listener, and an SSL listener if ``pem`` is given. The count of a
     Metadata request depends on the number of listeners."""
 
-    def __init__(self, source: Path, home: Path, pem: Path | None) -> None:
+    def __init__(self, source: Path, home: Path, pem: Path | None, *, from_start: bool = False) -> None:
         self._home = home
         listeners = {"PLAINTEXT": free_port()}
         settings = {}
@@ -56,7 +57,8 @@ class Counted:
             settings = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pem)}
         settings["listeners"] = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
         self.ports = listeners
-        valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={home / 'counts'}"]
+        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={home / 'counts'}"]
+        valgrind.append(f"--instr-atstart={'yes' if from_start else 'no'}")
         command = [*valgrind, sys.executable, "-m", "kwire", "start", "--data-dir", str(home / "data")]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
@@ -66,7 +68,8 @@ class Counted:
         )
         assert self._process.stdout is not None
         ReadyLine.parse(self._process.stdout.readline())
-        self._control("-i", "on")
+        if not from_start:
+            self._control("-i", "on")
 
     def _control(self, *options: str) -> None:
         subprocess.run(
@@ -79,6 +82,10 @@ class Counted:
             old.unlink()
         self._control("-z")
         run()
+        return self.so_far()
+
+    def so_far(self) -> int:
+        """Instructions since the last call of `instructions`, or since the start."""
         self._control("-d")
         wait_until(lambda: any(self._totals()), 30, "callgrind's counts")
         return sum(self._totals())
@@ -169,23 +176,43 @@ def count(source: Path, number: int, tls: bool) -> dict[str, float]:
     return found
 
 
+def count_start(source: Path) -> float:
+    """Instructions from the start of the process to the ready line, on an empty directory; modules are compiled."""
+    counts = []
+    for _ in range(4):
+        home = Path(tempfile.mkdtemp(prefix="kwire-count-"))
+        broker = Counted(source, home, None, from_start=True)
+        try:
+            counts.append(broker.so_far())
+        finally:
+            broker.end()
+            shutil.rmtree(home, ignore_errors=True)
+    return statistics.median(counts[1:])
+
+
 def main() -> int:
     """The command line; 1 if a plaintext request has become dearer."""
     parser = argparse.ArgumentParser(description="User-space instructions of a request.")
     parser.add_argument("--base", type=Path, metavar="DIR", help="a checkout of the version to compare with")
     parser.add_argument("--requests", type=int, default=1000, metavar="N", help="requests of each kind (default: 1000)")
+    parser.add_argument("--start", action="store_true", help="count a start of the broker, too")
     options = parser.parse_args()
     ours = count(ROOT, options.requests, tls=False)
     secured = count(ROOT, options.requests, tls=True)
     base = count(options.base.resolve(), options.requests, tls=False) if options.base else {}
+    if options.start:
+        ours["start"] = count_start(ROOT)
+        base["start"] = count_start(options.base.resolve()) if options.base else 0.0
     kept = True
     for name, number in ours.items():
-        line = f"{name:20} {number:9,.0f} instructions"
-        if base:
+        line = f"{name:20} {number:13,.0f} instructions"
+        if options.base:
             more = number / base[name] - 1
             kept = kept and more <= MORE_MAX
-            line += f", base {base[name]:9,.0f} ({more:+.2%})"
-        print(f"{line}; TLS {secured[name]:9,.0f}", flush=True)
+            line += f", base {base[name]:13,.0f} ({more:+.2%})"
+        if name in secured:
+            line += f"; TLS {secured[name]:9,.0f}"
+        print(line, flush=True)
     return 0 if kept else 1
 
 
