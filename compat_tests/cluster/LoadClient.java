@@ -19,7 +19,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * One producer and a group of consumers that run until a line comes in on standard input; then they read to the end and
- * tell what they met: BOOTSTRAP TOPIC GROUP RATE CONSUMERS [PROPERTY=VALUE of the consumers ...].
+ * tell what they met: BOOTSTRAP TOPIC GROUP RATE CONSUMERS [PROPERTY=VALUE ...]. Properties of a
+ * group are the consumers' only.
  */
 public final class LoadClient {
     private static final Collection<String> ACKED = new ConcurrentLinkedQueue<>();
@@ -41,7 +42,7 @@ public final class LoadClient {
             consumer.start();
             consumers.add(consumer);
         }
-        Thread producer = new Thread(() -> produce(bootstrap, topic, rate));
+        Thread producer = new Thread(() -> produce(bootstrap, topic, rate, arguments));
         producer.start();
         while (SEEN.isEmpty()) {
             Thread.sleep(20);
@@ -73,8 +74,9 @@ public final class LoadClient {
         (error instanceof RetriableException ? RETRIABLE : ERRORS).add(error.toString());
     }
 
-    private static void produce(String bootstrap, String topic, int rate) {
+    private static void produce(String bootstrap, String topic, int rate, String[] arguments) {
         Map<String, Object> config = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "linger.ms", "5"));
+        config.putAll(properties(arguments, "group."));
         try (KafkaProducer<String, String> producer =
                 new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
             for (int number = 0; producing; number++) {
@@ -99,14 +101,22 @@ public final class LoadClient {
         }
     }
 
+    private static Map<String, Object> properties(String[] arguments, String without) {
+        Map<String, Object> found = new HashMap<>();
+        for (int index = 5; index < arguments.length; index++) {
+            String[] pair = arguments[index].split("=", 2);
+            if (without.isEmpty() || !pair[0].startsWith(without)) {
+                found.put(pair[0], pair[1]);
+            }
+        }
+        return found;
+    }
+
     private static void consume(String bootstrap, String topic, String[] arguments) {
         Map<String, Object> config = new HashMap<>(Map.of(
             "bootstrap.servers", bootstrap, "group.id", arguments[2], "auto.offset.reset", "earliest",
             "enable.auto.commit", "false"));
-        for (int index = 5; index < arguments.length; index++) {
-            String[] pair = arguments[index].split("=", 2);
-            config.put(pair[0], pair[1]);
-        }
+        config.putAll(properties(arguments, ""));
         try (KafkaConsumer<String, String> consumer =
                 new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer())) {
             consumer.subscribe(List.of(topic));

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,11 @@ class Load:
 
     name = ""
 
-    def __init__(self, bootstrap: str, rate: int = 50, consumers: int = 2) -> None:
+    def __init__(
+        self, bootstrap: str, rate: int = 50, consumers: int = 2, security: Mapping[str, Any] | None = None
+    ) -> None:
         self.bootstrap = bootstrap
+        self.security = dict(security or {})
         self.topic = f"load-{self.name}"
         self.group = f"readers of {self.topic}"
         self.rate = rate
@@ -122,7 +125,8 @@ class ConfluentLoad(Load):
     def _produce(self) -> None:
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0})
+        common = {"bootstrap.servers": self.bootstrap, **self.security, "log_level": 0}
+        producer = Producer({**common, "enable.idempotence": True})
 
         def delivered(value: str) -> Callable[[Any, Any], None]:
             return lambda error, _: self.failed.append(str(error)) if error else self.acked.append(value)
@@ -135,7 +139,7 @@ class ConfluentLoad(Load):
     def _consume(self) -> None:
         from confluent_kafka import Consumer, KafkaException
 
-        settings = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
+        settings = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0, **self.security}
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group, **settings})
         consumer.subscribe([self.topic])
         committed, fresh = time.monotonic(), False
@@ -179,7 +183,9 @@ class KafkaPythonLoad(Load):
     def _produce(self) -> None:
         from kafka import KafkaProducer
 
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap.split(","), acks="all", enable_idempotence=True)
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap.split(","), acks="all", enable_idempotence=True, **self.security
+        )
 
         def acked(value: str) -> Callable[[Any], None]:
             return lambda _: self.acked.append(value)
@@ -201,6 +207,7 @@ class KafkaPythonLoad(Load):
             group_id=self.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            **self.security,
         )
         committed, fresh = time.monotonic(), False
         while self._consuming:
@@ -230,7 +237,7 @@ class AioKafkaLoad(Load):
     async def _produce_now(self) -> None:
         from aiokafka import AIOKafkaProducer
 
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True)
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True, **self.security)
         await producer.start()
         number, pending = 0, set()
         while self._producing:
@@ -261,6 +268,7 @@ class AioKafkaLoad(Load):
             group_id=self.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            **self.security,
         )
         await consumer.start()
         committed, fresh = time.monotonic(), False
@@ -278,18 +286,27 @@ class AioKafkaLoad(Load):
 
 
 class JavaLoad(Load):
-    """The Java clients, in a process (`LoadClient.java`). ``properties``: of the consumers, as name=value."""
+    """The Java clients, in a process (`LoadClient.java`). ``properties``: of the consumers, as name=value;
+    ``security``: also of the producer."""
 
     name = "java"
 
-    def __init__(self, bootstrap: str, rate: int = 50, consumers: int = 2, *properties: str) -> None:
-        super().__init__(bootstrap, rate, consumers)
+    def __init__(
+        self,
+        bootstrap: str,
+        rate: int = 50,
+        consumers: int = 2,
+        *properties: str,
+        security: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(bootstrap, rate, consumers, security)
         self._properties = properties
         self._under_way = False
         self._process: subprocess.Popen[str]
 
     def start(self) -> None:
         arguments = (self.bootstrap, self.topic, self.group, str(self.rate), str(self.consumers), *self._properties)
+        arguments += tuple(f"{name}={value}" for name, value in self.security.items())
         command = java_program(Path(__file__).with_name("LoadClient.java"), *arguments)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

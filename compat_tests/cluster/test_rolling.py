@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, KafkaPythonLoad, Load, make_topics, stored
+from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, KafkaPythonLoad, Load
+from compat_tests.cluster.under_load import under_load
 from harness.paths import ROOT
 from harness.processes.brokers import BrokerFailed, wait_until
 from harness.processes.kwire_cluster import KwireCluster
@@ -37,23 +38,6 @@ def make_cluster(tmp_path: Path) -> Iterator[Make]:
     yield make
     for cluster in made:
         cluster.kill()
-
-
-def under_load(cluster: KwireCluster, loads: list[Load], act: Callable[[], None]) -> None:
-    """Do something while clients work; no record may be lost, and no client may get a fatal error."""
-    make_topics(cluster.bootstrap, loads)
-    cluster.wait_until_well()
-    for load in loads:
-        load.start()
-    try:
-        wait_until(lambda: all(load.is_under_way() for load in loads), 120, "all clients read what they write")
-        act()
-    finally:
-        for load in loads:
-            load.stop()
-    problems = [problem for load in loads for problem in load.problems(stored(cluster.bootstrap, load.topic))]
-    assert problems == [], [load.summary() for load in loads]
-    assert all(len(load.acked) > 20 for load in loads)
 
 
 def test_a_rolling_restart_is_not_seen_by_pythons_clients(make_cluster: Make) -> None:

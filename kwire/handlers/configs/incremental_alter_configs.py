@@ -46,7 +46,7 @@ from kwire.handlers.api import Api
 from kwire.handlers.configs import config_changes
 from kwire.handlers.configs.config_changes import Outcome, fields_of
 from kwire.handlers.context import RequestContext, Services
-from kwire.handlers.forwarding import forwarded
+from kwire.handlers.forwarding import forwarded, requested_broker
 
 SET: Final = 0
 DELETE: Final = 1
@@ -71,7 +71,10 @@ def handle(
 def _refused_stores(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> dict[tuple[int, str], KafkaError]:
-    """What is wrong with key stores and trust stores, by resource. Only the broker itself can tell."""
+    """What is wrong with key stores and trust stores, by resource. Only the broker itself can tell; a request that
+    another broker forwards has been checked there."""
+    if requested_broker(context) != context.services.broker_id:
+        return {}
     refused = {}
     for resource in request.resources:
         if resource.resource_type == BROKER and has_stores(each.name for each in resource.configs):
