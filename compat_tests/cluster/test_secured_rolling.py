@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import ssl
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ from confluent_kafka import KafkaError, Producer
 
 from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, Load
 from compat_tests.cluster.under_load import under_load
+from compat_tests.servers import running
 from harness.processes.kwire_cluster import KwireCluster
 from harness.processes.secured_clusters import BROKERS, CLIENT, ClusterSecurity, password
+from harness.processes.zookeeper import SecuredZooKeeper
 from harness.wire_client import WireClient
 from kwire.codec.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
@@ -25,18 +28,22 @@ SHA_512 = 2
 Secured = tuple[KwireCluster, ClusterSecurity]
 
 
-@pytest.fixture
-def secured_cluster(tmp_path: Path) -> Iterator[Secured]:
-    """Three brokers on a metadata store of their own, started."""
-    cluster, security = KwireCluster(tmp_path / "cluster"), ClusterSecurity(tmp_path / "security")
-    security.add_users({"kwire.metadata.dir": str(tmp_path / "cluster" / "metadata")})
-    for node_id, broker in cluster.brokers.items():
-        security.secure(broker, node_id)
-    try:
+@pytest.fixture(params=["embedded", "zookeeper"])
+def secured_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secured]:
+    """Three brokers, started, on the embedded store or on a ZooKeeper with TLS and logins."""
+    with contextlib.ExitStack() as stack:
+        store = None
+        if request.param == "zookeeper":
+            zookeeper = SecuredZooKeeper(tmp_path / "zookeeper")
+            stack.enter_context(running(zookeeper, zookeeper.stop))
+            store = zookeeper.properties("/kwire")
+        cluster, security = KwireCluster(tmp_path / "cluster", store=store), ClusterSecurity(tmp_path / "security")
+        stack.callback(cluster.kill)
+        security.add_users(cluster.store)
+        for node_id, broker in cluster.brokers.items():
+            security.secure(broker, node_id)
         cluster.start()
         yield cluster, security
-    finally:
-        cluster.kill()
 
 
 def loads_of(cluster: KwireCluster, security: ClusterSecurity) -> list[Load]:

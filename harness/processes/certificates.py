@@ -71,7 +71,8 @@ def rsa_server(folder: Path) -> Identity:
     return _identity(folder / "rsa", ca.issue_cert(SERVER, common_name="broker", key_type=trustme.KeyType.RSA))
 
 
-def _identity(stem: Path, issued: trustme.LeafCert) -> Identity:
+def pkcs8(key: bytes) -> bytes:
+    """A private key in the only PEM form that Kafka and ZooKeeper read."""
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
         NoEncryption,
@@ -79,8 +80,11 @@ def _identity(stem: Path, issued: trustme.LeafCert) -> Identity:
         load_pem_private_key,
     )
 
-    made = load_pem_private_key(issued.private_key_pem.bytes(), None)
-    key = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # Kafka reads no other form
+    return load_pem_private_key(key, None).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _identity(stem: Path, issued: trustme.LeafCert) -> Identity:
+    key = pkcs8(issued.private_key_pem.bytes())
     chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
     return Identity(
         pem=_write(stem.with_suffix(".pem"), key + chain),

@@ -27,7 +27,8 @@ REPLICATED: dict[str, str] = {
 
 
 class KwireCluster:
-    """The brokers by id. ``sources``: the directory of a broker's code, if it is not this repository."""
+    """The brokers by id. ``sources``: the directory of a broker's code, if it is not this repository. ``store``: the
+    properties of the metadata store, by default an embedded one."""
 
     kind = "kwire"
 
@@ -38,11 +39,13 @@ class KwireCluster:
         *,
         count: int = 3,
         sources: Mapping[int, Path] | None = None,
+        store: Mapping[str, str] | None = None,
     ) -> None:
         self.home = home
+        self.store = dict(store or {"kwire.metadata.dir": str(home / "metadata")})
         self.brokers: dict[int, KwireBroker] = {}
         for node_id in range(1, count + 1):
-            own = {"node.id": str(node_id), "kwire.metadata.dir": str(home / "metadata")}
+            own = {"node.id": str(node_id), **self.store}
             broker = KwireBroker(home / f"broker-{node_id}", {**REPLICATED, **own, **(settings or {})})
             broker.source = (sources or {}).get(node_id)
             self.brokers[node_id] = broker

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.processes.certificates import pkcs8
 from harness.processes.ports import free_port
 from harness.wire_client import WireClient
 from kwire.codec.messages.incremental_alter_configs_request import (
@@ -61,7 +62,9 @@ class ClusterSecurity:
     def add_users(self, store: Mapping[str, str]) -> None:
         """Add all users to the metadata store with these properties, before the first start."""
         file = self.home / "store.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in store.items()))
+        file.write_text(
+            "".join(f"{name}={value}\n" for name, value in {"listeners": "PLAINTEXT://127.0.0.1:0", **store}.items())
+        )
         for user in (CLIENT, *BROKERS):
             command = [sys.executable, "-m", "kwire", "user", "add", user, "--config", str(file)]
             subprocess.run(command, input=f"{password(user)}\n", text=True, check=True, capture_output=True)
@@ -99,7 +102,7 @@ class ClusterSecurity:
             *self._hosts, common_name="broker", organization_name="kwire", organization_unit_name="tests"
         )
         path = self.home / f"broker-{self._made}.pem"
-        key = _pkcs8(issued.private_key_pem.bytes())
+        key = pkcs8(issued.private_key_pem.bytes())
         path.write_bytes(key + b"".join(each.bytes() for each in issued.cert_chain_pems))
         return path
 
@@ -147,14 +150,3 @@ class ClusterSecurity:
         path = self.home / name
         path.write_bytes(b"".join(each.cert_pem.bytes() for each in authorities))
         return path
-
-
-def _pkcs8(key: bytes) -> bytes:
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        load_pem_private_key,
-    )
-
-    return load_pem_private_key(key, None).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -13,9 +13,11 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from harness.kafka_jars import maven_jars
 from harness.processes.brokers import wait_until
+from harness.processes.certificates import pkcs8
 from harness.processes.ports import free_port
 
 ZOOKEEPER_VERSION = "3.9.4"
@@ -106,3 +108,64 @@ class ZooKeeper:
         if process is not None:
             process.kill()
             process.wait()
+
+
+DIGEST_USER: Final = "kwire"
+_DIGEST_PASSWORD: Final = "zookeeper-secret"
+_DIGEST_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+_NETTY: Final = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+
+
+class SecuredZooKeeper(ZooKeeper):
+    """A server with a second port, `secure_address`, for TLS with a client's certificate. Clients log in with
+    DIGEST-MD5; what they make belongs to them (``zookeeper.set.acl``)."""
+
+    def __init__(self, home: Path, *, host: str = "127.0.0.1", prefix: Iterable[str] = ()) -> None:
+        import trustme
+
+        home.mkdir(parents=True, exist_ok=True)
+        authority = trustme.CA()
+        self._ca, self._client = home / "ca.pem", home / "client.pem"
+        self._ca.write_bytes(authority.cert_pem.bytes())
+        server = home / "server.pem"
+        for path, name in ((server, host), (self._client, "client.test")):
+            issued = authority.issue_cert(name, common_name=name)
+            path.write_bytes(pkcs8(issued.private_key_pem.bytes()) + issued.cert_chain_pems[0].bytes())
+        jaas = home / "jaas.conf"
+        jaas.write_text(f'Server {{ {_DIGEST_MODULE} user_{DIGEST_USER}="{_DIGEST_PASSWORD}"; }};\n')
+        self._secure_port = free_port()
+        settings: dict[str, object] = {
+            "secureClientPort": self._secure_port,
+            "secureClientPortAddress": host,
+            "serverCnxnFactory": _NETTY,
+            "ssl.keyStore.location": server,
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": self._ca,
+            "ssl.trustStore.type": "PEM",
+            "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        }
+        super().__init__(home, [f"-Djava.security.auth.login.config={jaas}"], host=host, prefix=prefix, **settings)
+
+    @property
+    def secure_address(self) -> str:
+        """HOST:PORT for TLS."""
+        return f"{self.host}:{self._secure_port}"
+
+    def properties(self, path: str) -> dict[str, str]:
+        """The properties of a broker whose store is this server, below a path."""
+        return {
+            "zookeeper.connect": f"{self.secure_address}{path}",
+            "zookeeper.set.acl": "true",
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.keystore.location": str(self._client),
+            "zookeeper.ssl.truststore.location": str(self._ca),
+            "zookeeper.ssl.truststore.type": "PEM",
+            "kwire.zookeeper.sasl.jaas.config": (
+                f'{_DIGEST_MODULE} username="{DIGEST_USER}" password="{_DIGEST_PASSWORD}";'
+            ),
+        }
+
+    @property
+    def login(self) -> dict[str, str]:
+        """kazoo's options for a login of the harness."""
+        return {"mechanism": "DIGEST-MD5", "username": DIGEST_USER, "password": _DIGEST_PASSWORD}
