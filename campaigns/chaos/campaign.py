@@ -6,9 +6,9 @@
 Three broker processes share a metadata store. Each broker has a network namespace of its own, and so has a ZooKeeper
 server. Clients (confluent-kafka and aiokafka, a process each, in the root namespace, without faults) send unique values
 with idempotent producers and acks=all, write and read in transactions, copy everything exactly once, and read with both
-isolation levels. A seed decides which faults come when (`campaigns/chaos/faults.py`); real time decides the rest, so a
-seed does not replay. At the end all faults are removed, everything is read, the brokers are stopped and their logs are
-compared.
+isolation levels. With ``--secured``, clients and brokers log in over TLS, and brokers at ZooKeeper, too. A seed decides
+which faults come when (`campaigns/chaos/faults.py`); real time decides the rest, so a seed does not replay. At the end
+all faults are removed, everything is read, the brokers are stopped and their logs are compared.
 
 Namespaces need root, `ip` and `iptables`; `--no-namespaces` runs on loopback, without network partitions. Progress goes
 to standard error; each run prints one line of JSON and keeps its history. The data is kept with `--keep`, or if
@@ -56,6 +56,7 @@ class Options:
     namespaces: bool = True
     gap_s: tuple[float, float] = GAP_S
     longest_s: float = LASTS_S[-1][1]
+    secured: bool = False
 
 
 class Worker:
@@ -123,7 +124,7 @@ class Run:
         """Fills ``wrong`` and ``summary``."""
         hosts = ["b1", "b2", "b3", *([STORE_HOST] if self.options.store == "zookeeper" else [])]
         with network.made(hosts, namespaces=self.options.namespaces) as net:
-            cluster = Cluster(self.home, self.options.store, net)
+            cluster = Cluster(self.home, self.options.store, net, self.options.secured)
             try:
                 cluster.start()
                 self._trouble(cluster)
@@ -173,6 +174,7 @@ class Run:
                 "until": until,
                 "rate": rate,
                 "seed": options.seed,
+                "security": {} if cluster.security is None else cluster.security.as_json(),
             }
             self._workers[name] = Worker(self.home, job)
             self._workers[name].start()
@@ -194,8 +196,8 @@ class Run:
         """Let the consumers read to the end, read everything once more from the beginning, and check the history."""
         self._await(["p1", "p2", "p3", "t1", "t2"])
         try:
-            final = read_all(cluster.bootstrap, TOPIC, PARTITIONS, "read_uncommitted")
-            committed = read_all(cluster.bootstrap, TOPIC, PARTITIONS, "read_committed")
+            final = read_all(cluster.client, TOPIC, PARTITIONS, "read_uncommitted")
+            committed = read_all(cluster.client, TOPIC, PARTITIONS, "read_committed")
             copies = self._await_copies(cluster, sum(map(len, committed.values())))
         except ReadingFailed as error:
             self.wrong.append(f"unread: {error}")
@@ -226,7 +228,7 @@ class Run:
         """The copies, once all are there or no more come."""
         end, found = time.monotonic() + FINISH_S, -1
         while True:
-            copies = read_all(cluster.bootstrap, COPIES, PARTITIONS, "read_committed")
+            copies = read_all(cluster.client, COPIES, PARTITIONS, "read_committed")
             now = sum(map(len, copies.values()))
             if now != found:
                 end, found = time.monotonic() + FINISH_S / 2, now
@@ -260,7 +262,7 @@ def _create_topics(cluster: Cluster) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin = AdminClient({**cluster.client, "log_level": 0})
     for topic in (TOPIC, COPIES):
         end = time.monotonic() + CREATE_S
         while True:
@@ -280,7 +282,7 @@ def _commit_beginning(cluster: Cluster) -> None:
     """Commit an offset for every partition of the copiers' group, so that a lost one is noticed."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": GROUP, "log_level": 0})
+    consumer = Consumer({**cluster.client, "group.id": GROUP, "log_level": 0})
     end = time.monotonic() + CREATE_S
     while True:
         try:
@@ -302,6 +304,7 @@ def run_once(options: Options, home: Path) -> dict[str, Any]:
     return {
         "store": options.store,
         "seed": options.seed,
+        "secured": options.secured,
         "seconds": options.seconds,
         "namespaces": options.namespaces,
         "took_s": round(time.monotonic() - started),
@@ -321,6 +324,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=135.0, help="records a second outside transactions")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--no-namespaces", action="store_true", help="run on loopback, without network partitions")
+    parser.add_argument("--secured", action="store_true", help="SASL_SSL for clients and brokers; TLS for ZooKeeper")
     parser.add_argument("--home", type=Path, help="where data and histories go")
     parser.add_argument("--keep", action="store_true", help="keep the data of runs without anomalies")
     arguments = parser.parse_args()
@@ -332,7 +336,12 @@ def main() -> int:
     failed = False
     for seed in range(arguments.seed, arguments.seed + arguments.runs):
         options = Options(
-            arguments.store, arguments.seconds, seed, arguments.rate, namespaces=not arguments.no_namespaces
+            arguments.store,
+            arguments.seconds,
+            seed,
+            arguments.rate,
+            namespaces=not arguments.no_namespaces,
+            secured=arguments.secured,
         )
         place = home / f"{arguments.store}-{seed}"
         result = run_once(options, place)

@@ -20,7 +20,8 @@ from typing import Any
 from campaigns.chaos.network import Loopback, Namespaces
 from harness.processes.brokers import KwireBroker, wait_until
 from harness.processes.kwire_cluster import REPLICATED
-from harness.processes.zookeeper import ZooKeeper
+from harness.processes.secured_clusters import ClusterSecurity
+from harness.processes.zookeeper import SecuredZooKeeper, ZooKeeper
 from kwire.base.doors import Doors
 from kwire.cluster.store.embedded import FILE_NAME
 from kwire.cluster.store.shared import SharedDatabase
@@ -93,9 +94,10 @@ class Member(KwireBroker):
 
 
 class Cluster:
-    """All brokers and their store. ``home`` keeps everything."""
+    """All brokers and their store. ``home`` keeps everything. ``secured``: clients and brokers use SASL_SSL, and
+    ZooKeeper has TLS and logins."""
 
-    def __init__(self, home: Path, store: str, network: Loopback | Namespaces) -> None:
+    def __init__(self, home: Path, store: str, network: Loopback | Namespaces, secured: bool = False) -> None:
         self.home = home
         self.store = store
         self.network = network
@@ -104,22 +106,42 @@ class Cluster:
         self.ends: list[str] = []
         """Brokers that ended by themselves: id, exit status, last line of the log."""
         if store == "zookeeper":
-            host = network.address(STORE_HOST)
-            self.zookeeper = ZooKeeper(home / "zookeeper", host=host, prefix=network.prefix(STORE_HOST))
-            settings = {"zookeeper.connect": f"{self.zookeeper.address}/chaos", "zookeeper.session.timeout.ms": "5000"}
+            place, host, prefix = home / "zookeeper", network.address(STORE_HOST), network.prefix(STORE_HOST)
+            if secured:
+                self.zookeeper = protected = SecuredZooKeeper(place, host=host, prefix=prefix)
+                settings = protected.properties("/chaos")
+            else:
+                self.zookeeper = ZooKeeper(place, host=host, prefix=prefix)
+                settings = {"zookeeper.connect": f"{self.zookeeper.address}/chaos"}
+            settings["zookeeper.session.timeout.ms"] = "5000"
         else:
             settings = {"kwire.metadata.dir": str(home / "metadata")}
+        self._store_settings = settings
         self.brokers = {n: Member(home / f"broker-{n}", n, network, settings) for n in (1, 2, 3)}
+        self.security: ClusterSecurity | None = None
+        if secured:
+            self.security = ClusterSecurity(home / "security", [broker.host for broker in self.brokers.values()])
+            for node_id, broker in self.brokers.items():
+                self.security.secure(broker, node_id)
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """The options of a client with librdkafka."""
+        return {"bootstrap.servers": self.bootstrap, **(self.security.librdkafka() if self.security else {})}
 
     @property
     def bootstrap(self) -> str:
-        """All brokers."""
+        """All brokers, where clients connect."""
+        if self.security is not None:
+            return self.security.bootstrap(self.brokers)
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def start(self) -> None:
         """Return when all serve. `BrokerFailed`."""
         if self.zookeeper is not None:
             self.zookeeper.start()
+        if self.security is not None:
+            self.security.add_users(self._store_settings)
         for broker in self.brokers.values():
             broker.start()
             broker.wanted = True
@@ -159,7 +181,7 @@ class Cluster:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        admin = AdminClient({**self.client, "log_level": 0})
         end, missing = time.monotonic() + READY_S, "no broker responds"
         while time.monotonic() < end:
             self.keep_running()
@@ -228,15 +250,16 @@ class Cluster:
         """Have the store end the session of a healthy broker; return whether there was one."""
         if self.zookeeper is None:
             return _end_embedded_session(self.home / "metadata", f"broker {node_id}")
-        return _end_zookeeper_session(self.zookeeper.address, f"broker {node_id}")
+        login = self.zookeeper.login if isinstance(self.zookeeper, SecuredZooKeeper) else None
+        return _end_zookeeper_session(self.zookeeper.address, f"broker {node_id}", login)
 
 
-def _end_zookeeper_session(address: str, owner: str) -> bool:
+def _end_zookeeper_session(address: str, owner: str, login: Mapping[str, str] | None) -> bool:
     """Close a session through a second client that has its id and its password."""
     from kazoo.client import KazooClient
     from kazoo.exceptions import NoNodeError
 
-    client = KazooClient(hosts=address, timeout=5)
+    client = KazooClient(hosts=address, timeout=5, sasl_options=login)
     client.start(5)
     try:
         for name in client.get_children("/chaos/kwire/sessions"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from harness.optional import present
 
@@ -13,13 +15,14 @@ class ReadingFailed(Exception):
     """A topic could not be read to its end."""
 
 
-def read_all(bootstrap: str, topic: str, partitions: int, isolation: str) -> dict[int, dict[int, int]]:
-    """All that a consumer of this isolation level reads: value by offset, by partition. Raises `ReadingFailed`."""
+def read_all(client: Mapping[str, Any], topic: str, partitions: int, isolation: str) -> dict[int, dict[int, int]]:
+    """All that a consumer of this isolation level reads: value by offset, by partition. ``client``: its options. Raises
+    `ReadingFailed`."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **client,
             "group.id": f"last of {topic}",
             "isolation.level": isolation,
             "enable.auto.commit": False,

@@ -14,11 +14,12 @@ import itertools
 import json
 import os
 import random
+import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ class Job:
     rate: float
     seed: int
     history: str
+    security: dict[str, Any] = field(default_factory=dict)
+    """The options of `ClusterSecurity.as_json`; empty without TLS and logins."""
 
     def text(self) -> str:
         """The job as JSON, for the worker's command line."""
@@ -88,11 +91,19 @@ class Worker:
 def _common(job: Job) -> dict[str, Any]:
     return {
         "bootstrap.servers": job.bootstrap,
+        **job.security.get("librdkafka", {}),
         "client.id": f"{job.name}.{job.instance}",
         "socket.timeout.ms": 10_000,
         "reconnect.backoff.max.ms": 500,
         "log_level": 3,
     }
+
+
+def _of_aiokafka(job: Job) -> dict[str, Any]:
+    """The options of aiokafka for TLS and the login."""
+    if not job.security:
+        return {}
+    return {**job.security["python"], "ssl_context": ssl.create_default_context(cafile=job.security["trusted"])}
 
 
 # Sending
@@ -183,6 +194,7 @@ async def _produce_aiokafka(job: Job) -> None:
         acks="all",
         request_timeout_ms=60_000,
         metadata_max_age_ms=5_000,
+        **_of_aiokafka(job),
     )
     await producer.start()
     pending: set[asyncio.Task[None]] = set()

@@ -21,6 +21,15 @@ def test_brokers_that_are_killed_paused_stopped_and_expelled_lose_nothing(tmp_pa
     assert operations["txn"]["ok"] and operations["copy"]["ok"] and operations["poll"]["ok"]
 
 
+def test_a_secured_cluster_loses_nothing_either(tmp_path: Path) -> None:
+    options = Options(
+        store="embedded", seconds=15, seed=3, rate=60, namespaces=False, gap_s=(2.5, 4.5), longest_s=2, secured=True
+    )
+    result = run_once(options, tmp_path)
+    assert result["anomalies"] == []
+    assert result["operations"]["send"]["ok"] > 200
+
+
 def test_who_is_cut_off_in_the_network_hears_nothing_until_it_is_healed() -> None:
     need(network.why_unavailable())
     import socket

@@ -136,6 +136,10 @@ class ClusterSecurity:
         login = {"sasl_plain_username": CLIENT, "sasl_plain_password": password(CLIENT)}
         return {"security_protocol": "SASL_SSL", "sasl_mechanism": MECHANISM, **login}
 
+    def as_json(self) -> dict[str, Any]:
+        """The options of clients in other processes: ``librdkafka``, ``python``, ``trusted``."""
+        return {"librdkafka": self.librdkafka(), "python": self.python(), "trusted": str(self.trusted)}
+
     def java(self) -> dict[str, str]:
         """The options of a Java client."""
         return {
