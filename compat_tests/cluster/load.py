@@ -21,6 +21,7 @@ from typing import Any
 
 from compat_tests.java_programs import java_program
 from harness.processes.brokers import wait_until
+from harness.processes.kwire_cluster import KwireCluster
 
 PARTITIONS = 3
 COMMIT_S = 0.3
@@ -364,3 +365,20 @@ def stored(bootstrap: str, topic: str) -> Counter[str]:
     wait_until(read, DRAIN_S, f"{wanted} records of {topic}", 0)
     consumer.close()
     return found
+
+
+def under_load(cluster: KwireCluster, loads: list[Load], act: Callable[[], None]) -> None:
+    """Do something while clients work; no record may be lost, and no client may get a fatal error."""
+    make_topics(cluster.bootstrap, loads)
+    cluster.wait_until_well()
+    for load in loads:
+        load.start()
+    try:
+        wait_until(lambda: all(load.is_under_way() for load in loads), 120, "all clients read what they write")
+        act()
+    finally:
+        for load in loads:
+            load.stop()
+    problems = [problem for load in loads for problem in load.problems(stored(cluster.bootstrap, load.topic))]
+    assert problems == [], [load.summary() for load in loads]
+    assert all(len(load.acked) > 20 for load in loads)

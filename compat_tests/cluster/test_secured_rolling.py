@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, Load
-from compat_tests.cluster.under_load import under_load
+from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, Load, under_load
 from compat_tests.servers import running
 from harness.processes.kwire_cluster import KwireCluster
 from harness.processes.secured_clusters import BROKERS, CLIENT, ClusterSecurity, password

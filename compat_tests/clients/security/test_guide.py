@@ -69,7 +69,7 @@ class Shell:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=10 * PATIENCE_S,  # several JVMs start
             check=False,
         )
         assert done.returncode == 0, (block, done.stdout, done.stderr)
