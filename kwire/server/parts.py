@@ -163,7 +163,9 @@ class BrokerParts(NamedTuple):
         dispatcher = Dispatcher(services, registry, network.advertised)
         setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
         net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"))
-        session_loss = SessionLossHandler(cluster.membership, cluster.replicas, net.close_connections, fatal)
+        session_loss = SessionLossHandler(
+            cluster.membership, cluster.replicas, net.close_connections, fatal, storage.logs.is_offline
+        )
         return cls(
             storage=storage,
             network=network,

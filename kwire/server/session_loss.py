@@ -11,7 +11,7 @@ from kwire.base.logging import get_logger
 from kwire.cluster.store.store import StoreError
 
 if TYPE_CHECKING:
-    from kwire.cluster.controller.membership import Membership
+    from kwire.cluster.controller.membership import IsOffline, Membership
     from kwire.cluster.replication.replica_manager import ReplicaManager
     from kwire.server.log_dir_failures import FatalFailure
 
@@ -25,7 +25,8 @@ _log = get_logger("kwire.server")
 
 
 class SessionLossHandler:
-    """Fences this broker when its session is lost, and brings it back. ``close_connections``: all of the clients'."""
+    """Fences this broker when its session is lost, and brings it back. ``close_connections``: all of the clients'.
+    ``is_offline``: whether the log directory of a partition has failed."""
 
     def __init__(
         self,
@@ -33,8 +34,10 @@ class SessionLossHandler:
         replicas: ReplicaManager,
         close_connections: Callable[[], None],
         fatal: FatalFailure,
+        is_offline: IsOffline,
     ) -> None:
         self._membership = membership
+        self._is_offline = is_offline
         self._replicas = replicas
         self._close_connections = close_connections
         self._fatal = fatal
@@ -69,7 +72,7 @@ class SessionLossHandler:
         try:
             while not self._membership.alive:  # the new session may be lost as well, before this broker is back
                 try:
-                    await self._membership.rejoin()
+                    await self._membership.rejoin(self._is_offline)
                 except (StoreError, KafkaError) as error:
                     if isinstance(error, KafkaError) and error.code == ErrorCode.UNSUPPORTED_VERSION:
                         self._fatal.report(str(error))

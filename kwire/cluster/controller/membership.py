@@ -126,9 +126,10 @@ class Membership:
                 return found_or_made
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
 
-    async def rejoin(self) -> None:
-        """Register again after the session was lost; the logs on disk are unchanged."""
-        await self.join(cluster_id=self._metadata.image.cluster_id)
+    async def rejoin(self, is_offline: IsOffline) -> None:
+        """Register again after the session was lost. No record is lost, but replicas whose log directory has failed
+        stay offline: ``is_offline`` names them by topic and partition."""
+        await self.join(cluster_id=self._metadata.image.cluster_id, is_offline=is_offline)
 
     async def leave(self) -> None:
         """End the session: registration and controllership are gone when this returns or, if the store fails, when the

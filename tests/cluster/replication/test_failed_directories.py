@@ -114,6 +114,17 @@ async def test_a_restart_leads_the_online_replicas_and_all_when_the_directory_is
     assert third.state("t", 1).leader_epoch == 2
 
 
+async def test_a_replica_in_a_failed_directory_stays_offline_when_the_broker_registers_again() -> None:
+    broker, _, replicas = await leading(2)
+    await broker.controller.leaders.replicas_failed([("t", 1)])
+    assert leaders(broker) == [1, -1]
+    broker.store.expire(next(iter(broker.store.sessions)))
+    await broker.membership.rejoin(lambda _topic, index: index == 1)
+    assert leaders(broker) == [1, -1]
+    assert [state.is_offline(1, broker.image.brokers) for state in broker.image.topics["t"].partitions] == [False, True]
+    await replicas.close()
+
+
 async def test_a_log_that_hit_a_full_disk_is_opened_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kwire.cluster.replication.replica_manager.RETRY_S", 0.01)
     broker, logs, replicas = await leading(1)
