@@ -68,6 +68,10 @@ class Dispatcher(Protocol):
         """Start a request. Raises `InvalidFrame`."""
 
 
+def _ignore(_: bool) -> None:
+    pass
+
+
 class ListenerSetup(NamedTuple):
     """How the connections of a listener begin."""
 
@@ -79,6 +83,9 @@ class ListenerSetup(NamedTuple):
     login: bool = False
     """Whether clients have to log in: the dispatcher then calls `Connection.use` within `NetSettings.setup_max_ms`,
     or the connection is closed."""
+    on_handshake: Callable[[bool], None] = _ignore
+    """Called with False after a failed TLS handshake, and with True after a complete one that no login follows. Not
+    called if the client closes the connection during the handshake, or takes too long."""
 
 
 class Wire:

@@ -119,7 +119,7 @@ class TlsOutgoing(Outgoing):
 class TlsConnection(Connection):
     """A client's connection over TLS. ``tls``: the record layer, with the client's certificate, protocol and cipher."""
 
-    __slots__ = ("_established", "_handshakes", "_login", "_read_scheduled", "_records")
+    __slots__ = ("_established", "_handshakes", "_login", "_on_handshake", "_read_scheduled", "_records")
 
     tls: TlsSocket
 
@@ -142,6 +142,7 @@ class TlsConnection(Connection):
         self._records = HandshakeRecords(long_records=context.verify_mode != ssl.CERT_NONE)
         self._established = False
         self._login = setup.login
+        self._on_handshake = setup.on_handshake
         self._read_scheduled = False
         if not setup.login:
             self._limit_setup()
@@ -222,6 +223,7 @@ class TlsConnection(Connection):
         self._keep(0)
         if not self._login:
             self._setup_done()
+            self._on_handshake(True)
         self.tls.begin_with(self._records.take_rest())
         self._flush()
         if not self.closing:
@@ -237,6 +239,7 @@ class TlsConnection(Connection):
     def _fail(self, reason: str) -> None:
         event = "closing connection: TLS handshake failed"
         self._wire.lines.info(event, listener=self.listener, connection=self.id, reason=reason)
+        self._on_handshake(False)
         self.closing = True
         self._records.take_rest()  # it is not needed any more
         self._pause()

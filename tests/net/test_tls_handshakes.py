@@ -246,6 +246,26 @@ def new_wire(loop: TurnedLoop) -> Wire:
     )
 
 
+@pytest.mark.parametrize("login", [False, True])
+def test_the_end_of_a_handshake_is_reported(certificates: Certificates, login: bool) -> None:
+    ends: list[bool] = []
+    loop, context = TurnedLoop(), certificates.server_context()
+    setup = ListenerSetup(Answers(), REQUEST_MAX_BYTES, lambda: context, login, ends.append)
+
+    def connect() -> ManySockets:
+        sock = ManySockets(5)
+        TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2), Handshakes(cast(Any, loop))).start()
+        return sock
+
+    connect().incoming += b"GET / HTTP/1.1\r\n\r\n"
+    run(loop)
+    assert ends == [False]
+    established(loop, connect(), certificates.client_context())
+    run(loop)
+    run(loop)
+    assert ends == ([False] if login else [False, True])  # after a login, its dispatcher knows
+
+
 def test_a_turn_of_the_loop_has_few_steps_of_handshakes(certificates: Certificates) -> None:
     loop = TurnedLoop()
     wire, handshakes = new_wire(loop), Handshakes(cast(Any, loop))

@@ -9,7 +9,8 @@
   most once per second, beginning with SaslHandshake. After the login has expired, any other request closes the
   connection (KIP-368).
 
-What lives elsewhere: the sequence of requests (`login`), the time limit of a login (`kwire.net.connection`).
+What lives elsewhere: the sequence of requests (`login`), what is counted (`metrics`), the time limit of a login
+(`kwire.net.connection`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kwire.base.futures import is_later
 from kwire.base.limited_log import LimitedLog
@@ -26,12 +27,12 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.context import ConnectionSecurity
 from kwire.net.connection import InvalidFrame
 from kwire.server.authentication.login import Login, LoginRules, Reply, Session, Step
+from kwire.server.authentication.metrics import LoginMetrics
 from kwire.server.dispatch import Client
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from kwire.base.metrics import MetricsRegistry
     from kwire.net.connection import Connection, Slot
     from kwire.security.principals import Principal
     from kwire.server.authentication.settings import LoginSettings
@@ -44,7 +45,8 @@ _read_key = Struct(">h").unpack_from
 
 
 class SaslClient(Client):
-    """The client of a connection to a SASL listener. ``login``: the one under way."""
+    """The client of a connection to a SASL listener. ``login``: the one under way. ``began_s``: when the client last
+    began a reauthentication."""
 
     __slots__ = ("began_s", "login", "session")
 
@@ -53,21 +55,6 @@ class SaslClient(Client):
         self.login: Login | None = None
         self.session: Session | None = None
         self.began_s: float | None = None
-
-
-class LoginMetrics:
-    """Counts of logins, under Kafka's names."""
-
-    def __init__(self, metrics: MetricsRegistry, listener: str) -> None:
-        def counter(name: str) -> Any:
-            return metrics.counter(f"kafka.server:type=socket-server-metrics,listener={listener},name={name}")
-
-        self.successful = counter("successful-authentication-total")
-        self.successful_no_reauth = counter("successful-authentication-no-reauth-total")
-        self.failed = counter("failed-authentication-total")
-        self.successful_reauth = counter("successful-reauthentication-total")
-        self.failed_reauth = counter("failed-reauthentication-total")
-        self.expired = counter("expired-connections-killed-count")
 
 
 class Authentication:
@@ -81,10 +68,11 @@ class Authentication:
         self._main = main
         self._rules = LoginRules(settings, services, main.registry, services.doors.clock)
         self._request_max_bytes = request_max_bytes
-        self._metrics = LoginMetrics(services.metrics, listener)
+        self._monotonic = services.doors.clock.monotonic
+        self.metrics = LoginMetrics(services.metrics, listener, self._monotonic)
         self._log = get_logger("kwire.server.authentication")
-        self._failures = LimitedLog(self._log, services.doors.clock.monotonic)
-        self._sessions = Sessions(main, self, self._metrics)
+        self._failures = LimitedLog(self._log, self._monotonic)
+        self._sessions = Sessions(main, self, self.metrics)
         self._pending: set[asyncio.Future[Reply]] = set()  # keeps tasks alive
 
     @property
@@ -162,12 +150,11 @@ class Authentication:
 
     def _complete(self, connection: Connection, client: SaslClient, login: Login, session: Session) -> None:
         """Serve the client's requests from now on."""
-        metrics = self._metrics
         if client.session is None:
-            metrics.successful.value += 1
-            metrics.successful_no_reauth.value += not session.can_repeat
+            self.metrics.authenticated(session.can_repeat)
         else:
-            metrics.successful_reauth.value += 1
+            assert client.began_s is not None
+            self.metrics.reauthenticated(self._monotonic() - client.began_s)
         if login.software is not None:
             client.software_name, client.software_version = login.software
         client.login, client.session = None, session
@@ -179,8 +166,8 @@ class Authentication:
     def _fail(self, connection: Connection, slot: Slot, reply: Reply) -> None:
         """Send the response of a failed login after the delay, and close the connection."""
         client: SaslClient = connection.context
-        metrics = self._metrics
-        (metrics.failed if client.session is None else metrics.failed_reauth).value += 1
+        metrics = self.metrics
+        (metrics.failed if client.session is None else metrics.failed_reauth).count()
         reason = reply.reason
         self._failures.info("login failed", listener=connection.listener, connection=connection.id, reason=reason)
         frame = reply.frame

@@ -72,10 +72,14 @@ def listener_setups(
 
             settings = _login_settings(config, listener, exchanges)
             stage = Authentication(main, name, settings, request_max_bytes)
-            setups[name] = ListenerSetup(stage, settings.receive_max_bytes, context, login=True)
+            on_handshake = stage.metrics.handshake_ended
+            setups[name] = ListenerSetup(stage, settings.receive_max_bytes, context, True, on_handshake)
         elif protocol == "SSL":
+            from kwire.server.authentication.metrics import LoginMetrics
+
             clients = CertificateClients(main, request_max_bytes, _rules(config, name))
-            setups[name] = ListenerSetup(clients, request_max_bytes, context)
+            metrics = LoginMetrics(main.services.metrics, name, doors.clock.monotonic)
+            setups[name] = ListenerSetup(clients, request_max_bytes, context, False, metrics.handshake_ended)
         else:
             setups[name] = ListenerSetup(main, request_max_bytes)
     return setups

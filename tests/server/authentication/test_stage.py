@@ -129,9 +129,12 @@ class Listener:
         return connection
 
     def count(self, name: str) -> int:
+        return int(self.metric(name))
+
+    def metric(self, name: str) -> float:
         snapshot = self.main.services.metrics.snapshot()
-        count: int = snapshot[f"kafka.server:type=socket-server-metrics,listener=SASL,name={name}"]
-        return count
+        number: float = snapshot[f"kafka.server:type=socket-server-metrics,listener=SASL,name={name}"]
+        return number
 
 
 REQUEST = bytes(frame_of(MetadataRequest(), 9))
@@ -234,6 +237,40 @@ def test_a_client_logs_in_again_before_and_after_the_end(late_ms: int) -> None:
         1,
         1,
     ]
+
+
+def test_the_latency_of_logging_in_again_is_measured_from_the_handshake() -> None:
+    listener = Listener(login_settings(5000))
+    connection = listener.logged_in()
+    assert [listener.metric(f"reauthentication-latency-{name}") for name in ("avg", "max")] == [0, 0]
+    for latency_ms in (20, 100):
+        listener.time.now_ms += 1000
+        connection.receive(handshake())
+        listener.time.now_ms += latency_ms
+        connection.receive(authenticate())
+    assert [listener.metric(f"reauthentication-latency-{name}") for name in ("avg", "max")] == [60, 100]
+
+
+def test_logins_have_rates() -> None:
+    listener = Listener(login_settings(5000))
+    names = [
+        f"{result}-{kind}" for kind in ("authentication", "reauthentication") for result in ("successful", "failed")
+    ]
+
+    def rates() -> list[float]:
+        return [round(30 * listener.metric(f"{name}-rate"), 6) for name in names]
+
+    assert rates() == [0, 0, 0, 0]
+    first, second, _ = (listener.logged_in() for _ in range(3))
+    for _ in range(2):
+        listener.logged_in(b"\0alice\0wrong")
+    for connection, token in ((first, ALICE), (second, BOB)):
+        connection.receive(handshake())
+        connection.receive(authenticate(token))
+    listener.time.now_ms += 30_000
+    assert rates() == [3, 2, 1, 1]
+    listener.time.now_ms += 30_000
+    assert rates() == [0, 0, 0, 0]
 
 
 def test_a_request_while_a_client_logs_in_again_is_refused() -> None:

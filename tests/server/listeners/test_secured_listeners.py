@@ -131,6 +131,28 @@ async def test_a_client_without_tls_is_disconnected(secured: Make) -> None:
             await client.call(ApiVersionsRequest(), 0)
 
 
+@pytest.mark.parametrize(("protocol", "no_reauth"), [("SSL", 1), ("SASL_SSL", 0)])
+async def test_handshakes_count_as_authentications(secured: Make, protocol: str, no_reauth: int) -> None:
+    """As Kafka's `Selector` counts: a TLS client cannot authenticate again; with SASL, a handshake alone is none."""
+    listener = secured(protocol)
+    broker = await listener.start()
+    prefix = f"kafka.server:type=socket-server-metrics,listener={protocol},name="
+    names = ("successful-authentication", "successful-authentication-no-reauth", "failed-authentication")
+
+    def totals() -> list[int]:
+        snapshot = broker.metrics.snapshot()
+        return [snapshot[f"{prefix}{name}-total"] for name in names]
+
+    async with await RawClient.connect(Doors(), *parse_address(broker.bootstrap_servers)) as client:
+        with pytest.raises(ConnectionClosed):
+            await client.call(ApiVersionsRequest(), 0)
+    assert totals() == [0, 0, 1]
+    connection = await listener.connect(broker)
+    await connection.call(MetadataRequest(topics=[]), 12)
+    assert totals() == [1, no_reauth, 1]
+    assert broker.metrics.snapshot()[f"{prefix}failed-authentication-rate"] > 0
+
+
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 async def test_a_certificate_that_is_not_trusted_is_refused_by_the_client(secured: Make, protocol: str) -> None:
     listener = secured(protocol)
