@@ -118,6 +118,8 @@ def planted_properties(secured: Secured) -> dict[str, str]:
         f"{SASL}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         f"{SASL}oauthbearer.sasl.oauthbearer.expected.issuer": "issuer",
         f"{SASL}oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
+        f"{SASL}oauthbearer.sasl.oauthbearer.client.credentials.client.secret": "planted-credentials",
+        f"{SASL}oauthbearer.sasl.oauthbearer.assertion.private.key.passphrase": "planted-passphrase",
         "kwire.sasl.oauthbearer.allowed.urls": keys.as_uri(),
         f"{SASL}ssl.keystore.location": str(encrypted),
         f"{SASL}ssl.key.password": KEY_PASSWORD,
