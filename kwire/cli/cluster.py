@@ -85,7 +85,7 @@ async def _ask(host: str, port: int, unregister: int | None, security: ClientSec
             everything: Message = MetadataRequest(topics=None, allow_auto_topic_creation=False)
             return [await connection.call(brokers, version), await connection.call(everything, 12)]
     except ConnectionLost:
-        raise ConnectionResetError("the broker closed the connection without an answer") from None
+        raise ConnectionResetError("the broker closed the connection without a response") from None
     finally:
         if connection is not None:
             connection.close()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kwire.security.client import ClientSecurity
 
 _REQUEST = struct.pack(">ihhih9s", 19, 18, 0, 1, 9, b"kwireping")  # ApiVersions, version 0
+_CLOSED = "the connection was closed without a response"
 _RESPONSE = struct.Struct(">iihi")  # size, correlation id, error code, number of APIs
 
 
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             return fail(f"{arguments.address}: {error.strerror or error or 'no response in time'}")
         except ValueError as error:  # a key store or trust store that cannot be used
             return fail(error)
-        print(f"{arguments.address} answers: a Kafka broker with {apis} APIs")
+        print(f"{arguments.address} is a Kafka broker with {apis} APIs")
         return 0
 
 
@@ -87,7 +88,7 @@ async def _count_apis_logged_in(host: str, port: int, timeout_s: float, security
             finally:
                 connection.close()
     except ConnectionLost:
-        raise ConnectionResetError("the connection was closed without an answer") from None
+        raise ConnectionResetError(_CLOSED) from None
 
 
 def _count_apis_with_tls(host: str, port: int, timeout_s: float) -> int:
@@ -104,7 +105,10 @@ def _count_apis_with_tls(host: str, port: int, timeout_s: float) -> int:
 def _count_apis(host: str, port: int, timeout_s: float) -> int:
     """The number of APIs of a broker. OSError if none responds."""
     with socket.create_connection((host, port), timeout_s) as connection:
-        return _exchange(connection)
+        try:
+            return _exchange(connection)
+        except ConnectionResetError:
+            raise ConnectionResetError(f"{_CLOSED}; a listener with TLS needs --tls or --command-config") from None
 
 
 def _exchange(connection: socket.socket) -> int:
@@ -113,7 +117,7 @@ def _exchange(connection: socket.socket) -> int:
     while len(data) < _RESPONSE.size:
         received = connection.recv(_RESPONSE.size - len(data))
         if not received:
-            raise ConnectionResetError("the connection was closed without an answer")
+            raise ConnectionResetError(_CLOSED)
         data += received
     size, correlation_id, error_code, apis = _RESPONSE.unpack(data)
     if correlation_id != 1 or error_code or size < 10:

@@ -45,16 +45,18 @@ if TYPE_CHECKING:
 
 _log = get_logger("kwire.server")
 
-OPEN_TO_ALL: Final = "other hosts reach these listeners without authentication: who connects can read and delete all"
+OPEN_TO_ALL: Final = (
+    "other hosts reach these listeners without authentication: whoever connects can read and delete everything"
+)
 
 
 class Broker:
     """``async with Broker(log_dir="/tmp/data", listeners="PLAINTEXT://localhost:0") as broker:``
 
-    Takes a `KafkaConfig`, or properties as keywords with ``_`` for ``.``. ``cluster_id``: for a new cluster.
-    ``adopt``: adopt all logs that the cluster does not have (a new cluster always does). ``doors``, ``store`` and
-    ``authorizer`` are for tests and the simulation. The constructor raises `ConfigError`, `start` raises `StartError`.
-    Reading a part before `start` raises RuntimeError.
+    Takes a `KafkaConfig`, or properties as keywords with ``_`` for ``.`` (a name with dots is left as it is).
+    ``cluster_id``: for a new cluster. ``adopt``: adopt all logs that the cluster does not have (a new cluster always
+    does). ``doors``, ``store`` and ``authorizer`` are for tests and the simulation. The constructor raises
+    `ConfigError`, `start` raises `StartError`. Reading a part before `start` raises RuntimeError.
     """
 
     def __init__(
@@ -69,12 +71,12 @@ class Broker:
         **properties: object,
     ) -> None:
         if config is None:
-            texts = {
-                name.replace("_", "."): _property_text(value) for name, value in properties.items() if value is not None
-            }
+            given = {name: value for name, value in properties.items() if value is not None}
+            texts = {_property_name(name): _property_text(value) for name, value in given.items()}
             config = KafkaConfig.load(overrides=texts)
         elif properties:
             raise TypeError("give a KafkaConfig or properties, not both")
+        config.check_can_serve()
         self.config = config
         self.doors = doors or Doors()
         self.metrics = MetricsRegistry(self.doors.clock.monotonic)
@@ -259,6 +261,11 @@ class Broker:
     def control(self) -> Control | None:
         """Faults on demand, with ``kwire.test.control=true``."""
         return self.parts.control
+
+
+def _property_name(keyword: str) -> str:
+    """Names of listeners have underscores themselves: ``**{"listener.name.sasl_ssl.plain.sasl.jaas.config": ...}``."""
+    return keyword if "." in keyword else keyword.replace("_", ".")
 
 
 def _property_text(value: object) -> str:

@@ -117,7 +117,7 @@ def _lock(path: str, doors: Doors, *, create: bool) -> LogDirectory:
     try:
         directory.lock()
     except LogDirectoryError as error:
-        raise StartError(str(error)) from None
+        raise StartError(f"{error}; while a broker runs, use kafka-configs --entity-type users") from None
     except OSError as error:
         raise StartError(f"log.dirs: {path} cannot be used: {reason_of(error)}") from None
     return directory

@@ -12,6 +12,7 @@ from kwire.base.config.documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENT
 from kwire.base.config.support import SUPPORTED, Support, support_of
 from kwire.base.config.topic_config import validate_topic
 from kwire.base.config.values import format_value, java_double, parse_value
+from kwire.server.broker import Broker
 
 
 def test_defaults_are_kafkas_except_where_one_broker_needs_others() -> None:
@@ -36,8 +37,8 @@ def test_given_listeners_have_kafkas_meaning() -> None:
 
 def test_brokers_on_zookeeper_must_say_where_they_listen() -> None:
     with pytest.raises(ConfigError, match=r"listeners: must be set with zookeeper\.connect"):
-        KafkaConfig({"zookeeper.connect": "host:2181"})
-    KafkaConfig({"zookeeper.connect": "host:2181", "listeners": "PLAINTEXT://:9092"})
+        Broker(KafkaConfig({"zookeeper.connect": "host:2181"}))
+    Broker(KafkaConfig({"zookeeper.connect": "host:2181", "listeners": "PLAINTEXT://:9092"}))
 
 
 def test_every_default_passes_its_own_validator() -> None:

@@ -120,7 +120,7 @@ def test_ping_tells_a_broker_from_what_is_none(kwire_command: Command) -> None:
     process = kwire_command.start(*ANY_PORT)
     answer = kwire_command.run("ping", process.bootstrap, "--wait", "5")
     assert answer.returncode == 0
-    assert answer.stdout.startswith(f"{process.bootstrap} answers: a Kafka broker with ")
+    assert answer.stdout.startswith(f"{process.bootstrap} is a Kafka broker with ")
     process.stop()
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = "{}:{}".format(*other.getsockname())

@@ -28,7 +28,7 @@ def test_ping_and_cluster_log_in(kwire_command: Command, tmp_path: Path, broker:
     config = command_config(tmp_path, broker.logins.properties("alice"))
     answer = kwire_command.run("ping", broker.bootstrap_servers, "--command-config", config)
     assert (answer.returncode, answer.stderr) == (0, "")
-    assert "answers: a Kafka broker with" in answer.stdout
+    assert "is a Kafka broker with" in answer.stdout
     status = kwire_command.run("cluster", "status", broker.bootstrap_servers, "--command-config", config)
     assert (status.returncode, status.stderr) == (0, "")
     assert f"{broker.bootstrap_servers} " in status.stdout

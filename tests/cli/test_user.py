@@ -74,7 +74,8 @@ def test_a_directory_that_a_broker_uses_is_refused_in_one_line(kwire_command: Co
     for arguments in (("add", "alice", "--password", "x"), ("delete", "alice"), ("list",)):
         refused = kwire_command.run("user", *arguments, "--data-dir", "data")
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert refused.stderr.startswith("kwire: Another process uses the data directory data")
+        assert refused.stderr.startswith("kwire: another process uses the data directory data")
+        assert "kafka-configs --entity-type users" in refused.stderr
         assert refused.stderr.count("\n") == 1
     process.stop()
 
@@ -112,6 +113,14 @@ def test_a_directory_without_a_store_has_no_users_to_list(kwire_command: Command
     refused = kwire_command.run("user", "list", "--data-dir", "nowhere")
     assert (refused.returncode, refused.stderr) == (1, "kwire: nowhere has no metadata store\n")
     assert not (kwire_command.directory / "nowhere").exists()
+
+
+def test_no_listeners_are_needed_to_add_users_in_zookeeper(kwire_command: Command) -> None:
+    nowhere = ("--set", "zookeeper.connect=localhost:1", "--set", "zookeeper.connection.timeout.ms=100")
+    refused = add(kwire_command, "alice", *nowhere)
+    assert refused.returncode == 1
+    assert "localhost:1" in refused.stderr
+    assert "listeners" not in refused.stderr
 
 
 def test_a_store_of_several_brokers_is_changed_while_they_run(kwire_command: Command) -> None:

@@ -29,7 +29,7 @@ TOOLS = {
 }
 SHOWN = (
     "alice SCRAM-SHA-512",
-    "answers: a Kafka broker",
+    "is a Kafka broker",
     "b'hello'",
     "0 records are left",
     "offset 0",

@@ -281,10 +281,13 @@ class KafkaConfig(BrokerProperties):
         if "broker" not in self.process_roles:
             raise ConfigError("process.roles", ",".join(self.process_roles), "must have broker: kwire is one")
 
-    def _check_listeners(self) -> None:
+    def check_can_serve(self) -> None:
+        """ConfigError for what stops a broker, but not a command that only opens the metadata store."""
         if self.is_local_only and self.zookeeper_connect is not None:
-            reason = "must be set with zookeeper.connect: brokers on other hosts do not reach the default"
+            reason = "must be set with zookeeper.connect: brokers on other hosts cannot reach the default"
             raise ConfigError("listeners", None, reason)
+
+    def _check_listeners(self) -> None:
         reachable = self.advertised_endpoints() or self.endpoints()
         self._warn_of_ignored()
         self._check_inter_broker_mechanism()

@@ -17,11 +17,13 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller.plan import Plan
 from kwire.cluster.metadata.image import ClusterImage, MetadataCache
 from kwire.cluster.store import keys
-from kwire.cluster.store.store import ABSENT, MetadataStore, SessionLost, StoreFull, StoreUnavailable
+from kwire.cluster.store.store import ABSENT, CommitTooLarge, MetadataStore, SessionLost, StoreFull, StoreUnavailable
 
 R = TypeVar("R")
 
 ATTEMPTS_MAX: Final = 20
+TOO_LARGE: Final = "Unable to perform excessively large batch operation."
+"""Kafka's message for more records than its controller writes at once."""
 
 
 class Decisions:
@@ -59,7 +61,8 @@ class Decisions:
         """Make a decision; ``decide`` plans it, perhaps several times.
 
         ``as_controller``: only the controller may decide this; otherwise any registered broker may. NOT_CONTROLLER,
-        BROKER_ID_NOT_REGISTERED, KAFKA_STORAGE_ERROR (the store is full), REQUEST_TIMED_OUT (the store failed).
+        BROKER_ID_NOT_REGISTERED, KAFKA_STORAGE_ERROR (the store is full), POLICY_VIOLATION (the store does not accept
+        so large a commit), REQUEST_TIMED_OUT (the store failed).
         """
         try:
             async with self._turn:
@@ -74,6 +77,8 @@ class Decisions:
                         return result
         except StoreFull as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata store accepts no writes: {error}") from error
+        except CommitTooLarge as error:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{TOO_LARGE} {error}") from error
         except (StoreUnavailable, SessionLost) as error:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store failed: {error}") from error
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Concurrent changes kept conflicting with this one.")

@@ -62,6 +62,10 @@ class StoreFull(StoreUnavailable):
     """The store's disk is full. Nothing was written; writes succeed again when there is space."""
 
 
+class CommitTooLarge(StoreError):
+    """The store does not accept so many bytes in one commit. Nothing was written."""
+
+
 class SessionLost(StoreError):
     """The session of an ephemeral write has ended; the write did not happen."""
 

@@ -113,7 +113,7 @@ class LogDirectory:
         self._lock = files.lock(f"{self.path}/{LOCK_FILE}")
         if self._lock is None:
             raise LogDirectoryError(
-                f"Another process uses the data directory {self.path} (it holds {self.path}/{LOCK_FILE})"
+                f"another process uses the data directory {self.path} (it holds {self.path}/{LOCK_FILE})"
             )
         found = files.stat(self.path)
         self._identity = (found.st_dev, found.st_ino)

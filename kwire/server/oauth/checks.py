@@ -37,7 +37,7 @@ async def token_checks(
     checks: dict[str, TokenCheck] = {}
     for listener, settings in listeners.items():
         if isinstance(settings, UnsecuredRules):
-            _log.warning("everybody can log in as anybody: tokens of OAUTHBEARER are not signed", listener=listener)
+            _log.warning("any client can log in as any user: OAUTHBEARER tokens are not signed", listener=listener)
             checks[listener] = UnsecuredTokens(settings, doors.clock.time_ms)
             continue
         _warn(listener, settings)
@@ -66,9 +66,9 @@ def _warn(listener: str, settings: SignedSettings) -> None:
     """Say at each start what makes the tokens of a listener less safe than they could be."""
     if settings.rules.issuer is None or not settings.rules.audiences:
         _log.warning(
-            "tokens of OAUTHBEARER may be made for others: set sasl.oauthbearer.expected.issuer and .expected.audience",
+            "tokens made for other services are accepted: set sasl.oauthbearer.expected.issuer and .expected.audience",
             listener=listener,
         )
     url = settings.keys.url
     if url.startswith("http:") and not url.startswith(_LOOPBACK):
-        _log.warning("whoever is on the way can change the keys of an OAuth issuer: use https", url=url)
+        _log.warning("the keys of an OAuth issuer are fetched without TLS and can be forged: use https", url=url)

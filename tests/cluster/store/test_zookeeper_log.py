@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.base.config import ConfigError, KafkaConfig
-from kwire.cluster.store.store import Change, Entry, StoreFormatError, Write
+from kwire.cluster.store.store import Change, CommitTooLarge, Entry, StoreFormatError, Write
 from kwire.cluster.store.zookeeper.client import ZooKeeperSettings, sasl_options, settings_of
 from kwire.cluster.store.zookeeper.log import (
     ENTRY_BYTES_MAX,
@@ -20,6 +22,7 @@ from kwire.cluster.store.zookeeper.log import (
     unpack_entry,
     unpack_value,
 )
+from kwire.cluster.store.zookeeper.store import OPERATION_BYTES, TRANSACTION_BYTES_MAX, _check_size
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 SESSIONS = st.none() | st.integers(0, 2**31 - 1)
@@ -163,3 +166,10 @@ def test_unsupported_settings_are_refused_by_name(name: str, text: str, reason: 
 def test_a_keystore_that_is_not_a_pem_file_is_refused() -> None:
     with pytest.raises(ConfigError, match="PEM"):
         settings(zookeeper_ssl_client_enable="true", zookeeper_ssl_truststore_location="/t.jks")
+
+
+def test_a_change_that_zookeeper_would_not_accept_is_not_sent() -> None:
+    fits = SimpleNamespace(path="/kwire", data=bytes(TRANSACTION_BYTES_MAX - OPERATION_BYTES - len("/kwire")))
+    _check_size([fits])
+    with pytest.raises(CommitTooLarge, match=f"ZooKeeper accepts at most {TRANSACTION_BYTES_MAX} at once"):
+        _check_size([fits, SimpleNamespace(path="")])

@@ -3,14 +3,15 @@ in compat_tests/comparisons/security."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kwire.base.errors import ErrorCode
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.store import keys
+from kwire.cluster.store.store import Check, CommitTooLarge, Write
 from kwire.codec.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -124,6 +125,28 @@ async def test_every_user_of_a_refused_request_gets_the_error_once(broker: Admin
         ("a", 41, "gone"),
         ("b", 41, "gone"),
     ]
+
+
+async def test_a_request_that_the_store_does_not_accept_at_once_changes_no_user_and_says_so(
+    broker: AdminBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(checks: Sequence[Check], writes: Sequence[Write]) -> int:
+        if len(writes) > 2:
+            raise CommitTooLarge("the change has 9 bytes, ZooKeeper accepts at most 2 at once")
+        revision: int = await commit(checks, writes)
+        return revision
+
+    commit = broker.node.store.commit
+    monkeypatch.setattr(broker.node.store, "commit", refuse)
+    request = AlterUserScramCredentialsRequest(upsertions=[put(name) for name in "abc"])
+    with pytest.raises(KafkaError, match=r"excessively large batch.*has 9 bytes") as refused:
+        await broker.call(alter_user_scram_credentials, request)
+    response = alter_user_scram_credentials.API.error_response(request, 0, refused.value.code, refused.value.message)
+    assert [(each.user, each.error_code) for each in response.results] == [
+        (user, ErrorCode.POLICY_VIOLATION) for user in "abc"
+    ]
+    assert await described(broker) == []
+    assert await alter(broker, put("a"), put("b")) == [("a", "NONE"), ("b", "NONE")]
 
 
 async def test_another_broker_learns_credentials_by_the_feed(broker: AdminBroker) -> None:

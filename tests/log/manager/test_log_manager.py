@@ -125,7 +125,7 @@ async def test_more_segments_than_may_be_open_are_synced_at_a_stop(tmp_path: Pat
 async def test_a_directory_belongs_to_one_process_and_one_cluster(tmp_path: Path) -> None:
     first, second = manager(tmp_path), manager(tmp_path)
     first.lock("cluster", 1)
-    with pytest.raises(LogDirectoryError, match="Another process uses the data directory"):
+    with pytest.raises(LogDirectoryError, match="another process uses the data directory"):
         second.lock("cluster", 1)
     first.unlock()
     with pytest.raises(LogDirectoryError, match="belongs to cluster cluster, not to other"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import kwire
 from harness.raw_client import ConnectionClosed, RawClient
 from kwire.base.addresses import parse_address
 from kwire.base.config import ConfigError, KafkaConfig
@@ -69,6 +70,17 @@ async def unknown_iterations(broker: Broker) -> str:
     first = await client.call(SaslAuthenticateRequest(auth_bytes=b"n,,n=nobody,r=abc"), 2)
     client.close()
     return bytes(first.auth_bytes).decode().rpartition(",i=")[2]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_broker_in_one_process_gets_a_secured_listener_by_keywords(secured: Make, protocol: str) -> None:
+    made = secured(protocol)
+    properties: dict[str, Any] = dict(made.properties())
+    async with kwire.Broker(**properties, log_dirs=made.directory / "data") as broker:
+        assert parse_address(broker.bootstrap_servers).port
+        client = await made.connect(broker)
+        (found,) = (await client.call(MetadataRequest(topics=[]), 12)).brokers
+        assert f"{found.host}:{found.port}" == broker.bootstrap_servers
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

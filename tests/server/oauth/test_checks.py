@@ -47,10 +47,10 @@ def url(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("rules", "warning"),
     [
-        (TokenRules(), "may be made for others"),
-        (TokenRules("issuer"), "may be made for others"),
-        (TokenRules(None, ("kafka",)), "may be made for others"),
-        (UnsecuredRules(), "everybody can log in as anybody"),
+        (TokenRules(), "made for other services"),
+        (TokenRules("issuer"), "made for other services"),
+        (TokenRules(None, ("kafka",)), "made for other services"),
+        (UnsecuredRules(), "any client can log in as any user"),
         (SAFE, ""),
     ],
 )

@@ -54,6 +54,7 @@ from kwire.cluster.store.feed import Feed, FeedSubscription, OwnSession
 from kwire.cluster.store.store import (
     Change,
     Check,
+    CommitTooLarge,
     Conflict,
     Entry,
     Event,
@@ -592,4 +593,4 @@ class ZooKeeperStore:
 def _check_size(operations: Sequence[Any]) -> None:
     size = sum(OPERATION_BYTES + len(each.path) + len(getattr(each, "data", b"")) for each in operations)
     if size > TRANSACTION_BYTES_MAX:
-        raise StoreError(f"a change of {size} bytes is more than ZooKeeper takes at once ({TRANSACTION_BYTES_MAX})")
+        raise CommitTooLarge(f"the change has {size} bytes, ZooKeeper accepts at most {TRANSACTION_BYTES_MAX} at once")
