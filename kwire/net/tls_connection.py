@@ -244,7 +244,6 @@ class TlsConnection(Connection):
         self._records.take_rest()  # it is not needed any more
         self._pause()
         self._setup_done()
-        self._records.take_rest()
         self._setup_timer = self._wire.loop.call_later(ALERT_TIME_S, self.close)
 
     # -- in -----------------------------------------------------------------------------------------------------------
