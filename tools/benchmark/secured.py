@@ -212,7 +212,7 @@ def secured() -> list[Workload]:
         line("produce-16k", "MB produced, 16 KiB batches", TlsProduce(16 * KIB), a_mb),
         line("produce-128k", "MB produced, 128 KiB batches", TlsProduce(128 * KIB), a_mb),
         line("consume", "MB consumed", TlsConsume(), a_mb),
-        line("one-1", "one record a request, 1 connection", TlsRequests(1, 10_000), a_request),
+        line("one-1", "one record a request, 1 connection", TlsRequests(1, 10_000)),
         line("one-50", "one record a request, 50 connections", TlsRequests(50), a_request),
         line("handshake-13", "connection with a handshake, TLS 1.3", Handshakes(TLS_1_3), a_handshake),
         line("handshake-12", "connection with a handshake, TLS 1.2", Handshakes(TLS_1_2), a_handshake),
