@@ -11,8 +11,8 @@ two memory buffers (`ssl.SSLObject`, `ssl.MemoryBIO`). Callers must consider the
 - Files are never sent by `sendfile`, which would not encrypt them: `kwire.net.tls_connection` reads them in pieces.
 - Failures are `TlsError`, an OSError whose text is one line. Callers never see OpenSSL's "want read" and "want write".
 
-OpenSSL's memory buffers never shrink. They therefore get little data at a time (`PIECE_BYTES`), so that an idle
-connection uses little memory; their output is collected, because few large calls of the socket are cheaper.
+OpenSSL's memory buffers never shrink. They therefore get little data at a time (`FEED_BYTES`, `PIECE_BYTES`), so that
+an idle connection uses little memory; their output is collected, because few large calls of the socket are cheaper.
 """
 
 from __future__ import annotations
@@ -29,8 +29,18 @@ from kwire.net.settings import RECEIVE_BYTES, SETUP_MAX_MS
 RECORD_BYTES: Final = 16 * 1024
 """The plaintext of a full record."""
 
+FEED_BYTES: Final = 48 * 1024
+"""Received bytes that are given to OpenSSL at a time. With the beginning of a record that an earlier piece has left,
+they are 64 KiB at most, for which OpenSSL's buffer grows to 86 KiB."""
+
 PIECE_BYTES: Final = 32 * 1024
-"""Bytes that are given to OpenSSL, or taken from it, at a time."""
+"""Ciphertext that is taken from OpenSSL at a time."""
+
+HEADER_BYTES: Final = 5
+"""The header of a record; its last two bytes are the length of the rest (RFC 8446, 5.1)."""
+
+ENCRYPTED_MAX: Final = HEADER_BYTES + RECORD_BYTES + 2048
+"""The longest encrypted record, that of TLS 1.2 (RFC 5246, 6.2.3)."""
 
 SEND_BYTES: Final = 128 * 1024
 """Ciphertext that is given to the socket at a time."""
@@ -202,9 +212,10 @@ class TlsSocket:
             else:
                 if not count:
                     self._ended = True  # without close_notify: frames have lengths, nothing can be cut off unnoticed
-                elif count <= PIECE_BYTES:
-                    self._incoming.write(received[:count])
-                    filled += self._decrypt(buffer[filled:] if filled else buffer)
+                elif count <= FEED_BYTES:
+                    fed = received[:count]
+                    self._incoming.write(fed)
+                    filled += self._decrypt(buffer[filled:] if filled else buffer, fed)
                 else:
                     filled = self._decrypt_pieces(received[:count], buffer, filled)
         if self._outgoing.pending and not self.push() and self.unsent > UNSENT_LIMIT:
@@ -216,16 +227,18 @@ class TlsSocket:
     def _decrypt_pieces(self, received: memoryview, buffer: memoryview, filled: int) -> int:
         """Decrypt many received bytes into a partly filled buffer. Returns how many bytes of it are filled then."""
         room = len(buffer)
-        for position in range(0, len(received), PIECE_BYTES):
-            self._incoming.write(received[position : position + PIECE_BYTES])
+        for position in range(0, len(received), FEED_BYTES):
+            fed = received[position : position + FEED_BYTES]
+            self._incoming.write(fed)
             if filled < room and not self._ended:
-                filled += self._decrypt(buffer[filled:])
+                filled += self._decrypt(buffer[filled:], fed)
             else:
                 self.pending = True
         return filled
 
-    def _decrypt(self, buffer: memoryview) -> int:
-        """Decrypt received data until the buffer is full. Sets ``pending``."""
+    def _decrypt(self, buffer: memoryview, fed: memoryview | bytes = b"") -> int:
+        """Decrypt received data until the buffer is full. Sets ``pending``. ``fed``: the bytes that OpenSSL was given
+        last, if known. They show whether the next record is whole; to read one that is not costs an exception."""
         read, incoming = self._read, self._incoming
         room = len(buffer)
         filled = 0
@@ -240,7 +253,8 @@ class TlsSocket:
                 if filled == room:
                     self.pending = incoming.pending > 0 or self._object.pending() > 0
                     break
-                if not incoming.pending:  # a read that does not fill the buffer has taken the whole record
+                left = incoming.pending  # a read that does not fill the buffer has taken the whole record
+                if not left or (left <= len(fed) and _is_begun_record(fed, left)):
                     break
         except ssl.SSLWantReadError:
             pass
@@ -386,6 +400,14 @@ def _records(buffers: Sequence[bytes | bytearray | memoryview]) -> Iterator[byte
             yield view[position : position + RECORD_BYTES]
     if joined:
         yield joined[0] if len(joined) == 1 else b"".join(joined)
+
+
+def _is_begun_record(data: memoryview | bytes, left: int) -> bool:
+    """Whether the last ``left`` bytes, which begin with a record, are only a part of it. OpenSSL judges a length that
+    is not allowed at once."""
+    if left < HEADER_BYTES:
+        return True
+    return left < HEADER_BYTES + (data[-left + 3] << 8 | data[-left + 4]) <= ENCRYPTED_MAX
 
 
 async def connect_tls(sock: Any, context: ssl.SSLContext, host: str) -> TlsSocket:

@@ -18,7 +18,7 @@ from kwire.base.file_range import FileRange
 from kwire.net.connection import Connection
 from kwire.net.handshake_records import CLIENT_HELLO_MAX, RECORD_MAX, SHORT_RECORD_MAX
 from kwire.net.settings import OUTGOING_LIMIT, SMALL_RANGE
-from kwire.net.tls import PIECE_BYTES, RECORD_BYTES, SEND_BYTES
+from kwire.net.tls import HEADER_BYTES, PIECE_BYTES, RECORD_BYTES, SEND_BYTES
 from tests.net.conftest import OTHER_KEY, Certificates, Client, Network, frame, request
 from tests.net.test_file_ranges import ColdFiles, Owner, answer_with
 from tests.net.tls_peer import Peer
@@ -150,6 +150,39 @@ async def test_requests_may_follow_the_handshake_at_once(network: Network) -> No
         await client.send(answer)
     assert len(await client.receive()) == 200_002
     assert await client.receive() == b"\0\x01early"
+
+
+@pytest.mark.parametrize("record", [RECORD_BYTES, 1000, 40])
+async def test_records_may_end_anywhere_in_what_is_received(network: Network, record: int) -> None:
+    client = await RawClient.connect(network)
+    await client.handshake()
+    frames = b"".join(request(OTHER_KEY, bytes([n]) * 30_000) for n in range(10))
+    pieces = [frames[at : at + record] for at in range(0, len(frames), record)]
+    records, sent = b"".join(client.peer.encrypt(piece) for piece in pieces), 0
+    for end in (70_003, 70_008, 120_000, 120_001, len(records)):
+        await client.send(records[sent:end])
+        await asyncio.sleep(0.01)  # so that the server receives it by itself, usually
+        sent = end
+    assert [await client.receive() for _ in range(10)] == [b"\0\x01" + bytes([n]) * 30_000 for n in range(10)]
+
+
+@pytest.mark.parametrize("kept", [1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1])
+async def test_the_begin_of_a_record_waits_for_its_end_and_holds_nothing_up(network: Network, kept: int) -> None:
+    client = await RawClient.connect(network)
+    await client.handshake()
+    first, second = (client.peer.encrypt(request(OTHER_KEY, body)) for body in (b"first", b"second"))
+    await client.send(first + second[:kept])
+    assert await client.receive() == b"\0\x01first"
+    await client.send(second[kept:])
+    assert await client.receive() == b"\0\x01second"
+
+
+async def test_a_record_of_forbidden_length_behind_a_valid_one_is_refused_at_once(network: Network) -> None:
+    client = await RawClient.connect(network)
+    await client.handshake()
+    await client.send(client.peer.encrypt(request(OTHER_KEY, b"valid")) + b"\x17\x03\x03\xff\xff")
+    with pytest.raises(ssl.SSLError, match=r"(?i)record.overflow"):
+        client.peer.decrypt(await client.rest())
 
 
 async def test_a_large_request_and_a_large_response_pass(network: Network) -> None:
