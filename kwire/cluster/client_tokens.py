@@ -37,19 +37,22 @@ class ClientTokens:
         async with self._lock:
             now_s = self._now_s()
             if self._token is None or now_s >= self._refresh_at_s:
-                await self._renew(now_s)
+                await self._renew()
             assert self._token is not None
             return self._token.token
 
-    async def _renew(self, now_s: float) -> None:
+    async def _renew(self) -> None:
         old = self._token
         try:
             self._token = await self._retrieved()
-        except Unavailable as error:
+        except (Unavailable, asyncio.CancelledError) as error:
+            now_s = self._now_s()  # an issuer that hangs has taken its time
             if old is None or old.expires_s <= now_s:
                 raise
-            _log.warning("the OAuth token cannot be renewed: the old one stays", reason=str(error))
             self._refresh_at_s = now_s + PAUSE_S
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            _log.warning("the OAuth token cannot be renewed: the old one stays", reason=str(error))
             return
         chance = self._doors.random.random()
         self._refresh_at_s = self._token.refresh_at_s(self._now_s(), self._client.refresh(), chance)

@@ -119,3 +119,27 @@ def test_a_refusal_is_final(run: Any) -> None:
         assert issuer.attempts == 1
 
     run(scenario)
+
+
+def test_an_issuer_that_hangs_delays_the_logins_of_one_moment_only(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(_tokens: ClientTokens) -> ExpiringToken:
+        await asyncio.sleep(2 * PAUSE_S)
+        raise Unavailable("timed out")
+
+    async def scenario(tokens: ClientTokens, issuer: Issuer) -> None:
+        loop = asyncio.get_running_loop()
+        await tokens.token()
+        monkeypatch.setattr(ClientTokens, "_retrieved", hang)
+        await asyncio.sleep(LIFETIME_S * 0.75)
+        started_s = loop.time()
+        assert await asyncio.gather(*(tokens.token() for _ in range(3))) == ["token 1"] * 3
+        assert loop.time() - started_s == pytest.approx(2 * PAUSE_S)
+
+        await asyncio.sleep(PAUSE_S)
+        with pytest.raises(TimeoutError):  # a login has a time limit of its own
+            await asyncio.wait_for(tokens.token(), PAUSE_S)
+        started_s = loop.time()
+        assert await tokens.token() == "token 1"
+        assert loop.time() == started_s
+
+    run(scenario)
