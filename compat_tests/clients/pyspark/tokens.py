@@ -27,6 +27,8 @@ def configured(spark: Any, settings: Mapping[str, str]) -> Iterator[Tokens]:
     finally:
         for name in names:
             spark_conf.remove(name)
+        # A token that is left would be looked up by whatever connects later in this JVM; Hadoop cannot remove one.
+        spark._jvm.org.apache.hadoop.security.UserGroupInformation.reset()
 
 
 class Tokens:
