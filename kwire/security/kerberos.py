@@ -170,9 +170,11 @@ class _Context:
     @property
     def peer(self) -> str:
         """As `GssContext.peer`."""
-        name = self._context.initiator_name if self._context.usage == "accept" else self._context.target_name
+        context = self._context
         try:
-            return bytes(name).decode()
+            return bytes(context.initiator_name if context.usage == "accept" else context.target_name).decode()
+        except self._error as error:
+            raise GssError(_text(error)) from None
         except UnicodeDecodeError:
             raise GssError("the principal's name is not UTF-8") from None
 

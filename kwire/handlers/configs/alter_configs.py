@@ -2,7 +2,8 @@
 
 Behaviour: properties that the request does not name are unset. Resources are TOPIC, BROKER ("" for all brokers),
 CLIENT_METRICS and GROUP. The errors are those of IncrementalAlterConfigs, except that BROKER_LOGGER is an unknown type
-(INVALID_REQUEST).
+(INVALID_REQUEST). Unlike in Kafka, key stores and trust stores cannot be changed: only the broker itself can try them,
+which it does for IncrementalAlterConfigs.
 
 Versions: 0; 1 throttled after the response (KIP-219); 2 flexible.
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from kwire.base.config.definitions import has_stores
+from kwire.base.config.resources import BROKER
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, then
 from kwire.cluster.controller.controller import ConfigUpdate
@@ -33,6 +36,8 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[
         values = {config.name: config.value or "" for config in resource.configs}
 
         def replace(current: Mapping[str, str]) -> dict[str, str]:
+            if resource.resource_type == BROKER and _stores(current) != _stores(values):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Key stores are changed by IncrementalAlterConfigs only.")
             return values
 
         return config_changes.update_of(resource, replace, context)
@@ -40,6 +45,10 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[
     prepared = config_changes.prepare_all(request.resources, prepare, context)
     outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)
     return then(outcomes, partial(_response, request))
+
+
+def _stores(configs: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in configs.items() if has_stores([name])}
 
 
 def _response(request: AlterConfigsRequest, outcomes: list[Outcome]) -> AlterConfigsResponse:

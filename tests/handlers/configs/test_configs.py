@@ -171,6 +171,14 @@ async def test_replacing_unsets_what_is_not_named(broker: Broker) -> None:
     assert dict(broker.services.image.topic_config("t")) == {"segment.ms": "60000"}
 
 
+async def test_replacing_cannot_change_key_stores(broker: Broker) -> None:
+    name = "listener.name.ssl.ssl.keystore.location"
+    resource = Replaced(resource_type=BROKER, resource_name="1", configs=[Text(name=name, value="/tmp/any.pem")])
+    response = await call(alter_configs, AlterConfigsRequest(resources=[resource]), broker, 2)
+    assert response.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert not broker.services.image.config(ConfigResource.BROKER, "1")
+
+
 async def test_a_controller_that_is_away_fails_only_what_needs_it(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
