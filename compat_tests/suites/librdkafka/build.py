@@ -55,7 +55,7 @@ def _built() -> Path:
     return cache_root() / f"librdkafka-{LIBRDKAFKA}-secured"
 
 
-def tests_folder() -> Path:
+def folder_of_tests() -> Path:
     """The folder with the built `test-runner`; builds it on first use (two minutes). Raises `CannotBuild`."""
     with locked("librdkafka"):
         if not (_built() / ".complete").exists():

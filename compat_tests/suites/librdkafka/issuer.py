@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from compat_tests.suites.librdkafka.build import tests_folder
+from compat_tests.suites.librdkafka.build import folder_of_tests
 from harness.downloads import downloaded
 from harness.kafka_jars import cache_root, locked
 from harness.processes.brokers import wait_until
@@ -119,7 +119,7 @@ def _trivup() -> Path:
     folder = cache_root() / TRIVUP
     with locked("trivup"):
         if not (folder / "jwcrypto").exists():
-            with tarfile.open(tests_folder() / "trivup" / f"{TRIVUP}.tar.gz") as tar:
+            with tarfile.open(folder_of_tests() / "trivup" / f"{TRIVUP}.tar.gz") as tar:
                 tar.extractall(cache_root(), filter="data")
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), JWCRYPTO]
             downloaded(JWCRYPTO, pip)

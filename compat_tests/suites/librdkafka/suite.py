@@ -26,7 +26,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from compat_tests.suites.librdkafka.build import LIBRDKAFKA, tests_folder
+from compat_tests.suites.librdkafka.build import LIBRDKAFKA, folder_of_tests
 from compat_tests.suites.librdkafka.security import MECHANISMS, PROTOCOLS, Entrance, Realm, Security, secured
 from compat_tests.suites.suite import Outcome, Suite, arguments, carry_out
 from harness.kafka_jars import KAFKA_VERSION, cache_root, kafka_jars_dir, locked
@@ -124,7 +124,7 @@ class ThreeBrokers:
 @cache
 def tests_by_number() -> dict[str, dict[str, str]]:
     """Number -> test name -> scenario, of the tests that need a broker; from the suite's own table."""
-    table = (tests_folder() / "test.c").read_text().partition("struct test tests[] = {")[2].partition("{NULL}")[0]
+    table = (folder_of_tests() / "test.c").read_text().partition("struct test tests[] = {")[2].partition("{NULL}")[0]
     numbers: dict[str, dict[str, str]] = {}
     for name, rest in _TEST.findall(table):
         if "TEST_F_LOCAL" not in rest and "TEST_F_MANUAL" not in rest:
@@ -253,7 +253,7 @@ def _run(number: str, scenario: str, entrance: Entrance, folder: Path, quick: bo
     output = folder / f"{number}-{scenario}.txt"
     with open(output, "wb") as out:
         process = subprocess.Popen(
-            command, cwd=tests_folder(), env=environment, stdout=out, stderr=out, start_new_session=True
+            command, cwd=folder_of_tests(), env=environment, stdout=out, stderr=out, start_new_session=True
         )
         try:
             status = process.wait(limit_s)

@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.needs import need_built
 from compat_tests.suites.librdkafka import suite
-from compat_tests.suites.librdkafka.build import tests_folder
+from compat_tests.suites.librdkafka.build import folder_of_tests
 from compat_tests.suites.librdkafka.security import Security
 
 SECURED = ("0001", "0012", "0031", "0065", "0090", "0097", "0112", "0135", "0140")
@@ -47,7 +47,7 @@ QUICK = (
 
 @pytest.mark.timeout(1500)  # the first run builds librdkafka and its tests
 def test_what_has_passed_passes() -> None:
-    need_built(tests_folder)
+    need_built(folder_of_tests)
     its = suite.suite()
     outcomes = suite.run("kwire", list(QUICK), quick=True, jobs=4, limit_s=120)
     assert its.compare("kwire", outcomes) == []
@@ -56,7 +56,7 @@ def test_what_has_passed_passes() -> None:
 
 @pytest.mark.timeout(1500)
 def test_what_passes_on_kafka_over_tls_with_a_login_passes() -> None:
-    need_built(tests_folder)
+    need_built(folder_of_tests)
     security = Security("SASL_SSL", "SCRAM-SHA-512")
     its = suite.suite(security=security)
     outcomes = suite.run("kwire", list(SECURED), quick=True, jobs=4, limit_s=120, security=security)
