@@ -148,7 +148,7 @@ def test_with_nothing_given_it_serves_port_9092(engine: docker_engine.Engine, ru
         "Transitioning from RECOVERY to RUNNING",
     ]
     assert engine.docker("exec", container, "id", "-u").strip() == "1000"
-    assert engine.docker("exec", container, "kwire", "ping").startswith("localhost:9092 answers")
+    assert engine.docker("exec", container, "kwire", "ping").startswith("localhost:9092 is a Kafka broker")
 
 
 def test_advertised_listeners_alone_are_enough(engine: docker_engine.Engine, run: Callable[..., str]) -> None:
