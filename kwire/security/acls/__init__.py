@@ -1,1 +1,1 @@
-"""Access control lists: their vocabulary, and the rules by which they decide. Pure, like all of `kwire.security`."""
+"""Access control lists: the vocabulary of operations and resources. Pure, like all of `kwire.security`."""

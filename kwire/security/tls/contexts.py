@@ -35,7 +35,6 @@ def server_context(settings: TlsSettings, files: ContextFiles, stores: Stores | 
     import ssl
 
     stores = stores or Stores(settings, files)
-
     if settings.client_auth not in CLIENT_AUTH:
         raise TlsError("ssl.client.auth", f"{settings.client_auth} is none of {', '.join(CLIENT_AUTH)}")
     material = stores.key_material
