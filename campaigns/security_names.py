@@ -26,12 +26,11 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from campaigns.command_line import campaign_parser
-from harness.kafka_jars import compile_java, java_command, kafka_classpath
+from harness.java_oracle import JavaOracle
 from harness.paths import ROOT
 from kwire.security.names.distinguished import format_name
 from kwire.security.names.jaas import LoginModule, parse_jaas, parse_jaas_file
@@ -71,39 +70,15 @@ class Case(NamedTuple):
             return REFUSED
 
 
-class Oracle:
-    """A Java process that answers batches of questions."""
+class Oracle(JavaOracle):
+    """Java's and Kafka's classes of names and JAAS texts."""
 
     def __init__(self, java: str = "java") -> None:
         opened = ["--add-exports=java.base/sun.security.provider=ALL-UNNAMED"]
         opened += ["--add-opens=java.base/sun.security.provider=ALL-UNNAMED", "-Xss4m"]
         opened += [f"-D{name}={value}" for name, value in PROPERTIES.items()]
-        path = f"{kafka_classpath()}:{compile_java([SOURCE])}"
-        command = java_command("-cp", path, SOURCE.stem, options=opened)
-        if java != "java":
-            command = [java, *(part for part in command[1:] if not part.startswith(("-Xshare", "-XX:SharedArchive")))]
+        super().__init__(SOURCE, opened, java)
         self.version = _version(java)
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, questions: Sequence[str]) -> list[str]:
-        """The answers to questions."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write("".join(question + "\n" for question in [*questions, ""]))
-        stdin.flush()
-        return [stdout.readline().rstrip("\n") for _ in questions]
-
-    def __enter__(self) -> Oracle:
-        """The oracle itself; leaving ends its process."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.communicate()
 
 
 def _version(java: str) -> int:
