@@ -30,7 +30,7 @@ import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 import org.apache.kafka.server.authorizer.AuthorizationResult;
 
 /**
- * Answers questions about ACLs with Kafka's StandardAuthorizer, for campaigns/acl_decisions.py.
+ * Answers questions about ACLs with Kafka's StandardAuthorizer, for campaigns/acls/decisions.py.
  *
  * A question is a line of JSON: [allow everyone, super users, [ACL...], [asked...], [filter...]]. An ACL or filter is
  * [resource type, pattern type, name, principal, host, operation, permission], with codes; something asked is

@@ -16,7 +16,7 @@ import time
 from typing import NamedTuple
 
 from campaigns.command_line import campaign_parser
-from campaigns.mutants import cluster, logins, logs, schedules, tls, transactions
+from campaigns.mutants import acls, cluster, logins, logs, schedules, tls, transactions
 from campaigns.mutants.mutant import Mutant
 from campaigns.seeds import silence
 
@@ -38,6 +38,7 @@ FAMILIES = {
     "cluster": Family(cluster.MUTANTS, first=1),
     "logins": Family(logins.MUTANTS),
     "tls": Family(tls.MUTANTS),
+    "acls": Family(acls.MUTANTS, first=1),
 }
 
 

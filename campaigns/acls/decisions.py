@@ -1,12 +1,12 @@
 """Random ACLs and questions through Kafka's `StandardAuthorizer` and kwire's `AclIndex`: no difference is allowed.
 
-    .venv/bin/python -m campaigns.acl_decisions --cases 1000000 --seed 1
+    .venv/bin/python -m campaigns.acls.decisions --cases 1000000 --seed 1
 
 A case is a set of up to 20 ACLs, super users, and six questions: what a principal at an address may do to a resource,
 or to some resource of a type (KIP-679); and two filters, which must match the same ACLs. The names are few and are
-prefixes of each other, so that several ACLs apply to a question. Names such as ``*x`` are left out: Kafka does not apply
-ACLs of the name ``*`` to them, even if they deny (kwire does). A line of JSON is printed, then the first differences.
-The exit status is 1 if there is any.
+prefixes of each other, so that several ACLs apply to a question. Names such as ``*x`` are left out: Kafka does not
+apply ACLs of the name ``*`` to them, even if they deny (kwire does). A line of JSON is printed, then the first
+differences. The exit status is 1 if there is any.
 """
 
 from __future__ import annotations
@@ -153,16 +153,27 @@ def run(cases: int, seed: int) -> tuple[Counter[str], list[str]]:
     return counts, differences
 
 
+def run_seeds(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    """`run` with a batch of cases for each seed from ``first`` on, until one has differences; for mutants."""
+    counts: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        more, differences = run(BATCH, seed)
+        counts += more
+        if differences:
+            return counts, differences
+    return counts, []
+
+
 def main() -> int:
     """Run from the command line; return the exit status."""
-    parser = campaign_parser("acl_decisions", __doc__)
+    parser = campaign_parser("acls.decisions", __doc__)
     parser.add_argument("--cases", type=int, default=10_000, help="how many sets of ACLs")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     started = time.monotonic()
     counts, differences = run(arguments.cases, arguments.seed)
     seconds = round(time.monotonic() - started, 1)
-    summary = {"campaign": "acl_decisions", "seed": arguments.seed, "seconds": seconds, "cases": arguments.cases}
+    summary = {"campaign": "acls.decisions", "seed": arguments.seed, "seconds": seconds, "cases": arguments.cases}
     print(json.dumps({**summary, **counts, "different": len(differences)}))
     for difference in differences[:DIFFERENCES_MAX]:
         print(difference)
