@@ -60,7 +60,7 @@ class Case:
     def answer(self) -> str:
         """kwire's answer, in the oracle's form."""
         supers = {str(each) for each in parse_principals(self.super_users)}
-        index = AclIndex(self.bindings, super_users=supers, open_without_entries=self.open)
+        index = AclIndex.of(self.bindings, super_users=supers, open_without_entries=self.open)
         words = ["".join("01"[_decide(index, asked)] for asked in self.asked)]
         words += ["".join("01"[each.matches(binding)] for binding in self.bindings) for each in self.filters]
         return " ".join(words)

@@ -16,7 +16,7 @@ from kwire.base.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kwire.base.futures import NowOrLater
     from kwire.codec.protocol import ApiKey
-    from kwire.handlers.context import RequestContext, Services
+    from kwire.handlers.context import Decisions, RequestContext, Services
     from kwire.security.acls.operations import Operation
 
 Handle = Callable[[Any, "RequestContext"], "NowOrLater[Any | None]"]
@@ -28,10 +28,10 @@ Operations = Callable[[Any, "RequestContext"], "Sequence[Operation]"]
 ErrorResponse = Callable[[Any, int, ErrorCode, str | None], Any]
 """(request, version, error code, message) -> a well-formed response in which everything requested failed."""
 
-FastPath = Callable[[memoryview, int, int, int, "Services"], Any]
-"""(frame, position of the body, version, correlation id, services) -> the whole frame of the response as bytes; or a
-function of the context that returns what a handler may return; or None, with nothing done: the request needs the
-handler, which gets it decoded."""
+FastPath = Callable[[memoryview, int, int, int, "Services", "Decisions"], Any]
+"""(frame, position of the body, version, correlation id, services, what was decided for the client) -> the whole frame
+of the response as bytes; or a function of the context that returns what a handler may return; or None, with nothing
+done: the request needs the handler, which gets it decoded."""
 
 
 class CloseConnection(Exception):

@@ -1,8 +1,8 @@
 """What a handler is given beside the request: the client, its connection, and the broker's parts.
 
 `Services` is the broker as handlers see it, made by `kwire.server.parts`. `RequestContext` is made once per request by
-the dispatcher. The `Authorizer` allows everything until access control comes. What lives elsewhere: its vocabulary
-(`kwire.security.acls.operations`), and what handlers use it for (`authorization`).
+the dispatcher. The `Authorizer` here allows everything. What lives elsewhere: the one that decides by access control
+lists (`acl_authorizer`), its vocabulary (`kwire.security.acls.operations`), what handlers use it for (`authorization`).
 """
 
 from __future__ import annotations
@@ -50,6 +50,17 @@ INSECURE = ConnectionSecurity()
 """The security of a connection to a PLAINTEXT listener."""
 
 
+class Decisions:
+    """What an authorizer has decided for the client of one connection. ``made``: whether an operation is allowed, by
+    the fields of the `Operation`; they are valid as long as ``basis`` is what the authorizer decides by."""
+
+    __slots__ = ("basis", "made")
+
+    def __init__(self) -> None:
+        self.basis: object = None
+        self.made: dict[tuple[AclOperation, ResourceType, str | None], bool] = {}
+
+
 class Authorizer:
     """Decides what a principal may do. This one allows everything.
 
@@ -58,8 +69,19 @@ class Authorizer:
 
     allows_all = True
 
+    def follow(self, image: ClusterImage, _delta: object = None) -> None:
+        """Decide by this image of the cluster from now on."""
+
     def authorize(self, context: RequestContext, operation: Operation) -> bool:
         """Whether the request's principal may do an operation."""
+        return True
+
+    def authorize_some(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether there may be a resource of a type on which the principal may do an operation (KIP-679)."""
+        return True
+
+    def has_allowed(self, decisions: Decisions, operation: tuple[AclOperation, ResourceType, str]) -> bool:
+        """Whether an operation is known to be allowed to the client of these decisions."""
         return True
 
     def allowed_names(
@@ -130,6 +152,7 @@ class RequestContext:
         "client_id",
         "connection_id",
         "correlation_id",
+        "decisions",
         "endpoint",
         "exclusive",
         "listener",
@@ -167,6 +190,7 @@ class RequestContext:
         self.client_host = client_host
         self.listener = listener
         self.principal = principal
+        self.decisions = Decisions()
         self.security = security
         self.endpoint = endpoint
         self.connection_id = connection_id

@@ -1,8 +1,8 @@
 """Well-formed error responses for the APIs that Kafka serves and kwire does not (yet).
 
 Such an API is not advertised, so clients that check ApiVersions do without it. Other clients get a response in which
-everything they requested failed: with UNSUPPORTED_VERSION, or with the code that Kafka uses where the feature is not
-set up (no authorizer). Of the request, only the fields that the response must repeat are read.
+everything they requested failed with UNSUPPORTED_VERSION. Of the request, only the fields that the response must repeat
+are read.
 """
 
 from __future__ import annotations
@@ -71,8 +71,6 @@ LEVELS: Final[dict[int, tuple[Level, ...]]] = {
             Level("partitions", "partitions", "TxnOffsetCommitResponsePartition", _INDEX),
         ),
     ),
-    ApiKey.CREATE_ACLS: (Level("results", "creations", "AclCreationResult", {}),),
-    ApiKey.DELETE_ACLS: (Level("filter_results", "filters", "DeleteAclsFilterResult", {}),),
     ApiKey.ALTER_CLIENT_QUOTAS: (
         Level(
             "entries",
@@ -104,19 +102,12 @@ LEVELS: Final[dict[int, tuple[Level, ...]]] = {
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_share_state("ReadStateSummary"),),
 }
 
-_NO_AUTHORIZER: Final = (ErrorCode.SECURITY_DISABLED, "No authorizer is configured.")
-CODES: Final[dict[int, tuple[ErrorCode, str | None]]] = {
-    ApiKey.DESCRIBE_ACLS: _NO_AUTHORIZER,
-    ApiKey.CREATE_ACLS: _NO_AUTHORIZER,
-    ApiKey.DELETE_ACLS: _NO_AUTHORIZER,
-}
-
 
 def refusal(key: int) -> Api:
     """The declaration of an API that is served, in all of Kafka's versions, with error responses only."""
     facts = API_FACTS[key]
     name = "".join(word.capitalize() for word in facts.stem.split("_"))
-    code, message = CODES.get(key, (ErrorCode.UNSUPPORTED_VERSION, f"{name} is not supported by this broker yet."))
+    code, message = ErrorCode.UNSUPPORTED_VERSION, f"{name} is not supported by this broker yet."
 
     def handle(request: Any, context: RequestContext) -> Any:
         return refuse(key, request, code, message)

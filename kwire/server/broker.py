@@ -17,9 +17,9 @@ from kwire.base.errors import KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.metrics import MetricsRegistry
 from kwire.cluster.store.store import StoreError
-from kwire.handlers.context import Authorizer
 from kwire.handlers.registry import Registry
 from kwire.log.common.log_dirs import LogDirectoryError
+from kwire.server.access.authorizers import configured_authorizer
 from kwire.server.errors import StartError
 from kwire.server.gauges import LoopLag, add_gauges
 from kwire.server.lifecycle import accept, join, take_over
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kwire.cluster.store.store import MetadataStore
     from kwire.coordinator.groups.coordinator import GroupCoordinator
     from kwire.coordinator.transactions.coordinator import TransactionCoordinator
-    from kwire.handlers.context import Services
+    from kwire.handlers.context import Authorizer, Services
     from kwire.log.manager.log_manager import LogManager
     from kwire.net.server import NetServer
     from kwire.server.control import Control
@@ -84,7 +84,7 @@ class Broker:
         """Why this broker cannot go on, if so. It is not stopped by itself."""
         self.adopted_topics: list[str] = []
         self._given_store = store
-        self._authorizer = authorizer or Authorizer()
+        self._authorizer = authorizer or configured_authorizer(self.config)
         self._given_cluster_id = cluster_id
         self._adopt = adopt
         self._parts: BrokerParts | None = None
@@ -127,10 +127,11 @@ class Broker:
         security = await self._security()
         network = Network.bind(self.doors, self.config)
         stack.callback(network.close)
-        if network.unprotected:
+        if network.unprotected and self._authorizer.allows_all:
             _log.warning(OPEN_TO_ALL, listeners=",".join(network.unprotected))
         if security is not None:
             self._warn(security, network)
+        storage.metadata.add_listener(self._authorizer.follow)
         parts = self._parts = BrokerParts.create(
             self.doors,
             storage,

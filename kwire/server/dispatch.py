@@ -32,7 +32,7 @@ from kwire.codec.protocol import (
     response_header_version,
 )
 from kwire.handlers.api import Api, CloseConnection, error_of
-from kwire.handlers.context import INSECURE, RequestContext
+from kwire.handlers.context import INSECURE, ConnectionSecurity, Decisions, RequestContext
 from kwire.net.addresses import client_host_text
 from kwire.net.connection import Connection, InvalidFrame, Slot
 from kwire.security.principals import ANONYMOUS, Principal
@@ -60,6 +60,7 @@ class Client:
     """What is known of the client of a connection."""
 
     __slots__ = (
+        "decisions",
         "endpoint",
         "host_text",
         "id",
@@ -72,6 +73,7 @@ class Client:
 
     def __init__(self, principal: Principal, host: str, endpoint: tuple[str, int]) -> None:
         self.principal = principal
+        self.decisions = Decisions()
         self.security = INSECURE
         self.host_text = client_host_text(host)
         self.endpoint = endpoint
@@ -79,6 +81,12 @@ class Client:
         self.id: str | None = None
         self.software_name = "unknown"
         self.software_version = "unknown"
+
+    def identify(self, principal: Principal, security: ConnectionSecurity) -> None:
+        """Set who the client is. What was decided for another principal is forgotten."""
+        self.principal = principal
+        self.security = security
+        self.decisions = Decisions()
 
 
 C = TypeVar("C", bound=Client)
@@ -133,6 +141,7 @@ class Exchange(RequestContext):
         self.client_host = client.host_text
         self.listener = connection.listener
         self.principal = client.principal
+        self.decisions = client.decisions
         self.security = client.security
         self.endpoint = client.endpoint
         self.connection_id = connection.id
@@ -185,7 +194,7 @@ class Dispatcher:
             position = self._read_rest_of_header(client, route, frame, length)
             response = None
             if route.fast_path is not None and self._request_log.level > DEBUG:
-                response = route.fast_path(frame, position, version, correlation_id, self.services)
+                response = route.fast_path(frame, position, version, correlation_id, self.services, client.decisions)
                 if response.__class__ is bytes:
                     self._answer_quickly(connection, route, len(frame), response, started)
                     return

@@ -108,7 +108,7 @@ def test_a_wrong_value_is_one_line_that_names_property_value_and_what_is_allowed
         ("principal.builder.class", "org.example.Builder"),
         ("security.providers", "org.example.Provider"),
         ("ssl.provider", "BCFIPS"),
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("authorizer.class.name", "org.example.Authorizer"),
         ("remote.log.storage.system.enable", "true"),
         ("config.providers", "env"),
     ],

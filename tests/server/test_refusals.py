@@ -10,7 +10,6 @@ import pytest
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData
-from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kwire.codec.messages.describe_transactions_request import DescribeTransactionsRequest
 from kwire.codec.messages.read_share_group_state_request import PartitionData, ReadShareGroupStateRequest, ReadStateData
 from kwire.codec.messages.write_txn_markers_request import (
@@ -87,8 +86,3 @@ def test_entities_are_repeated_under_their_error() -> None:
     answer = refused(AlterClientQuotasRequest(entries=[EntryData(entity=entity)]), 1)
     assert answer.entries[0].error_code == ErrorCode.UNSUPPORTED_VERSION
     assert answer.entries[0].entity[0].entity_name == "alice"
-
-
-def test_without_an_authorizer_acls_are_refused_as_by_kafka() -> None:
-    answer = refused(CreateAclsRequest(creations=[AclCreation(), AclCreation()]), 3)
-    assert [each.error_code for each in answer.results] == [ErrorCode.SECURITY_DISABLED] * 2

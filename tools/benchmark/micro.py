@@ -24,7 +24,7 @@ from kwire.codec.protocol import decode, encode_parts
 from kwire.net.connection import Connection
 from kwire.net.outgoing import release_parts
 from kwire.server.broker import Broker
-from tools.benchmark import frames
+from tools.benchmark import access, frames
 
 ROUNDS, ROUND_S = 150, 0.006
 FETCH_VERSION = 18
@@ -102,6 +102,7 @@ def operations(broker: Broker) -> dict[str, Callable[[], object]]:
         "request: Fetch 1 MiB from each of 50 partitions": fetch(list(range(50)), offset, 1 << 20),
         "request: Fetch at the end, nothing there": fetch([0], 1 << 40, 1 << 20),
         **tls_operations(),
+        **access.operations(),
     }
 
 

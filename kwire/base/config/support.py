@@ -223,7 +223,6 @@ SUPPORTED = frozenset(
 _REFUSED = frozenset(
     [
         "alter.config.policy.class.name",
-        "authorizer.class.name",
         "client.quota.callback.class",
         "config.providers",
         "cordoned.log.dirs",
@@ -269,7 +268,7 @@ _KRAFT_PREFIXES = (
     "metadata.",
 )
 
-# Names that Kafka's own definitions leave out but that belong to a plug-in of Kafka's: no effect without it.
+# Names that Kafka's own definitions leave out: settings of its authorizer.
 _PLUGIN_NAMES = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 
 # When a login is renewed, and what only a JVM has: these protect nothing.
@@ -279,6 +278,7 @@ _OF_THE_JVM = frozenset({"ssl.keymanager.algorithm", "ssl.secure.random.implemen
 _SECURITY = "org.apache.kafka.common.security."
 # Kafka's own classes are names for what kwire does anyway; others cannot be loaded.
 _CLASSES: dict[str, tuple[str, ...]] = {
+    "authorizer.class.name": ("org.apache.kafka.metadata.authorizer.StandardAuthorizer",),
     "sasl.client.callback.handler.class": (
         _SECURITY + "authenticator.SaslClientCallbackHandler",
         _SECURITY + "scram.internals.ScramSaslClientCallbackHandler",
@@ -325,7 +325,7 @@ def support_of(name: str) -> Support:
     if name in SUPPORTED:
         return Support.SUPPORTED
     if name in _PLUGIN_NAMES:
-        return Support.NO_EFFECT
+        return Support.SUPPORTED
     if name in _KRAFT_ONLY or (name.startswith(_KRAFT_PREFIXES) and name in BROKER_ROWS):
         return Support.KRAFT_ONLY
     if name in _OF_THE_JVM or (name.startswith(_WITHOUT_EFFECT) and name in BROKER_ROWS):
@@ -342,7 +342,7 @@ def why_refused(name: str, value: Any) -> str | None:
     row = BROKER_ROWS.get(general)
     if (classes := _CLASSES.get(general)) is not None:
         reason = f"is not supported by kwire: only {', '.join(classes)}"
-        return None if value is None or value in classes else reason
+        return None if not value or value in classes else reason
     if support_of(name) is not Support.REFUSED:
         return None
     if row is not None and (value == row[2] or value in _HARMLESS.get(general, ())):

@@ -46,6 +46,7 @@ from kwire.cluster.store.keys import ConfigResource, PartitionState
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
+    from kwire.cluster.controller.acls import AclDecisions
     from kwire.cluster.controller.credentials import Alterations, CredentialChange
     from kwire.cluster.controller.delegation_tokens import DelegationTokens
     from kwire.cluster.store.store import MetadataStore
@@ -429,6 +430,13 @@ class Controller:
         from kwire.cluster.controller.delegation_tokens import DelegationTokens  # few clusters have any
 
         return DelegationTokens(self._doors, self._config, self._decisions)
+
+    @cached_property
+    def acls(self) -> AclDecisions:
+        """Decisions about access control entries."""
+        from kwire.cluster.controller.acls import AclDecisions  # few clusters have any
+
+        return AclDecisions(self._decisions)
 
     # -- producer ids --------------------------------------------------------------------------------------------------
 

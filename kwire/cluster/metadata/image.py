@@ -22,6 +22,7 @@ from kwire.cluster.store.store import ABSENT, Event, MetadataStore, Subscription
 
 if TYPE_CHECKING:
     from kwire.cluster.metadata.features import Range
+    from kwire.security.acls.bindings import AclBinding
     from kwire.security.delegation_tokens import DelegationToken
     from kwire.security.scram_credentials import ScramCredential
 
@@ -31,6 +32,7 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_
 """Topics that belong to the broker itself (Kafka's `Topic.isInternal`)."""
 
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
+NO_ACLS: Final[dict[str, AclBinding]] = {}
 NO_FEATURES: Final[Mapping[str, Range]] = MappingProxyType({})
 
 
@@ -78,6 +80,7 @@ class ClusterImage:
     """
 
     __slots__ = (
+        "acls",
         "brokers",
         "cluster_id",
         "configs",
@@ -112,6 +115,7 @@ class ClusterImage:
         scram_credentials: dict[tuple[int, str], ScramCredential] | None = None,
         scram_secret: bytes = b"",
         delegation_tokens: dict[str, DelegationToken] | None = None,
+        acls: dict[str, AclBinding] | None = None,
     ) -> None:
         self.revision = revision
         self.cluster_id = cluster_id
@@ -129,6 +133,8 @@ class ClusterImage:
         """The secret from which the salts of unknown SCRAM users are computed, the same on all brokers; empty until a
         broker with SCRAM has started."""
         self.delegation_tokens: dict[str, DelegationToken] = delegation_tokens or {}
+        self.acls: dict[str, AclBinding] = NO_ACLS if acls is None else acls
+        """Access control entries by key; the same object until one is added or deleted."""
         self.notes: dict[Any, Any] = {}
         """Scratch space for data derived from this snapshot (prepared responses); it is dropped with the snapshot."""
 
@@ -297,12 +303,17 @@ class _Builder:
             scram_credentials=old.scram_credentials,
             scram_secret=old.scram_secret,
             delegation_tokens=old.delegation_tokens,
+            acls=old.acls,
         )
         self._build_single_keys(image, pending)
         if "brokers" in groups or "registrations" in groups:
             self._build_brokers(image, groups.get("brokers", ()), groups.get("registrations", ()))
         if "scram" in groups or "delegation-tokens" in groups:
             _build_credentials(image, groups.get("scram", ()), groups.get("delegation-tokens", ()))
+        if "acls" in groups:
+            from kwire.cluster.metadata.acls import changed_acls  # few clusters have any
+
+            image.acls = changed_acls(image.acls, groups["acls"])
         changed, deleted = self._build_topics(image, groups.get("topics", ()), groups.get("partitions", ()))
         configs = self._build_configs(image, groups.get("configs", ()))
         delta = Delta(changed, deleted, configs, brokers="brokers" in groups, controller=keys.CONTROLLER in pending)

@@ -18,6 +18,8 @@ broker still counts |
 | ``scram/<mechanism>/<user>`` | until it is deleted | a user's SCRAM credential; the name is escaped |
 | ``scram-secret`` | always, once a broker has offered SCRAM | the secret for the salts of unknown users |
 | ``delegation-tokens/<token id>`` | until it is deleted | a delegation token, without its HMAC |
+| ``acls/<digest>`` | until it is deleted | an access control entry; the digest is of what it says, so none is there
+twice |
 
 Partitions are kept in shards, so that no value grows with a topic and the failover of thousands of partitions writes
 only a few hundred keys. Every value is an object whose ``v`` is its format version; readers refuse a newer one and
@@ -51,6 +53,7 @@ DIRECTORIES: Final = "directories/"
 SCRAM: Final = "scram/"
 SCRAM_SECRET: Final = "scram-secret"
 DELEGATION_TOKENS: Final = "delegation-tokens/"
+ACLS: Final = "acls/"
 
 
 class ConfigResource(IntEnum):

@@ -158,8 +158,7 @@ class Authentication:
         if login.software is not None:
             client.software_name, client.software_version = login.software
         client.login, client.session = None, session
-        client.principal = session.principal
-        client.security = ConnectionSecurity(self.settings.protocol, session.by_token)
+        client.identify(session.principal, ConnectionSecurity(self.settings.protocol, session.by_token))
         connection.use(self._main if session.ends_s is None else self._sessions, self._request_max_bytes)
         self._log.debug("logged in", connection=connection.id, principal=str(session.principal))
 

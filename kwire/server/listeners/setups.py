@@ -222,8 +222,7 @@ class CertificateClients:
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Set the client's principal, and pass this request and all later ones on. Raises `InvalidFrame`."""
         connection.context = client = self._main.client_of(connection, Client)
-        client.principal = self._principal(connection)
-        client.security = ConnectionSecurity("SSL")
+        client.identify(self._principal(connection), ConnectionSecurity("SSL"))
         connection.use(self._main, self._request_max_bytes)
         self._main.dispatch(connection, frame)
 

@@ -16,7 +16,7 @@ from kwire.codec.messages.produce_response import ProduceResponse
 from kwire.codec.protocol import decode, encode
 from kwire.codec.records import Record, build_batch
 from kwire.codec.records.header import seal
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import Decisions, RequestContext
 from kwire.handlers.data.produce import fast_path
 from kwire.handlers.data.produce import handler as produce
 from kwire.handlers.topics import create_topics
@@ -54,7 +54,7 @@ def request(broker: Broker, topic: str, records: bytes | None, *, acks: int = -1
 def by_fast_path(broker: Broker, requested: ProduceRequest, version: int) -> Any:
     """What the fast path returns for a request's body."""
     frame = memoryview(bytearray(b"head" + encode(requested, version)))
-    result = fast_path.respond(frame, 4, version, 77, broker.services)
+    result = fast_path.respond(frame, 4, version, 77, broker.services, Decisions())
     return result(RequestContext(broker.services, api_key=0, api_version=version)) if callable(result) else result
 
 
@@ -162,9 +162,9 @@ async def test_a_truncated_or_longer_frame_is_left_to_the_handler(broker: Broker
     whole = bytes(encode(request(broker, "short", batch(300)), version))
     for size in range(len(whole)):
         frame = memoryview(bytearray(whole[:size]))
-        assert fast_path.respond(frame, 0, version, 1, broker.services) is None, size
+        assert fast_path.respond(frame, 0, version, 1, broker.services, Decisions()) is None, size
     longer = memoryview(bytearray(whole + b"\0"))
-    assert fast_path.respond(longer, 0, version, 1, broker.services) is None
+    assert fast_path.respond(longer, 0, version, 1, broker.services, Decisions()) is None
     assert broker.replicas.partition("short", 0).log_end_offset == 0
 
 

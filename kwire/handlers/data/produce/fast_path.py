@@ -19,10 +19,11 @@ from kwire.base.futures import NowOrLater
 from kwire.codec.messages.produce_request import PartitionProduceData
 from kwire.codec.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kwire.handlers.data.produce.answers import add_current_leaders, failure, respond_when_committed
+from kwire.security.acls.operations import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
-    from kwire.handlers.context import RequestContext, Services
+    from kwire.handlers.context import Decisions, RequestContext, Services
 
 FIRST_BY_NAME: Final = 9
 FIRST_BY_ID: Final = 13
@@ -50,14 +51,20 @@ _pack_head = Struct(">iixBB").pack
 _pack_tail = Struct(">Bi2xqqqB8x").pack
 _RESPONSE_SIZE_WITHOUT_NAME: Final = Struct(">ixBBBi2xqqqB8x").size
 
+_WRITE: Final = AclOperation.WRITE
+_TOPIC: Final = ResourceType.TOPIC
+
 FastResponse = bytes | Callable[["RequestContext"], NowOrLater[ProduceResponse]] | None
 """What `respond` returns."""
 
 
-def respond(frame: memoryview, position: int, version: int, correlation_id: int, services: Services) -> FastResponse:
+def respond(
+    frame: memoryview, position: int, version: int, correlation_id: int, services: Services, decisions: Decisions
+) -> FastResponse:
     """Append the batch of a request whose body begins at ``position``. Returns the whole frame of the response; or, if
     the append failed or has to wait, a function of the request's context that returns what a handler would; or None,
-    with nothing done, if the request is not an ordinary one."""
+    with nothing done, if the request is not an ordinary one, or it has not been decided yet that the client may write
+    to the topic."""
     name = b""
     try:
         if version >= FIRST_BY_ID:
@@ -86,7 +93,6 @@ def respond(frame: memoryview, position: int, version: int, correlation_id: int,
         or size <= _HEADER_SIZE
         or bytes(frame[start + size - 1 :]) != b"\0\0\0"  # no tags, and nothing behind them
         or records[_ATTRIBUTES] & _NOT_ORDINARY
-        or not services.authorizer.allows_all
     ):
         return None
     try:
@@ -96,6 +102,9 @@ def respond(frame: memoryview, position: int, version: int, correlation_id: int,
         else:
             partition = services.replicas.partition_by_id(topic_id, index)
     except (KafkaError, UnicodeDecodeError):
+        return None
+    authorizer = services.authorizer
+    if not authorizer.allows_all and not authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic)):
         return None
     return _append(partition, records, acks, timeout_ms, correlation_id, name, topic_id, services)
 

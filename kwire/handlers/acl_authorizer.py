@@ -1,0 +1,75 @@
+"""`AclAuthorizer`: decides by the access control lists of the cluster, as Kafka's `StandardAuthorizer`.
+
+What was decided for a client is kept with its connection, until an entry is added or deleted. What lives elsewhere: the
+rules (`kwire.security.acls.index`), adding and deleting entries (`kwire.cluster.controller.acls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from kwire.handlers.context import Authorizer, Decisions
+from kwire.security.acls.index import AclIndex, by_pattern, pattern_of
+
+if TYPE_CHECKING:
+    from kwire.cluster.metadata.image import ClusterImage
+    from kwire.handlers.context import RequestContext
+    from kwire.security.acls.bindings import AclBinding
+    from kwire.security.acls.operations import AclOperation, Operation, ResourceType
+
+KEPT_MAX: Final = 4096
+"""Decisions kept for a connection; more begin anew."""
+
+
+class AclAuthorizer(Authorizer):
+    """Follows the entries of the image. ``super_users`` are texts such as ``User:admin``; ``open_without_entries`` is
+    `allow.everyone.if.no.acl.found`."""
+
+    allows_all = False
+
+    def __init__(self, super_users: Collection[str] = (), *, open_without_entries: bool = False) -> None:
+        self._acls: dict[str, AclBinding] = {}
+        self._index = AclIndex.of(super_users=super_users, open_without_entries=open_without_entries)
+
+    def follow(self, image: ClusterImage, _delta: object = None) -> None:
+        """Decide by the entries of an image from now on."""
+        before, after = self._acls, image.acls
+        if after is before:
+            return
+        changed = {pattern_of((after if key in after else before)[key]) for key in before.keys() ^ after.keys()}
+        found = by_pattern(binding for binding in after.values() if pattern_of(binding) in changed)
+        self._acls = after
+        self._index = self._index.changed({pattern: found.get(pattern, []) for pattern in sorted(changed)})
+
+    def authorize(self, context: RequestContext, operation: Operation) -> bool:
+        """Whether the request's principal may do an operation."""
+        made = self._made(context)
+        allowed = made.get(operation)
+        if allowed is None:
+            allowed = self._index.allows(str(context.principal), context.client_host[1:], *operation)
+            made[operation] = allowed
+        return allowed
+
+    def authorize_some(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether there may be a resource of a type on which the principal may do an operation (KIP-679)."""
+        made = self._made(context)
+        allowed = made.get((operation, resource_type, None))
+        if allowed is None:
+            principal, host = str(context.principal), context.client_host[1:]
+            allowed = self._index.allows_some(principal, host, operation, resource_type)
+            made[operation, resource_type, None] = allowed
+        return allowed
+
+    def has_allowed(self, decisions: Decisions, operation: tuple[AclOperation, ResourceType, str]) -> bool:
+        """Whether an operation is known to be allowed to the client of these decisions."""
+        return decisions.basis is self._index and decisions.made.get(operation, False)
+
+    def _made(self, context: RequestContext) -> dict[tuple[AclOperation, ResourceType, str | None], bool]:
+        """The decisions for the client that are still valid."""
+        decisions = context.decisions
+        if decisions.basis is not self._index:
+            decisions.basis, decisions.made = self._index, {}
+        elif len(decisions.made) >= KEPT_MAX:
+            decisions.made = {}
+        return decisions.made
