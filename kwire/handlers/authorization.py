@@ -30,6 +30,12 @@ ALTER_CLUSTER: Final = (Operation(AclOperation.ALTER, ResourceType.CLUSTER, CLUS
 DESCRIBE_CLUSTER: Final = (Operation(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME),)
 """Required of requests that describe the cluster or its brokers."""
 
+CREATE_IN_CLUSTER: Final = Operation(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+"""Allows topics of any name to be created."""
+
+DELETE_IN_CLUSTER: Final = Operation(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME)
+"""Allows any topic to be deleted."""
+
 CLUSTER_ACTION: Final = (Operation(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME),)
 """Required of requests that only brokers send."""
 
@@ -61,6 +67,12 @@ def is_topic_allowed(context: RequestContext, operation: AclOperation, topic: st
     """Whether the principal may do an operation on a topic."""
     authorizer = context.services.authorizer
     return authorizer.allows_all or authorizer.authorize(context, Operation(operation, ResourceType.TOPIC, topic))
+
+
+def is_allowed_somewhere(context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
+    """Whether there may be a resource of a type on which the principal may do an operation (KIP-679)."""
+    authorizer = context.services.authorizer
+    return authorizer.allows_all or authorizer.authorize_some(context, operation, resource_type)
 
 
 def allowed_topics(context: RequestContext, operation: AclOperation, topics: Iterable[str]) -> dict[str, None]:

@@ -42,6 +42,16 @@ def test_the_newest_image_decides() -> None:
     assert not authorizer.authorize(request, WRITE_ORDERS)
 
 
+def test_an_entry_that_remains_on_a_resource_still_decides() -> None:
+    """CVE-2024-27309: deleting one of two entries made Apache Kafka forget the other."""
+    authorizer = AclAuthorizer(open_without_entries=True)
+    remaining = entry(principal="User:bob")
+    authorizer.follow(image(entry(), remaining))
+    authorizer.follow(image(remaining))
+    assert not authorizer.authorize(context(authorizer), WRITE_ORDERS)
+    assert authorizer.authorize(context(authorizer, Principal("User", "bob")), WRITE_ORDERS)
+
+
 def test_the_address_is_compared_without_the_slash_that_kafka_shows() -> None:
     authorizer = AclAuthorizer()
     authorizer.follow(image(entry(host="10.0.0.1")))

@@ -12,6 +12,7 @@ from compat_tests.servers import running
 from harness.processes.secured import SecuredBroker, make_secured
 
 AUTHORIZER = {
+    "delegation.token.secret.key": "the secret of the tests",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:root",
 }

@@ -43,10 +43,12 @@ from kwire.codec.messages.incremental_alter_configs_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
+from kwire.handlers.authorization import require
 from kwire.handlers.configs import config_changes
-from kwire.handlers.configs.config_changes import Outcome, fields_of
+from kwire.handlers.configs.config_changes import Outcome, fields_of, operation_on
 from kwire.handlers.context import RequestContext, Services
-from kwire.handlers.forwarding import forwarded, requested_broker
+from kwire.handlers.forwarding import forwarded
+from kwire.security.acls.operations import AclOperation
 
 SET: Final = 0
 DELETE: Final = 1
@@ -71,14 +73,13 @@ def handle(
 def _refused_stores(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> dict[tuple[int, str], KafkaError]:
-    """What is wrong with key stores and trust stores, by resource. Only the broker itself can tell; a request that
-    another broker forwards has been checked there."""
-    if requested_broker(context) != context.services.broker_id:
-        return {}
+    """What is wrong with key stores and trust stores, by resource. Only the broker itself can tell, and it looks at no
+    file before the client may change its properties (Kafka does)."""
     refused = {}
     for resource in request.resources:
         if resource.resource_type == BROKER and has_stores(each.name for each in resource.configs):
             try:
+                require(context, operation_on(BROKER, resource.resource_name, AclOperation.ALTER_CONFIGS))
                 config_changes.check_broker_id(resource.resource_name, context.services.broker_id)
                 current = context.services.image.config(ConfigResource.BROKER, resource.resource_name)
                 context.services.config.try_dynamic(_change_of(resource, context.services)(current))

@@ -11,7 +11,7 @@ Versions: 2 current leader epoch (KIP-320); 3 replica id, which brokers fill in 
 
 from __future__ import annotations
 
-from kwire.base.errors import ErrorCode
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
 from kwire.codec.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
@@ -20,30 +20,31 @@ from kwire.codec.messages.offset_for_leader_epoch_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
+from kwire.handlers.authorization import CLUSTER_ACTION, is_allowed, is_topic_allowed
 from kwire.handlers.context import RequestContext
-from kwire.handlers.partitions import find_partition
 from kwire.security.acls.operations import AclOperation
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
-    """Look the epoch up in every partition."""
+    """Look the epoch up in every partition. Brokers (CLUSTER_ACTION) may ask about all topics."""
+    trusted = is_allowed(context, *CLUSTER_ACTION)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_look_up(topic.topic, requested, context) for requested in topic.partitions],
+                partitions=[_look_up(topic.topic, requested, context, trusted) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _look_up(topic: str, requested: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+def _look_up(topic: str, requested: OffsetForLeaderPartition, context: RequestContext, trusted: bool) -> EpochEndOffset:
     result = EpochEndOffset(partition=requested.partition)
     try:
-        partition = find_partition(
-            context, topic, b"", requested.partition, by_id=False, operation=AclOperation.DESCRIBE
-        )
+        if not trusted and not is_topic_allowed(context, AclOperation.DESCRIBE, topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        partition = context.services.replicas.partition(topic, requested.partition)
         partition.require_leader(requested.current_leader_epoch)
         result.leader_epoch, result.end_offset = partition.log.end_offset_for_epoch(requested.leader_epoch)
     except Exception as error:

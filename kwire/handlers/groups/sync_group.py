@@ -29,14 +29,19 @@ PROTOCOL_REQUIRED_SINCE = 5
 
 def handle(request: SyncGroupRequest, context: RequestContext) -> NowOrLater[SyncGroupResponse]:
     """Sync; the coordinator responds once there is an assignment."""
-    if context.api_version >= PROTOCOL_REQUIRED_SINCE and None in (request.protocol_type, request.protocol_name):
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    _check_protocol(request, context)
     return context.services.groups.sync(request)
 
 
 def operations(request: SyncGroupRequest, context: RequestContext) -> list[Operation]:
-    """READ on the group."""
+    """READ on the group. The request is checked first, as in Kafka."""
+    _check_protocol(request, context)
     return [group_operation(AclOperation.READ, request.group_id)]
+
+
+def _check_protocol(request: SyncGroupRequest, context: RequestContext) -> None:
+    if context.api_version >= PROTOCOL_REQUIRED_SINCE and None in (request.protocol_type, request.protocol_name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 API = Api(ApiKey.SYNC_GROUP, served=(0, 5), handle=handle, operations=operations)

@@ -68,9 +68,23 @@ def _repeated(user: str) -> DescribeUserScramCredentialsResult:
     )
 
 
+def refuse(
+    request: DescribeUserScramCredentialsRequest, version: int, code: ErrorCode, message: str | None
+) -> DescribeUserScramCredentialsResponse:
+    """A top-level error, and the same error for each user, without the name, as in Kafka."""
+    return DescribeUserScramCredentialsResponse(
+        error_code=code,
+        error_message=message,
+        results=[
+            DescribeUserScramCredentialsResult(error_code=code, error_message=message) for _ in request.users or ()
+        ],
+    )
+
+
 API = Api(
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     served=(0, 0),
     handle=handle,
     operations=operations,
+    error_response=refuse,
 )

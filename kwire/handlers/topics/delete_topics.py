@@ -6,7 +6,9 @@ Behaviour:
 - INVALID_REQUEST: neither name nor id given, or both; the same name or id twice; or a name and an id of one topic.
 - UNKNOWN_TOPIC_OR_PARTITION for an unknown name, UNKNOWN_TOPIC_ID for an unknown id.
 - `delete.topic.enable=false`: TOPIC_DELETION_DISABLED for all (before version 3 INVALID_REQUEST).
-- A topic that the client may not describe counts as unknown; TOPIC_AUTHORIZATION_FAILED if it may not delete it.
+- TOPIC_AUTHORIZATION_FAILED for a name that the client may not delete, whether there is such a topic or not, and for
+  the id of such a topic; the topic's name is shown only if the client may describe it. DELETE on the cluster allows all
+  topics to be deleted.
 - The partitions are no longer served when the response is sent; their files are deleted after `file.delete.delay.ms`.
 
 Versions: 3 TOPIC_DELETION_DISABLED (KIP-322); 4 flexible; 5 error message and quota (KIP-599); 6 topic ids (KIP-516).
@@ -23,9 +25,9 @@ from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, Dele
 from kwire.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import is_topic_allowed, require
+from kwire.handlers.authorization import DELETE_IN_CLUSTER, is_allowed, is_topic_allowed
 from kwire.handlers.context import RequestContext
-from kwire.security.acls.operations import AclOperation, Operation, ResourceType
+from kwire.security.acls.operations import AclOperation
 
 UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
 UNKNOWN_ID = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id.")
@@ -77,7 +79,7 @@ def _split(
         try:
             topic = _validate(state, known, names, ids, context)
         except KafkaError as error:
-            results[name, topic_id] = _result(name, topic_id, error)
+            results[name, topic_id] = _result(_shown_name(name, known, error, context), topic_id, error)
             continue
         if topic.id in ids and name is not None:
             text = "The topic's name and its id were both given."
@@ -104,13 +106,26 @@ def _validate(
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The name is given more than once.")
     if ids[state.topic_id] > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The id is given more than once.")
-    unknown = UNKNOWN_NAME if state.name is not None else UNKNOWN_ID
+    if known is None and state.name is None:
+        raise UNKNOWN_ID
+    _require_delete(context, state.name if known is None else known.name)
     if known is None:
-        raise unknown
-    if not is_topic_allowed(context, AclOperation.DESCRIBE, known.name):
-        raise unknown
-    require(context, Operation(AclOperation.DELETE, ResourceType.TOPIC, known.name))
+        raise UNKNOWN_NAME
     return known
+
+
+def _require_delete(context: RequestContext, name: str | None) -> None:
+    """TOPIC_AUTHORIZATION_FAILED unless the client may delete the topic, or all topics."""
+    if name is None or is_topic_allowed(context, AclOperation.DELETE, name) or is_allowed(context, DELETE_IN_CLUSTER):
+        return
+    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _shown_name(name: str | None, known: TopicImage | None, error: KafkaError, context: RequestContext) -> str | None:
+    """The name in a result: the one requested, or that of a topic which the client may describe but not delete."""
+    if name is None and known is not None and error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return known.name if is_topic_allowed(context, AclOperation.DESCRIBE, known.name) else None
+    return name
 
 
 def _result(name: str | None, topic_id: bytes, error: KafkaError | None) -> DeletableTopicResult:

@@ -48,7 +48,8 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     for name in names:
         if name not in allowed:
             if requested:
-                response.topics.append(_absent(context, name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=refused, name=name))
             continue
         if room == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)

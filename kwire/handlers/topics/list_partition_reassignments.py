@@ -7,6 +7,7 @@ Versions: 0.
 
 from __future__ import annotations
 
+from kwire.base.errors import ErrorCode
 from kwire.cluster.controller.reassignment import is_moving
 from kwire.codec.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from kwire.codec.messages.list_partition_reassignments_response import (
@@ -51,4 +52,24 @@ def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) 
     return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
 
 
-API = Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, served=(0, 0), handle=handle, operations=operations)
+def refuse(
+    request: ListPartitionReassignmentsRequest, version: int, code: ErrorCode, message: str | None
+) -> ListPartitionReassignmentsResponse:
+    """A top-level error, and the requested partitions without replicas, as in Kafka."""
+    topics = [
+        OngoingTopicReassignment(
+            name=topic.name,
+            partitions=[OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes],
+        )
+        for topic in request.topics or ()
+    ]
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=message, topics=topics)
+
+
+API = Api(
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    served=(0, 0),
+    handle=handle,
+    operations=operations,
+    error_response=refuse,
+)

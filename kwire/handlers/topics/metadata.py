@@ -21,6 +21,7 @@ cluster operations any more (KIP-700); 12 topic ids in the request; 13 top-level
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from kwire.base.errors import ErrorCode
@@ -36,7 +37,7 @@ from kwire.codec.messages.metadata_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import allowed_topics, is_topic_allowed
+from kwire.handlers.authorization import CREATE_IN_CLUSTER, allowed_topics, is_allowed, is_topic_allowed
 from kwire.handlers.context import RequestContext
 from kwire.handlers.forwarding import auto_create
 from kwire.handlers.topic_metadata import (
@@ -67,31 +68,45 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
     if len(names) < len(topics):
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
     if request.allow_auto_topic_creation and context.services.config.auto_create_topics_enable:
-        missing = _creatable(context, names)
-        if missing:
-            return _respond_after_creation(request, context, names, missing)
+        missing = _missing(context, names)
+        creatable = missing if is_allowed(context, CREATE_IN_CLUSTER) else _creatable(context, missing)
+        refused = [name for name in missing if name not in creatable]
+        if creatable:
+            return _respond_after_creation(request, context, names, list(creatable), refused)
+        return _with_refused(_respond(request, context, names, []), refused)
     return _respond(request, context, names, [])
 
 
-def _creatable(context: RequestContext, names: list[str]) -> list[str]:
-    """The topics that do not exist but may be created, each once."""
+def _creatable(context: RequestContext, names: Iterable[str]) -> dict[str, None]:
+    """The topics that the client may create."""
+    return allowed_topics(context, AclOperation.CREATE, names)
+
+
+def _with_refused(response: MetadataResponse, refused: Collection[str]) -> MetadataResponse:
+    """The response; TOPIC_AUTHORIZATION_FAILED for the topics that would have been created."""
+    for topic in response.topics:
+        if topic.name in refused:  # it is absent, so the response's own
+            topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topic.topic_authorized_operations = NOT_ASKED
+    return response
+
+
+def _missing(context: RequestContext, names: list[str]) -> dict[str, None]:
+    """The topics that the client may describe and that do not exist."""
     known = context.services.image.topics
     missing = [
         name
         for name in dict.fromkeys(names)
         if name not in known and absence_error(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
-    if not missing:
-        return missing
-    describable = allowed_topics(context, AclOperation.DESCRIBE, missing)
-    return list(allowed_topics(context, AclOperation.CREATE, describable))
+    return allowed_topics(context, AclOperation.DESCRIBE, missing)
 
 
 async def _respond_after_creation(
-    request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str]
+    request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str], refused: list[str]
 ) -> MetadataResponse:
     await auto_create(context.services, missing)
-    return _respond(request, context, names, [])
+    return _with_refused(_respond(request, context, names, []), refused)
 
 
 def _respond(
@@ -178,7 +193,7 @@ def _described(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
 
 
 def _with_operations(context: RequestContext, topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    if topic.name is None:
+    if topic.name is None or topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return topic
     return MetadataResponseTopic(
         error_code=topic.error_code,

@@ -37,7 +37,7 @@ from kwire.codec.messages.add_partitions_to_txn_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import CLUSTER_ACTION, is_allowed, is_topic_allowed, transactional_id_operation
+from kwire.handlers.authorization import CLUSTER_ACTION, is_topic_allowed, transactional_id_operation
 from kwire.handlers.context import RequestContext
 from kwire.handlers.partitions import has_partition
 from kwire.handlers.transactions.transaction_calls import EPOCH_BUMP, error_for_version
@@ -77,9 +77,6 @@ def _one(transaction: AddPartitionsToTxnTransaction, context: RequestContext) ->
 
 def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> NowOrLater[Errors]:
     version = context.api_version
-    writing = transactional_id_operation(AclOperation.WRITE, transaction.transactional_id)
-    if version >= BATCHED_SINCE and not is_allowed(context, writing):
-        return _all(transaction, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refused = _refused(transaction, context)
     if refused:
         return {

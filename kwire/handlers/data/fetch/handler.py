@@ -15,6 +15,7 @@ Behaviour:
   `replica.selector.class`, a leader names the in-sync follower in the consumer's rack instead of sending records
   (KIP-392).
 - If a follower sends another request while one waits, the waiting one is completed at once, with what there is.
+- Only brokers (CLUSTER_ACTION) may fetch as followers; for others, every partition has TOPIC_AUTHORIZATION_FAILED.
 - A follower that is not in sync gets no records of throttled partitions while the leader's quota is exceeded (KIP-73).
 - Batches are sent as ranges of the log's files, without a copy.
 
@@ -37,7 +38,6 @@ from kwire.codec.messages.fetch_request import FetchRequest
 from kwire.codec.messages.fetch_response import FetchResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, top_level_error
-from kwire.handlers.authorization import CLUSTER_ACTION, require
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.fetch.fetched_partition import PartitionKey
 from kwire.handlers.data.fetch.partitions import Fetch
@@ -47,14 +47,13 @@ if TYPE_CHECKING:
 
 
 def handle(request: FetchRequest, context: RequestContext) -> NowOrLater[FetchResponse]:
-    """Read once; wait only if that is not enough. Only brokers may fetch as followers: CLUSTER_AUTHORIZATION_FAILED."""
+    """Read once; wait only if that is not enough."""
     try:
         fetch_context = context.services.fetch_sessions.context(request, context.api_version)
     except KafkaError as error:
         return top_level_error(FetchResponse, error.code)  # type: ignore[no-any-return]
     fetch = Fetch(request, context, fetch_context)
-    if fetch.follower >= 0:
-        require(context, *CLUSTER_ACTION)
+    if fetch.follower >= 0 and not fetch.is_refused:
         fetch.note_follower(request.replica_state.replica_epoch)
     fetch.read_all()
     if fetch.is_enough():

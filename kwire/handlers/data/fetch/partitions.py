@@ -25,6 +25,7 @@ from kwire.codec.messages.fetch_response import (
     SnapshotId,
 )
 from kwire.handlers.api import error_of
+from kwire.handlers.authorization import CLUSTER_ACTION, is_allowed
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.current_leader import LEADER_CHANGED, current_leader, endpoints
 from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, records_size
@@ -40,7 +41,11 @@ READ_COMMITTED: Final = 1
 _NO_EPOCH: Final = EpochEndOffset()
 _NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = SnapshotId()
-_NOT_FOUND: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_NOT_READ: Final = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 
 class Fetch:
@@ -62,6 +67,7 @@ class Fetch:
         "_urgent",
         "follower",
         "follower_session",
+        "is_refused",
     )
 
     def __init__(self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext) -> None:
@@ -72,6 +78,8 @@ class Fetch:
         self._committed_only = request.isolation_level == READ_COMMITTED
         self.follower = max(request.replica_id, request.replica_state.replica_id)
         self.follower_session = fetch_context.follower_session
+        self.is_refused = self.follower >= 0 and not is_allowed(context, *CLUSTER_ACTION)
+        """Whether a client that is no broker fetches as a follower: it gets TOPIC_AUTHORIZATION_FAILED only."""
         self._any_replica = self.follower < 0 and context.api_version >= 11
         self._rack = request.rack_id if self._any_replica and context.services.config.replica_selector_class else ""
         self._quota: ReplicationQuota | None = None
@@ -139,6 +147,8 @@ class Fetch:
 
     def _find(self, fetched: FetchedPartition) -> Partition:
         services = self._context.services
+        if self.is_refused:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if self.follower >= 0 or services.authorizer.allows_all:
             if self._by_id:
                 return services.replicas.partition_by_id(fetched.topic, fetched.index)  # type: ignore[arg-type]
@@ -239,8 +249,8 @@ class Fetch:
         code, _ = error_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._context.services.log_failure("fetch", error)
-        # Kafka's response has an empty list, not null, if the partition was not found.
-        aborted: list[AbortedTransaction] | None = [] if code in _NOT_FOUND else None
+        # Kafka's response has an empty list, not null, if the partition was not found or may not be read.
+        aborted: list[AbortedTransaction] | None = [] if code in _NOT_READ else None
         data = PartitionData(
             partition_index=fetched.index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=b""
         )

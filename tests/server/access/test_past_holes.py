@@ -1,0 +1,71 @@
+"""Holes that Apache Kafka and its peers once had, as requests of a client without the ACLs for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwire.base.errors import ErrorCode
+from kwire.cluster.replication.partition import Partition
+from kwire.codec.messages.create_acls_request import CreateAclsRequest
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kwire.codec.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kwire.handlers.context import RequestContext
+from kwire.handlers.security import create_acls
+from kwire.handlers.topics import create_topics
+from kwire.security.principals import Principal
+from kwire.server.broker import Broker
+from tests.server.access.test_authorizers import acl, start
+from tests.server.conftest import Brokers
+
+READ = 3
+
+
+@pytest.fixture
+async def broker(brokers: Brokers) -> Broker:
+    """A broker with the topic "orders", which everybody may read."""
+    broker = await start(brokers, super_users="User:root")
+    context = RequestContext(broker.services, api_version=7, principal=Principal("User", "root"))
+    topics = [CreatableTopic(name="orders", num_partitions=1, replication_factor=1)]
+    created: Any = create_topics.handle(CreateTopicsRequest(topics=topics, timeout_ms=5000), context)
+    assert (await created).topics[0].error_code == 0
+    await create_acls.handle(CreateAclsRequest(creations=[acl("orders", READ, "User:*")]), context)
+    return broker
+
+
+@pytest.mark.parametrize("version", [12, 13, 15, 18])
+async def test_a_reader_does_not_fetch_as_a_follower(
+    brokers: Brokers, broker: Broker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """CVE-2018-1288: such a fetch told the leader what the follower has, and so advanced the high watermark."""
+    told: list[object] = []
+    monkeypatch.setattr(Partition, "follower_at", lambda *arguments, **_options: told.append(arguments))
+    topic = FetchTopic(
+        topic="orders",
+        topic_id=broker.metadata.image.topics["orders"].id,
+        partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)],
+    )
+    replica: dict[str, Any] = {"replica_id": 1} if version < 15 else {"replica_state": ReplicaState(replica_id=1)}
+    client = await brokers.connect(broker)
+    answer = await client.call(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic], **replica), version)
+    assert [each.error_code for each in answer.responses[0].partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert not told
+    answer = await client.call(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]), version)
+    assert answer.responses[0].partitions[0].error_code == 0
+
+
+async def test_a_stranger_does_not_learn_what_files_there_are(brokers: Brokers, broker: Broker, tmp_path: Path) -> None:
+    """Apache Kafka tries a key store before it asks whether the client may change the listener."""
+    client = await brokers.connect(broker)
+    for path in (tmp_path / "nothing", __file__):
+        config = AlterableConfig(name="listener.name.ssl.ssl.keystore.location", value=str(path))
+        resource = AlterConfigsResource(resource_type=4, resource_name=str(broker.config.node_id), configs=[config])
+        answer = await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
