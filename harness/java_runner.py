@@ -21,6 +21,7 @@ from harness.kafka_jars import compile_java, java_command, kafka_classpath
 SOURCES = Path(__file__).parent / "java"
 
 TOOLS = {
+    "AclCommand": "org.apache.kafka.tools.AclCommand",
     "ClusterTool": "org.apache.kafka.tools.ClusterTool",
     "ConfigCommand": "kafka.admin.ConfigCommand",
     "ConsoleConsumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",

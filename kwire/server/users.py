@@ -15,11 +15,10 @@ from kwire.base.errors import KafkaError
 from kwire.cluster.controller.credentials import check_iterations, check_name
 from kwire.cluster.metadata.credentials import pack_credential, unpack_credential
 from kwire.cluster.store import keys
-from kwire.cluster.store.store import ABSENT, Check, Conflict, StoreError, Write
-from kwire.log.common.log_dirs import LogDirectory, LogDirectoryError
+from kwire.cluster.store.store import ABSENT, Check, Conflict, Write
 from kwire.security.scram_credentials import ScramMechanism, make_credential, random_text
 from kwire.server.errors import StartError
-from kwire.server.storage import create_store, reason_of
+from kwire.server.offline import offline_store
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -91,37 +90,5 @@ class Users:
 async def users_of(config: KafkaConfig, doors: Doors, *, create: bool) -> AsyncIterator[Users]:
     """The users in the store that the configuration names. ``create``: the store may be new. `StartError` in one line,
     also if a broker uses the embedded store."""
-    directory = None
-    if not config.zookeeper_connect and not config.kwire_metadata_dir:
-        directory = _lock(config.data_dirs[0], doors, create=create)
-    store, _ = create_store(config, doors, _ignore)
-    try:
-        await store.open()
-        try:
-            yield Users(store, doors)
-        finally:
-            await store.close()
-    except StoreError as error:
-        raise StartError(str(error)) from error
-    finally:
-        if directory is not None:
-            directory.unlock()
-
-
-def _lock(path: str, doors: Doors, *, create: bool) -> LogDirectory:
-    from kwire.cluster.store.embedded import FILE_NAME
-
-    if not create and not doors.files.exists(f"{path}/{FILE_NAME}"):
-        raise StartError(f"{path} has no metadata store")
-    directory = LogDirectory(doors, path)
-    try:
-        directory.lock()
-    except LogDirectoryError as error:
-        raise StartError(f"{error}; while a broker runs, use kafka-configs --entity-type users") from None
-    except OSError as error:
-        raise StartError(f"log.dirs: {path} cannot be used: {reason_of(error)}") from None
-    return directory
-
-
-def _ignore(_directory: str, _error: OSError) -> None:
-    """The store reports its failures itself."""
+    async with offline_store(config, doors, create=create) as store:
+        yield Users(store, doors)

@@ -115,6 +115,10 @@ class Acls:
         """Delete all entries."""
         self.delete(ANYTHING)
 
+    def await_number(self, number: int) -> None:
+        """Wait until there are so many entries."""
+        wait_until(lambda: len(self._all()) == number, 20, f"{number} ACLs")
+
     def _all(self) -> set[tuple[Any, ...]]:
         return {tuple(each) for each in self.describe()[2]}
 

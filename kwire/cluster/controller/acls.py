@@ -34,7 +34,7 @@ class AclDecisions:
     async def create(self, bindings: Iterable[AclBinding]) -> None:
         """Add the entries that are not there yet. If this fails, some may have been added."""
         wanted = {acl_key(binding): binding for binding in bindings}
-        for chunk in _chunks({key: pack_acl(binding) for key, binding in wanted.items()}):
+        for chunk in chunks({key: pack_acl(binding) for key, binding in wanted.items()}):
             added = await self._decisions.decide(partial(_add, chunk))
             _report("ACL created", (wanted[key] for key in added))
 
@@ -42,7 +42,7 @@ class AclDecisions:
         """Delete the entries that any of the filters selects; which each of them selects. If this fails, some may have
         been deleted."""
         found = await self._decisions.decide(partial(_select, filters))
-        for chunk in _chunks({key: b"" for each in found for key in each}):
+        for chunk in chunks({key: b"" for each in found for key in each}):
             _report("ACL deleted", await self._decisions.decide(partial(_remove, chunk)))
         return [list(each.values()) for each in found]
 
@@ -68,7 +68,7 @@ def _remove(keys: Iterable[str], image: ClusterImage, plan: Plan) -> list[AclBin
     return [image.acls[key] for key in present]
 
 
-def _chunks(values: dict[str, bytes]) -> Iterator[dict[str, bytes]]:
+def chunks(values: dict[str, bytes]) -> Iterator[dict[str, bytes]]:
     """Keys with their values, in parts that one commit may write."""
     chunk: dict[str, bytes] = {}
     size = 0

@@ -1,0 +1,202 @@
+"""``kwire acl list|add|remove``: access control entries, before a cluster's first start or while it is down.
+
+The entries are written to the metadata store that the configuration names, as with ``kwire start``. In a running
+cluster use Kafka's tools: ``kafka-acls``. They take effect with ``authorizer.class.name``.
+
+    kwire acl add User:alice --operation read --topic orders --group billing --data-dir data
+    kwire acl list --topic orders --json --data-dir data
+    kwire acl remove User:alice --data-dir data
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from typing import TYPE_CHECKING, Final
+
+from kwire.cli import configuration, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kwire.base.config import KafkaConfig
+    from kwire.security.acls.bindings import AclBinding, AclFilter
+    from kwire.security.acls.operations import AclOperation
+
+RESOURCES: Final = ("topic", "group", "transactional-id", "delegation-token", "user")
+CLUSTER_NAME: Final = "kafka-cluster"
+COLUMNS: Final = ("principal", "host", "permission", "operation", "resource", "pattern", "name")
+HEADINGS: Final = tuple(each.upper() for each in COLUMNS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kwire acl``."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add = actions.add_parser("add", help="allow, or with --deny forbid, operations on resources")
+    add.add_argument("principal", metavar="PRINCIPAL", help="whom it is for: User:NAME, User:* for everybody")
+    remove = actions.add_parser("remove", help="remove the entries that have everything that is named")
+    listed = actions.add_parser("list", help="list the entries that have everything that is named")
+    for each in (remove, listed):
+        each.add_argument("principal", metavar="PRINCIPAL", nargs="?", help="only entries for this principal")
+    for each in (add, remove, listed):
+        each.add_argument("--operation", action="append", metavar="NAME", default=[], help=f"one of {_operations()}")
+        for name in RESOURCES:
+            each.add_argument(f"--{name}", action="append", metavar="NAME", default=[], help=f"a {name}, * for all")
+        each.add_argument("--cluster", action="store_true", help="the cluster")
+        each.add_argument("--prefixed", action="store_true", help="the names are prefixes of names")
+        each.add_argument("--host", metavar="ADDRESS", help="the client's address (default: every address)")
+        each.add_argument("--deny", action="store_true", help="entries that forbid")
+        configuration.add_store_arguments(each)
+    remove.add_argument("--all", action="store_true", help="confirm that all entries are to be removed")
+    listed.add_argument("--json", action="store_true", help="print a JSON array")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the action and print the entries that it is about."""
+    from kwire.base.config import ConfigError
+    from kwire.server.errors import StartError
+
+    try:
+        return asyncio.run(_run(configuration.load(arguments), arguments))
+    except (ConfigError, StartError, ValueError) as error:
+        return fail(error)
+    except OSError as error:
+        return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
+
+
+async def _run(config: KafkaConfig, arguments: argparse.Namespace) -> int:
+    from kwire.base.doors import Doors
+    from kwire.security.acls.bindings import AclFilter
+    from kwire.server.access.offline_acls import offline_acls
+
+    action = arguments.action
+    bindings = list(_bindings(arguments)) if action == "add" else []
+    filters = list(_filters(arguments))
+    if action == "remove" and not arguments.all and filters == [AclFilter()]:
+        raise ValueError("name the entries to remove, or give --all")
+    async with offline_acls(config, Doors(), create=action == "add") as acls:
+        if action == "add":
+            _report("added", await acls.add(bindings))
+        elif action == "remove":
+            _report("removed", await acls.remove(filters))
+        else:
+            _print(await acls.select(filters), as_json=arguments.json)
+    return 0
+
+
+def _operations() -> str:
+    return (
+        "all, read, write, create, delete, alter, describe, cluster-action, describe-configs, alter-configs,"
+        " idempotent-write, create-tokens, describe-tokens, two-phase-commit"
+    )
+
+
+def _resources(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """The types and names that the command line has."""
+    for name in RESOURCES:
+        for each in getattr(arguments, name.replace("-", "_")):
+            yield name, each
+    if arguments.cluster:
+        yield "cluster", CLUSTER_NAME
+
+
+def _bindings(arguments: argparse.Namespace) -> Iterator[AclBinding]:
+    """The entries to add. ValueError."""
+    from kwire.security.acls.bindings import WILDCARD, AclBinding, PatternType, PermissionType
+    from kwire.security.acls.operations import ALL_OPERATIONS, AclOperation, ResourceType
+    from kwire.security.principals import parse_principal
+
+    resources = list(_resources(arguments))
+    if not resources or not arguments.operation:
+        raise ValueError("name at least one resource (--topic, --group, --cluster, ...) and one --operation")
+    principal, host = str(parse_principal(arguments.principal)), _host(arguments.host) or WILDCARD
+    permission = PermissionType.DENY if arguments.deny else PermissionType.ALLOW
+    for kind, name in resources:
+        resource_type = ResourceType[_code_name(kind)]
+        prefixed = arguments.prefixed and resource_type is not ResourceType.CLUSTER
+        pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+        for word in arguments.operation:
+            operation = _operation(word)
+            if operation not in (AclOperation.ALL, *ALL_OPERATIONS[resource_type]):
+                raise ValueError(f"there is no operation {word} on a {kind}")
+            yield AclBinding(resource_type, name, pattern, principal, host, operation, permission)
+
+
+def _filters(arguments: argparse.Namespace) -> Iterator[AclFilter]:
+    """What selects the entries to list or remove. ValueError."""
+    from kwire.security.acls.bindings import AclFilter, PatternType, PermissionType
+    from kwire.security.acls.operations import AclOperation, ResourceType
+
+    resources: Sequence[tuple[str, str | None]] = list(_resources(arguments)) or [("any", None)]
+    for kind, name in resources:
+        for operation in [_operation(word) for word in arguments.operation] or [AclOperation.ANY]:
+            yield AclFilter(
+                ResourceType[_code_name(kind)],
+                name,
+                PatternType.PREFIXED if arguments.prefixed else PatternType.ANY,
+                arguments.principal,
+                _host(arguments.host),
+                operation,
+                PermissionType.DENY if arguments.deny else PermissionType.ANY,
+            )
+
+
+def _operation(word: str) -> AclOperation:
+    from kwire.security.acls.operations import AclOperation
+
+    name = _code_name(word)
+    if name not in AclOperation.__members__ or AclOperation[name] < AclOperation.ALL:
+        raise ValueError(f"there is no operation {word!r}: {_operations()}")
+    return AclOperation[name]
+
+
+def _host(text: str | None) -> str | None:
+    """An address as the authorizer compares it. ValueError."""
+    from ipaddress import ip_address
+
+    from kwire.net.addresses import client_host_text
+
+    if text is None or text == "*":
+        return text
+    try:
+        return client_host_text(str(ip_address(text))).removeprefix("/")
+    except ValueError:
+        raise ValueError(f"{text!r} is no address: clients are known by their IPv4 or IPv6 address") from None
+
+
+def _code_name(word: str) -> str:
+    return word.replace("-", "_").upper()
+
+
+def _words(binding: AclBinding) -> tuple[str, ...]:
+    """What is shown of an entry, in the order of `COLUMNS`."""
+    return (
+        binding.principal,
+        binding.host,
+        _word(binding.permission.name),
+        _word(binding.operation.name),
+        _word(binding.resource_type.name),
+        _word(binding.pattern_type.name),
+        binding.resource_name,
+    )
+
+
+def _word(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def _report(done: str, bindings: Sequence[AclBinding]) -> None:
+    for each in bindings:
+        print(f"kwire {done}", *(f"{name}={word}" for name, word in zip(COLUMNS, _words(each), strict=True)))
+
+
+def _print(bindings: Sequence[AclBinding], *, as_json: bool) -> None:
+    rows = [_words(each) for each in bindings]
+    if as_json:
+        print(json.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=2, ensure_ascii=False))
+        return
+    table = [HEADINGS, *rows] if rows else []
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())

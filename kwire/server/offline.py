@@ -1,0 +1,61 @@
+"""The metadata store of a cluster that is not running, for the commands that prepare or mend one.
+
+With the embedded store no broker may run on the data directory; a store that several brokers share can be changed at
+any time. What lives elsewhere: what is changed (`users`, `access.offline_acls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from kwire.cluster.store.store import StoreError
+from kwire.log.common.log_dirs import LogDirectory, LogDirectoryError
+from kwire.server.errors import StartError
+from kwire.server.storage import create_store, reason_of
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
+    from kwire.base.doors import Doors
+    from kwire.cluster.store.store import MetadataStore
+
+
+@asynccontextmanager
+async def offline_store(config: KafkaConfig, doors: Doors, *, create: bool) -> AsyncIterator[MetadataStore]:
+    """The open store that the configuration names. ``create``: it may be new. `StartError` in one line, also if a
+    broker uses the embedded store."""
+    directory = None
+    if not config.zookeeper_connect and not config.kwire_metadata_dir:
+        directory = _lock(config.data_dirs[0], doors, create=create)
+    store, _ = create_store(config, doors, _ignore)
+    try:
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+    except StoreError as error:
+        raise StartError(str(error)) from error
+    finally:
+        if directory is not None:
+            directory.unlock()
+
+
+def _lock(path: str, doors: Doors, *, create: bool) -> LogDirectory:
+    from kwire.cluster.store.embedded import FILE_NAME
+
+    if not create and not doors.files.exists(f"{path}/{FILE_NAME}"):
+        raise StartError(f"{path} has no metadata store")
+    directory = LogDirectory(doors, path)
+    try:
+        directory.lock()
+    except LogDirectoryError as error:
+        raise StartError(str(error)) from None
+    except OSError as error:
+        raise StartError(f"log.dirs: {path} cannot be used: {reason_of(error)}") from None
+    return directory
+
+
+def _ignore(_directory: str, _error: OSError) -> None:
+    """The store reports its failures itself."""
