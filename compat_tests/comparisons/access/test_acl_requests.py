@@ -125,6 +125,16 @@ def test_without_an_authorizer(broker: Broker, observe: Observations) -> None:
 
 
 def test_many_entries_in_a_request(acls: Acls, observe: Observations) -> None:
-    observe("created", set(map(tuple, acls.create(*(Acl(name=f"t{number}") for number in range(2000))))))
-    ((code, message, gone),) = acls.delete(ANYTHING)
-    observe("deleted", [code, message, len(gone), len(acls.describe()[2])])
+    def create(prefix: str, count: int) -> list[tuple[int, str]]:
+        return sorted(set(map(tuple, acls.create(*(Acl(name=f"{prefix}{number}") for number in range(count))))))
+
+    def delete(*filters: Acl) -> list[tuple[int, str, int]]:
+        return [(code, message, len(gone)) for code, message, gone in acls.delete(*filters)]
+
+    observe("too many", create("x", 10_001))
+    observe("created", create("t", 9_900))
+    observe("few of them are new", create("t", 10_001))
+    observe("too many at once", delete(ANYTHING, ANYTHING._replace(name="t1")))
+    observe("one", delete(ANYTHING._replace(name="t1")))
+    observe("all", delete(ANYTHING))
+    observe("described", acls.describe())

@@ -11,6 +11,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
         "Windows that the rate of moves between data directories is measured over, beside the present one."
     ),
     "alter.log.dirs.replication.quota.window.size.seconds": "Length of such a window, in seconds.",
+    "authorizer.class.name": "The class that decides who may do what: Kafka's StandardAuthorizer, by ACLs, or none.",
     "auto.create.topics.enable": "Whether asking for the metadata of a missing topic may create it.",
     "broker.id": "Older name of node.id.",
     "broker.rack": "Where this broker stands, for placing replicas apart and for consumers that read nearby.",

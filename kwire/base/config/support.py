@@ -34,6 +34,7 @@ SUPPORTED = frozenset(
         "advertised.listeners",
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
+        "authorizer.class.name",
         "auto.create.topics.enable",
         "broker.id",
         "broker.rack",

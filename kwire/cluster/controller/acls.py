@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.cluster.metadata.acls import acl_key, pack_acl
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from kwire.cluster.controller.plan import Plan
     from kwire.cluster.metadata.image import ClusterImage
     from kwire.security.acls.bindings import AclBinding, AclFilter
+
+CHANGES_MAX: Final = 10_000
+"""Entries that one request may add or delete, as in Kafka."""
 
 WRITES_MAX: Final = 500
 BYTES_MAX: Final = 256 * 1024
@@ -32,24 +36,37 @@ class AclDecisions:
         self._decisions = decisions
 
     async def create(self, bindings: Iterable[AclBinding]) -> None:
-        """Add the entries that are not there yet. If this fails, some may have been added."""
+        """Add the entries that are not there yet; POLICY_VIOLATION if they are too many. If this fails otherwise, some
+        may have been added."""
         wanted = {acl_key(binding): binding for binding in bindings}
-        for chunk in chunks({key: pack_acl(binding) for key, binding in wanted.items()}):
+        new = await self._decisions.decide(partial(_missing, wanted))
+        if len(new) > CHANGES_MAX:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        for chunk in chunks({key: pack_acl(wanted[key]) for key in new}):
             added = await self._decisions.decide(partial(_add, chunk))
             _report("ACL created", (wanted[key] for key in added))
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[AclBinding]]:
-        """Delete the entries that any of the filters selects; which each of them selects. If this fails, some may have
-        been deleted."""
+        """Delete the entries that any of the filters selects; which each of them selects. INVALID_REQUEST if they are
+        too many. If this fails otherwise, some may have been deleted."""
         found = await self._decisions.decide(partial(_select, filters))
-        for chunk in chunks({key: b"" for each in found for key in each}):
+        selected = {key: b"" for each in found for key in each}
+        if len(selected) > CHANGES_MAX:
+            text = f"Cannot remove more than {CHANGES_MAX} acls in a single delete operation."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        for chunk in chunks(selected):
             _report("ACL deleted", await self._decisions.decide(partial(_remove, chunk)))
         return [list(each.values()) for each in found]
 
 
+def _missing(keys: Iterable[str], image: ClusterImage, _plan: Plan) -> list[str]:
+    """The keys of entries that are not there yet."""
+    return [key for key in keys if key not in image.acls]
+
+
 def _add(values: dict[str, bytes], image: ClusterImage, plan: Plan) -> list[str]:
     """Plan to write the entries that are not there yet; their keys."""
-    new = [key for key in values if key not in image.acls]
+    new = _missing(values, image, plan)
     for key in new:
         plan.write(key, values[key])
     return new

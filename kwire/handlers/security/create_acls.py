@@ -7,6 +7,7 @@ Behaviour:
 - INVALID_REQUEST for a name of the cluster other than ``kafka-cluster``, an empty name, a code without a meaning, a
   principal without a colon, and (other than in Kafka) an entry of more than `ENTRY_BYTES_MAX` bytes. Hosts are not
   checked.
+- POLICY_VIOLATION for all entries if more than 10,000 are new.
 - UNKNOWN_SERVER_ERROR for all entries if one has a code that only filters may have (ANY, MATCH), as in Kafka; the
   connection is closed if one has the code 0 (UNKNOWN).
 

@@ -5,6 +5,7 @@ Behaviour:
 - SECURITY_DISABLED without an authorizer.
 - There is one result per filter, in the order of the request, with the entries that it selects. An entry that several
   filters select is in the result of each. Apache Kafka promises no order of entries; here it is alphabetical.
+- INVALID_REQUEST for all filters if they select more than 10,000 entries.
 - INVALID_REQUEST for a filter with a code that has no meaning; with the code 0 (UNKNOWN) the connection is closed.
 
 Versions: 1 types of patterns (KIP-290); 2 flexible; 3 the resource type USER (KIP-373).

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from kwire.base.uuids import uuid_to_text
+from kwire.cluster.metadata.acls import acl_key, pack_acl
 from kwire.cluster.metadata.image import ClusterImage, ConfigResource, Delta, MetadataCache
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import PartitionState
 from kwire.cluster.store.memory import MemoryStore
 from kwire.cluster.store.store import Change, Entry, Event, Listener, StoreFormatError, Write
+from kwire.security.acls.bindings import AclBinding, PatternType, PermissionType
+from kwire.security.acls.operations import AclOperation, ResourceType
 
 ID = b"i" * 16
 OTHER = b"j" * 16
@@ -125,3 +128,17 @@ async def test_wait_for_ends_when_the_image_has_the_revision() -> None:
 async def test_values_that_are_not_kwires_are_refused_with_their_key(value: bytes) -> None:
     with pytest.raises(StoreFormatError, match="topics/a"):
         keys.unpack("topics/a", value)
+
+
+async def test_access_control_entries_are_the_same_object_until_one_changes(feed: Feed) -> None:
+    binding = AclBinding(
+        ResourceType.TOPIC, "t", PatternType.LITERAL, "User:a", "*", AclOperation.READ, PermissionType.ALLOW
+    )
+    feed.send((acl_key(binding), pack_acl(binding)))
+    first = feed.image.acls
+    assert list(first.values()) == [binding]
+    feed.send(topic("other"))
+    assert feed.image.acls is first
+    feed.send((acl_key(binding), None))
+    assert feed.image.acls == {}
+    assert list(first.values()) == [binding]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kwire.cluster.metadata.acls import acl_key
+from kwire.cluster.metadata.image import ClusterImage
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -16,12 +19,18 @@ from kwire.codec.messages.produce_response import ProduceResponse
 from kwire.codec.protocol import decode, encode
 from kwire.codec.records import Record, build_batch
 from kwire.codec.records.header import seal
+from kwire.handlers.acl_authorizer import AclAuthorizer
 from kwire.handlers.context import Decisions, RequestContext
 from kwire.handlers.data.produce import fast_path
 from kwire.handlers.data.produce import handler as produce
 from kwire.handlers.topics import create_topics
+from kwire.security.acls.bindings import AclBinding, PatternType, PermissionType
+from kwire.security.acls.operations import AclOperation, Operation, ResourceType
 from kwire.server.broker import Broker
 
+UNRELATED = AclBinding(
+    ResourceType.GROUP, "g", PatternType.LITERAL, "User:bob", "*", AclOperation.READ, PermissionType.ALLOW
+)
 NOW_MS = 1_790_000_000_000
 Spoil = Callable[[bytearray], None]
 
@@ -132,6 +141,26 @@ async def test_both_paths_respond_and_write_the_same_bytes(broker: Broker, versi
 async def test_the_ordinary_request_takes_the_fast_path(broker: Broker, version: int) -> None:
     for name in ("small", "of two varint bytes", "of three varint bytes", "compressed", "idempotent"):
         assert isinstance(by_fast_path(broker, request(broker, "short", BATCHES[name]), version), bytes), name
+
+
+@pytest.mark.parametrize("version", [9, 13])
+async def test_it_is_taken_when_it_is_known_that_the_client_may_write(broker: Broker, version: int) -> None:
+    authorizer = AclAuthorizer(super_users={"User:ANONYMOUS"})
+    services = dataclasses.replace(broker.services, authorizer=authorizer)
+    context = RequestContext(services, api_key=0, api_version=version)
+
+    def respond(decisions: Decisions) -> object:
+        frame = memoryview(bytearray(encode(request(broker, "short", batch()), version)))
+        return fast_path.respond(frame, 0, version, 1, services, decisions)
+
+    assert respond(context.decisions) is None
+    authorizer.authorize(context, Operation(AclOperation.READ, ResourceType.TOPIC, "short"))
+    assert respond(context.decisions) is None
+    authorizer.authorize(context, Operation(AclOperation.WRITE, ResourceType.TOPIC, "short"))
+    assert isinstance(respond(context.decisions), bytes)
+    assert respond(Decisions()) is None
+    authorizer.follow(ClusterImage(acls={acl_key(UNRELATED): UNRELATED}))
+    assert respond(context.decisions) is None
 
 
 async def test_other_requests_are_left_to_the_handler(broker: Broker) -> None:

@@ -84,6 +84,21 @@ async def test_many_entries_take_several_commits(broker: AdminBroker, monkeypatc
     assert await names(broker) == []
 
 
+async def test_a_request_changes_a_limited_number_of_entries(
+    broker: AdminBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "CHANGES_MAX", 3)
+    await create(broker, entry("a"), entry("b"))
+    assert await create(broker, *map(entry, "abcde")) == ["NONE"] * 5
+    with pytest.raises(KafkaError) as caught:
+        await create(broker, *map(entry, "fghi"))
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+    with pytest.raises(KafkaError, match="Cannot remove more than 3 acls") as caught:
+        await broker.call(delete_acls, DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY)]))
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert await names(broker) == list("abcde")
+
+
 async def test_large_entries_take_several_commits(broker: AdminBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "BYTES_MAX", 1000)
     before = broker.image.revision
