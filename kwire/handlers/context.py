@@ -82,7 +82,7 @@ class Authorizer:
 
     def has_allowed(self, decisions: Decisions, operation: tuple[AclOperation, ResourceType, str]) -> bool:
         """Whether an operation is known to be allowed to the client of these decisions."""
-        return True
+        return self.allows_all
 
     def allowed_names(
         self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]

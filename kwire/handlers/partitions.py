@@ -38,9 +38,11 @@ def find_partition(
     """This broker's replica of a partition, if the principal may do ``operation`` on its topic. KafkaError otherwise:
     UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
     services = context.services
-    if services.authorizer.allows_all:
+    authorizer = services.authorizer
+    if authorizer.allows_all:
         return services.replicas.partition_by_id(topic_id, index) if by_id else services.replicas.partition(name, index)
     if by_id:
         name = topic_name(context, topic_id)
-    services.authorizer.require(context, Operation(operation, ResourceType.TOPIC, name))
+    if not authorizer.has_allowed(context.decisions, (operation, ResourceType.TOPIC, name)):
+        authorizer.require(context, Operation(operation, ResourceType.TOPIC, name))
     return services.replicas.partition(name, index)

@@ -63,6 +63,7 @@ class Fetch:
         "_quota",
         "_rack",
         "_read",
+        "_reads_all",
         "_size",
         "_urgent",
         "follower",
@@ -80,6 +81,7 @@ class Fetch:
         self.follower_session = fetch_context.follower_session
         self.is_refused = self.follower >= 0 and not is_allowed(context, *CLUSTER_ACTION)
         """Whether a client that is no broker fetches as a follower: it gets TOPIC_AUTHORIZATION_FAILED only."""
+        self._reads_all = context.services.authorizer.allows_all or (self.follower >= 0 and not self.is_refused)
         self._any_replica = self.follower < 0 and context.api_version >= 11
         self._rack = request.rack_id if self._any_replica and context.services.config.replica_selector_class else ""
         self._quota: ReplicationQuota | None = None
@@ -147,12 +149,12 @@ class Fetch:
 
     def _find(self, fetched: FetchedPartition) -> Partition:
         services = self._context.services
-        if self.is_refused:
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if self.follower >= 0 or services.authorizer.allows_all:
+        if self._reads_all:
             if self._by_id:
                 return services.replicas.partition_by_id(fetched.topic, fetched.index)  # type: ignore[arg-type]
             return services.replicas.partition(fetched.topic, fetched.index)  # type: ignore[arg-type]
+        if self.is_refused:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         name, topic_id = ("", fetched.topic) if self._by_id else (fetched.topic, b"")
         return find_partition(
             self._context,
