@@ -20,6 +20,7 @@ from harness.observations import Observations
 from harness.processes.secured import SecuredBroker
 from harness.wire_client import WireClient
 from kwire.base.errors import ErrorCode
+from kwire.codec.errors import CodecError
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.offset_commit_request import (
@@ -29,7 +30,7 @@ from kwire.codec.messages.offset_commit_request import (
 )
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.codec.messages.sasl_handshake_request import SaslHandshakeRequest
-from kwire.codec.protocol import ApiKey
+from kwire.codec.protocol import ApiKey, encode
 from kwire.handlers.registry import Registry
 
 VARIABLE = frozenset(
@@ -41,6 +42,9 @@ VARIABLE = frozenset(
 )
 """Fields in which the brokers differ, or may."""
 
+BY_ID_SINCE = {ApiKey.PRODUCE: 13, ApiKey.OFFSET_COMMIT: 10}
+NAMES_LEADER_SINCE = 16
+"""Fetch: from this version on, kwire names no leader to a replica that it does not know, because it is the leader."""
 BEING_CREATED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
@@ -136,6 +140,35 @@ def test_answers_with_every_set_of_acls(
 
         wire.call(DeleteTopicsRequest(topic_names=[f"victim{n}" for n in range(len(chosen))], timeout_ms=5000), 5)
     wire.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_answers_in_every_version(
+    guarded: SecuredBroker, ids: dict[str, bytes], acls: Acls, alice: WireClient, observe: Observations, case: Case
+) -> None:
+    """What alice is answered without ACLs and with all, in the versions that can say what the case says."""
+    names = {**{each: name for name, each in ids.items()}, bytes(16): "no id"}
+    message = case.message(World(ids, 1000))
+    for entries in ((), case.needs) if case.needs and case.api is not ApiKey.JOIN_GROUP else ((),):
+        if entries:
+            acls.create(*entries)
+        for version in versions_of(case, message):
+            answer = lasting_answer(alice, message, version)
+            observe(f"version {version} {'with' if entries else 'without'} ACLs", plain(answer, names))
+
+
+def versions_of(case: Case, message: Any) -> Iterator[int]:
+    """The versions in which a message can be encoded and names topics as the case does."""
+    low, high = next((low, high) for key, low, high in Registry().advertised() if key == case.api)
+    for version in range(low, high + 1):
+        by_id = BY_ID_SINCE.get(case.api, 0)
+        if (version >= by_id) != (case.version >= by_id) or (case.name == "replica" and version >= NAMES_LEADER_SINCE):
+            continue
+        try:
+            encode(message, version)
+        except CodecError:
+            continue
+        yield version
 
 
 def test_every_served_api_has_a_case() -> None:
