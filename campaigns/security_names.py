@@ -30,8 +30,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from campaigns.command_line import campaign_parser
-from harness.java_oracle import JavaOracle
 from harness.paths import ROOT
+from harness.processes.java_oracle import JavaOracle
 from kwire.security.names.distinguished import format_name
 from kwire.security.names.jaas import LoginModule, parse_jaas, parse_jaas_file
 from kwire.security.names.java_regex import UnsupportedPattern

@@ -18,8 +18,8 @@ from collections import Counter
 from typing import Any, Final
 
 from campaigns.command_line import campaign_parser
-from harness.java_oracle import JavaOracle
 from harness.paths import ROOT
+from harness.processes.java_oracle import JavaOracle
 from kwire.security.acls.bindings import AclBinding, AclFilter, PatternType, PermissionType
 from kwire.security.acls.index import AclIndex
 from kwire.security.acls.operations import AclOperation, ResourceType

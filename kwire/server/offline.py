@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def offline_store(config: KafkaConfig, doors: Doors, *, create: bool) -> AsyncIterator[MetadataStore]:
+async def offline_store(config: KafkaConfig, doors: Doors, *, create: bool, tool: str) -> AsyncIterator[MetadataStore]:
     """The open store that the configuration names. ``create``: it may be new. `StartError` in one line, also if a
-    broker uses the embedded store."""
+    broker uses the embedded store: it names the ``tool`` for a cluster that runs."""
     directory = None
     if not config.zookeeper_connect and not config.kwire_metadata_dir:
-        directory = _lock(config.data_dirs[0], doors, create=create)
+        directory = _lock(config.data_dirs[0], doors, create=create, tool=tool)
     store, _ = create_store(config, doors, _ignore)
     try:
         await store.open()
@@ -42,7 +42,7 @@ async def offline_store(config: KafkaConfig, doors: Doors, *, create: bool) -> A
             directory.unlock()
 
 
-def _lock(path: str, doors: Doors, *, create: bool) -> LogDirectory:
+def _lock(path: str, doors: Doors, *, create: bool, tool: str) -> LogDirectory:
     from kwire.cluster.store.embedded import FILE_NAME
 
     if not create and not doors.files.exists(f"{path}/{FILE_NAME}"):
@@ -51,7 +51,7 @@ def _lock(path: str, doors: Doors, *, create: bool) -> LogDirectory:
     try:
         directory.lock()
     except LogDirectoryError as error:
-        raise StartError(str(error)) from None
+        raise StartError(f"{error}; while a broker runs, use {tool}") from None
     except OSError as error:
         raise StartError(f"log.dirs: {path} cannot be used: {reason_of(error)}") from None
     return directory

@@ -47,7 +47,7 @@ from kwire.handlers.authorization import require
 from kwire.handlers.configs import config_changes
 from kwire.handlers.configs.config_changes import Outcome, fields_of, operation_on
 from kwire.handlers.context import RequestContext, Services
-from kwire.handlers.forwarding import forwarded
+from kwire.handlers.forwarding import forwarded, requested_broker
 from kwire.security.acls.operations import AclOperation
 
 SET: Final = 0
@@ -73,8 +73,11 @@ def handle(
 def _refused_stores(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> dict[tuple[int, str], KafkaError]:
-    """What is wrong with key stores and trust stores, by resource. Only the broker itself can tell, and it looks at no
-    file before the client may change its properties (Kafka does)."""
+    """What is wrong with key stores and trust stores, by resource. Only the broker itself can tell; a request that
+    another broker forwards has been checked there. No file is opened before the client may change the broker's
+    properties (Kafka does)."""
+    if requested_broker(context) != context.services.broker_id:
+        return {}
     refused = {}
     for resource in request.resources:
         if resource.resource_type == BROKER and has_stores(each.name for each in resource.configs):

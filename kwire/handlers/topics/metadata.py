@@ -99,7 +99,7 @@ def _missing(context: RequestContext, names: list[str]) -> dict[str, None]:
         for name in dict.fromkeys(names)
         if name not in known and absence_error(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
-    return allowed_topics(context, AclOperation.DESCRIBE, missing)
+    return allowed_topics(context, AclOperation.DESCRIBE, missing) if missing else {}
 
 
 async def _respond_after_creation(
