@@ -2,10 +2,13 @@
 
     .venv/bin/python -m campaigns.simulated_cluster --count 5000 --seed 1 --jobs 2
     .venv/bin/python -m campaigns.simulated_cluster --replay 4711
+    .venv/bin/python -m campaigns.simulated_cluster --access --count 5000 --jobs 2
 
 Each seed decides delays, kills, power losses, pauses, network partitions, expired sessions and orderly stops, and what
 clients do meanwhile (`harness.simulation.workload`). When all faults are over, everything is read, and the history is
-checked (`harness.simulation.checker`). The exit status is 1 if a seed fails; the failing seeds are printed.
+checked (`harness.simulation.checker`). With ``--access`` the brokers have an authorizer, and a client is forbidden a
+topic and allowed it again while all this happens (`harness.simulation.access`). The exit status is 1 if a seed fails;
+the failing seeds are printed.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ import traceback
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
 from campaigns.command_line import campaign_parser
 from campaigns.seeds import silence
+from harness.simulation.access import ALTERER, ASKER, SETTINGS, AccessHistory, Alterer, Asker
 from harness.simulation.checker import anomalies
 from harness.simulation.cluster import SimulatedCluster
 from harness.simulation.faults import Faults
@@ -44,16 +49,23 @@ class Outcome:
     digest: str = ""
 
 
-async def scenario(simulation: Simulation, outcome: Outcome) -> None:
+async def scenario(simulation: Simulation, outcome: Outcome, *, access: bool) -> None:
     """Run one seed from its beginning to its end."""
     random = simulation.random("scenario")
     flushed = random.random() < 0.25
     properties = {"log.flush.interval.messages": "1"} if flushed else {}
+    if access:
+        properties |= SETTINGS
     cluster = SimulatedCluster(simulation, properties=properties, deaths_are_seen=random.random() < 0.5)
     history = History()
     await cluster.start()
     await create_topic(cluster, PARTITIONS, {})
     loop = asyncio.get_running_loop()
+    asking = AccessHistory()
+    alterer, asker = (Client(cluster, name, 1) for name in (ALTERER, ASKER))
+    altering, asks = Alterer(alterer, asking), Asker(asker, asking)
+    if access:
+        await altering.prepare(cluster)
     end_s = loop.time() + FAULTS_S
     values = itertools.count(1)
     clients = {name: Client(cluster, name, PARTITIONS) for name in ("p0", "t0", "t1", "c0", "c1")}
@@ -63,8 +75,19 @@ async def scenario(simulation: Simulation, outcome: Outcome) -> None:
         Consumer(clients["c0"], history, "c0"),
         Consumer(clients["c1"], history, "c1", committed=True),
     ]
-    faults = Faults(cluster, simulation.random("faults"), any_power_loss=flushed, clients=list(clients))
-    everybody: list[Producer | TransactionalProducer | Consumer] = [producer, *transactional, *readers]
+    faults = Faults(
+        cluster,
+        simulation.random("faults"),
+        any_power_loss=flushed,
+        clients=[*clients, *((ALTERER, ASKER) if access else ())],
+        keeps_leases=access,
+    )
+    everybody: list[Producer | TransactionalProducer | Consumer | Alterer | Asker] = [
+        producer,
+        *transactional,
+        *readers,
+        *((altering, asks) if access else ()),
+    ]
     await asyncio.gather(*(each.run(end_s + 1) for each in everybody), faults.run(end_s))
     stuck = await faults.mend()
     if stuck:
@@ -74,7 +97,10 @@ async def scenario(simulation: Simulation, outcome: Outcome) -> None:
             for each in transactional:
                 await each.end()
             await read_all(cluster, history, readers)
-        outcome.wrong += anomalies(history)
+            if access:
+                await altering.end()
+                await asks.end()
+        outcome.wrong += anomalies(history) + asking.leaks()
     outcome.wrong += cluster.trouble
     ends = Counter(f"transactions {txn.outcome}" for txn in history.transactions if txn.sent)
     polled = sum(map(len, (*history.polled.values(), *history.committed_polled.values())))
@@ -83,6 +109,9 @@ async def scenario(simulation: Simulation, outcome: Outcome) -> None:
         "acked": len(history.acked),
         "unknown": len(history.unknown),
         "polled": polled,
+        **(
+            {"ACL changes": altering.changes, "refused": asking.refused, "served": len(asking.served)} if access else {}
+        ),
         **ends,
     }
     await cluster.stop()
@@ -100,13 +129,13 @@ async def read_all(cluster: SimulatedCluster, history: History, readers: list[Co
         await reader.read_to_end()
 
 
-def run(seed: int, keep: int = 0) -> Outcome:
+def run(seed: int, keep: int = 0, *, access: bool = False) -> Outcome:
     """One seed."""
     outcome = Outcome(seed)
     simulation = Simulation(seed, keep)
     simulation.loop.set_exception_handler(lambda _, __: None)
     try:
-        simulation.run(scenario(simulation, outcome))
+        simulation.run(scenario(simulation, outcome, access=access))
     except BaseException:
         outcome.wrong.append(traceback.format_exc())
     outcome.digest = simulation.trace.digest()
@@ -119,10 +148,11 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--access", action="store_true", help="with an authorizer whose entries change")
     parser.add_argument("--replay", type=int, help="run one seed, with its log")
     arguments = parser.parse_args()
     if arguments.replay is not None:
-        outcome = run(arguments.replay)
+        outcome = run(arguments.replay, access=arguments.access)
         print(json.dumps(outcome.counts), outcome.digest)
         print("\n".join(outcome.wrong) or "clean")
         return 1 if outcome.wrong else 0
@@ -130,7 +160,9 @@ def main() -> int:
     started, total, wrong = time.monotonic(), Counter[str](), []
     seeds = range(arguments.seed, arguments.seed + arguments.count)
     with multiprocessing.get_context("spawn").Pool(arguments.jobs, be_quiet) as pool:
-        for number, outcome in enumerate(pool.imap_unordered(run, seeds, chunksize=2), 1):
+        for number, outcome in enumerate(
+            pool.imap_unordered(partial(run, access=arguments.access), seeds, chunksize=2), 1
+        ):
             total.update(outcome.counts)
             if outcome.wrong:
                 wrong.append(outcome.seed)

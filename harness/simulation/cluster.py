@@ -46,7 +46,9 @@ class SimulatedBroker:
     def leads_unregistered(self) -> bool:
         """Whether this process still leads partitions although it has noticed the end of its registration."""
         broker = self.broker
-        if broker is None or not self.running or self._stopping or broker.membership.alive:
+        if broker is None or not self.running or self._stopping or self._client is None:
+            return False
+        if not self._client.sessions or not self._client.sessions[-1].noticed_loss:
             return False
         return any(partition.leading for partition in broker.replicas.partitions())
 

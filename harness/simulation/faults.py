@@ -21,15 +21,23 @@ LOOK_S: Final = 0.1
 
 
 class Faults:
-    """Causes faults for a while, then ends them all. ``counts``: how often each kind has happened."""
+    """Causes faults for a while, then ends them all. ``keeps_leases``: the store ends no session before its lease.
+    ``counts``: how often each kind has happened."""
 
     def __init__(
-        self, cluster: SimulatedCluster, random: Random, *, any_power_loss: bool = False, clients: Sequence[str] = ()
+        self,
+        cluster: SimulatedCluster,
+        random: Random,
+        *,
+        any_power_loss: bool = False,
+        clients: Sequence[str] = (),
+        keeps_leases: bool = False,
     ) -> None:
         self._clients = clients  # their hosts
         self._cluster = cluster
         self._random = random
         self._any_power_loss = any_power_loss
+        self._keeps_leases = keeps_leases
         self._unclean: dict[int, bool] = {}  # unclean ends since the ISRs were whole; True: by power loss
         self.counts: dict[str, int] = {}
 
@@ -49,6 +57,8 @@ class Faults:
             self._stop,
             self._cut_clients,
         ]
+        if self._keeps_leases:
+            kinds.remove(self._expire)
         under_way: list[asyncio.Future[None]] = []
         while loop.time() < until_s:
             if self._isrs_are_whole():

@@ -71,9 +71,19 @@ class StoreSession(OwnSession):
         self._answered_s = self._loop.time()
         self._task = self._loop.create_task(self._beat())
 
+    @property
+    def alive(self) -> bool:
+        """Whether the store must still have the session."""
+        return self._alive and self._loop.time() < self._answered_s + self._lease_s
+
+    @property
+    def noticed_loss(self) -> bool:
+        """Whether the broker knows that the session is over."""
+        return not self._alive
+
     async def _beat(self) -> None:
         server = self._client.server
-        while self.alive:
+        while self._alive:
             asked_s = self._loop.time()
             try:
                 if not await self._client.call(lambda: server.hear(self.id)):
@@ -89,7 +99,7 @@ class StoreSession(OwnSession):
 
     async def close(self) -> None:
         """See `kwire.cluster.store.store`."""
-        if self.alive:
+        if self._alive:
             self._task.cancel()
         await super().close()
 

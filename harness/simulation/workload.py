@@ -136,11 +136,13 @@ class Client:
             connection.close()
 
 
-async def create_topic(cluster: SimulatedCluster, partitions: int, configs: dict[str, str]) -> None:
-    """The topic that all clients use."""
+async def create_topic(
+    cluster: SimulatedCluster, partitions: int, configs: dict[str, str], topic_name: str = TOPIC
+) -> None:
+    """A topic: the one that all clients use, or another one."""
     client = Client(cluster, "admin", partitions)
     topic = CreatableTopic(
-        name=TOPIC,
+        name=topic_name,
         num_partitions=partitions,
         replication_factor=3,
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],

@@ -12,7 +12,7 @@ What lives elsewhere: order, back-pressure and sending (`kwire.net`), what reque
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -164,14 +164,20 @@ def api_name(key: int) -> str:
 
 
 class Dispatcher:
-    """Handles the requests of all connections of one broker."""
+    """Handles the requests of all connections of one broker. ``stands``: whether this broker may decide what clients
+    may do; while it must not, requests close their connections. None: every client may do everything."""
 
     def __init__(
-        self, services: Services, registry: Registry, advertised: dict[str, tuple[str, int]] | None = None
+        self,
+        services: Services,
+        registry: Registry,
+        advertised: dict[str, tuple[str, int]] | None = None,
+        stands: Callable[[], bool] | None = None,
     ) -> None:
         self.services = services
         self.registry = registry
         self._advertised = {} if advertised is None else advertised
+        self._stands = stands
         self._routes: dict[tuple[int, int], Route] = {}
         self._log = get_logger("kwire.server.dispatch")
         self._request_log = get_logger(REQUEST_LOGGER)
@@ -184,6 +190,8 @@ class Dispatcher:
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Start one request. Raises `InvalidFrame`."""
         started = self._clock()
+        if self._stands is not None and not self._stands():
+            raise InvalidFrame("this broker is not registered at the moment, so it cannot tell what clients may do")
         client = connection.context or self._meet(connection)
         try:
             key, version, correlation_id, length = _read_header(frame)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.logging import get_logger
+from kwire.cluster.controller.acl_confirmations import AclConfirmer
 from kwire.cluster.controller.adoption import adopt_logs
 from kwire.cluster.store.store import StoreError
 from kwire.server.settings import cleaner_settings
@@ -31,6 +32,9 @@ async def join(parts: BrokerParts, cluster_id: str | None, *, adopt: bool, stack
     ``adopt``, all that the cluster does not have."""
     storage, membership = parts.storage, parts.cluster.membership
     stack.push_async_callback(membership.leave)
+    confirmer = AclConfirmer(storage.store, storage.metadata, membership, storage.config.node_id)
+    storage.metadata.add_listener(confirmer.follow)
+    stack.callback(confirmer.close)
     cluster_id = await membership.join(
         cluster_id=cluster_id,
         clean=storage.logs.stopped_clean,

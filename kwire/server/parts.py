@@ -160,7 +160,9 @@ class BrokerParts(NamedTuple):
             image_source=lambda: metadata.image,
             log_failure=_log_failure,
         )
-        dispatcher = Dispatcher(services, registry, network.advertised)
+        membership = cluster.membership
+        stands = None if authorizer.allows_all else lambda: membership.stands
+        dispatcher = Dispatcher(services, registry, network.advertised, stands)
         setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
         net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"))
         session_loss = SessionLossHandler(

@@ -16,6 +16,7 @@ from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.metadata_request import MetadataRequest
+from kwire.handlers.acl_authorizer import AclAuthorizer
 from kwire.server import session_loss
 from kwire.server.broker import Broker
 
@@ -57,3 +58,23 @@ async def test_a_broker_is_fenced_sends_its_clients_away_and_comes_back(
         async with await connect(broker) as client:
             assert await error_of_a_read(client) == ErrorCode.NONE
         assert broker.membership.broker_epoch > epoch
+
+
+async def test_a_broker_without_a_session_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an authorizer: ACLs may have changed since, so the connection is closed at once."""
+    monkeypatch.setattr(session_loss, "REJOIN_S", 0.05)
+    store, authorizer = MemoryStore(), AclAuthorizer({"User:ANONYMOUS"})
+    listener = "PLAINTEXT://127.0.0.1:0"
+    async with Broker(log_dir=tmp_path, listeners=listener, store=store, authorizer=authorizer) as broker:
+        client = await connect(broker)
+        await client.call(MetadataRequest(topics=[]), 12)
+        store.available = False
+        store.expire(next(iter(store.sessions)))
+        with pytest.raises(ConnectionClosed):
+            await client.call(MetadataRequest(topics=[]), 12)
+        client.close()
+        store.available = True
+        assert broker.parts.session_loss.rejoining is not None
+        await asyncio.wait_for(broker.parts.session_loss.rejoining, PATIENCE_S)
+        async with await connect(broker) as client:
+            await client.call(MetadataRequest(topics=[]), 12)

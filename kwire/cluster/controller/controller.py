@@ -9,7 +9,7 @@ and tokens (`credentials`, `delegation_tokens`), names and placement (`topics`),
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.config.definitions import has_stores
@@ -114,6 +114,7 @@ class Controller:
         self._config = config
         self._doors = doors
         self._random = doors.random
+        self._metadata = metadata
         self._validate_config: ValidateConfig = ResourceValidator(config)
         self._decisions = Decisions(store, metadata, broker_id)
         self.leaders = LeaderElections(config, self._decisions)
@@ -434,9 +435,10 @@ class Controller:
     @cached_property
     def acls(self) -> AclDecisions:
         """Decisions about access control entries."""
-        from kwire.cluster.controller.acls import AclDecisions  # few clusters have any
+        from kwire.cluster.controller.acl_confirmations import confirmed  # few clusters have any
+        from kwire.cluster.controller.acls import AclDecisions
 
-        return AclDecisions(self._decisions)
+        return AclDecisions(self._decisions, partial(confirmed, self._metadata, self._decisions.broker_id))
 
     # -- producer ids --------------------------------------------------------------------------------------------------
 

@@ -94,6 +94,11 @@ class Membership:
         """Whether there is a session that is not known to be lost; False before `join`."""
         return self._session is not None and self._session.alive
 
+    @property
+    def stands(self) -> bool:
+        """Whether this broker is certainly registered, so that its image is as new as acknowledged changes demand."""
+        return self._session is not None and self._session.alive and self._broker_id in self._metadata.image.brokers
+
     async def join(
         self, *, cluster_id: str | None = None, clean: bool = True, is_offline: IsOffline = lambda _topic, _index: False
     ) -> str:
@@ -169,7 +174,7 @@ class Membership:
             raise KafkaError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"Another broker with id {self._broker_id} is registered."
             )
-        plan.write(keys.broker_key(self._broker_id), self._registration_value(), self._session_id)
+        plan.write(keys.broker_key(self._broker_id), self._registration_value(), self.session_id)
         plan.write(keys.registration_key(self._broker_id), self._registration_value())
 
     async def _wait_for_earlier_session(self) -> None:
@@ -185,7 +190,7 @@ class Membership:
         if plan.image.controller_id != -1:
             return False
         epoch = plan.image.controller_epoch + 1
-        plan.write(keys.CONTROLLER, keys.pack(broker=self._broker_id, epoch=epoch), self._session_id)
+        plan.write(keys.CONTROLLER, keys.pack(broker=self._broker_id, epoch=epoch), self.session_id)
         plan.write(keys.CONTROLLER_EPOCH, keys.pack(epoch=epoch))
         return True
 
@@ -238,10 +243,11 @@ class Membership:
             return
         key = keys.broker_key(self._broker_id)
         version = self._metadata.version(key)
-        write = Write(key, self._registration_value(leaving=True), self._session_id)
+        write = Write(key, self._registration_value(leaving=True), self.session_id)
         await self._store.commit([Check(key, version)], [write])
 
     @property
-    def _session_id(self) -> int:
+    def session_id(self) -> int:
+        """The session that this broker's ephemeral keys vanish with. Only after `join`."""
         assert self._session is not None
         return self._session.id

@@ -20,6 +20,9 @@ broker still counts |
 | ``delegation-tokens/<token id>`` | until it is deleted | a delegation token, without its HMAC |
 | ``acls/<digest>`` | until it is deleted | an access control entry; the digest is of what it says, so none is there
 twice |
+| ``acl-change`` | always, once there was an entry | its version is that of the newest change of the entries |
+| ``acl-confirmations/<id>`` | with the broker's session | this broker decides by the newest change that there was when
+the key was written |
 
 Partitions are kept in shards, so that no value grows with a topic and the failover of thousands of partitions writes
 only a few hundred keys. Every value is an object whose ``v`` is its format version; readers refuse a newer one and
@@ -54,6 +57,8 @@ SCRAM: Final = "scram/"
 SCRAM_SECRET: Final = "scram-secret"
 DELEGATION_TOKENS: Final = "delegation-tokens/"
 ACLS: Final = "acls/"
+ACL_CHANGE: Final = "acl-change"
+ACL_CONFIRMATIONS: Final = "acl-confirmations/"
 
 
 class ConfigResource(IntEnum):
@@ -148,6 +153,11 @@ def scram_user(key: str) -> tuple[int, str]:
 def delegation_token_key(token_id: str) -> str:
     """The key of a delegation token."""
     return f"{DELEGATION_TOKENS}{token_id}"
+
+
+def acl_confirmation_key(broker_id: int) -> str:
+    """The key with which a broker confirms the newest change of the access control entries."""
+    return f"{ACL_CONFIRMATIONS}{broker_id}"
 
 
 def pack(**fields: Any) -> bytes:

@@ -93,7 +93,17 @@ class Presence:
         self._beat: asyncio.TimerHandle | None = None
         self._lease_s = 0.0
         self._last_beat_s = 0.0
+        self._proven_s = 0.0
         self.session = 0
+
+    @property
+    def proven(self) -> bool:
+        """Whether heartbeats were sent within the lease without a pause that may have ended the session."""
+        return asyncio.get_running_loop().time() < self._proven_s + self._lease_s
+
+    def prove(self) -> None:
+        """The store still has the session."""
+        self._proven_s = asyncio.get_running_loop().time()
 
     def claim(self, session: int) -> None:
         """Take a session's lock before other processes can see the session, because they must not find the lock free.
@@ -107,7 +117,7 @@ class Presence:
         self._server = await asyncio.start_unix_server(
             self._watched_by, self._short(self._session_files.path(session, "sock"))
         )
-        self._last_beat_s = asyncio.get_running_loop().time()
+        self._last_beat_s = self._proven_s = asyncio.get_running_loop().time()
         self._on_beat()
 
     def close(self) -> None:
@@ -168,6 +178,10 @@ class Presence:
         for writer in list(self._watchers):
             self._send(writer, HEARTBEAT)
         now_s = loop.time()
+        if self.proven:
+            self._proven_s = now_s
+        else:  # this process was paused: ask whether the session still exists
+            self._on_news()
         if now_s - self._last_beat_s < 2 * interval_s:
             self._check_leases(now_s)
         else:  # this process was paused: restart the count

@@ -158,9 +158,14 @@ class SharedSession(OwnSession):
         super().__init__(session_id, store.end_session)
         self.presence = presence
 
+    @property
+    def alive(self) -> bool:
+        """Whether the other processes must still regard the session as open."""
+        return self._alive and self.presence.proven
+
     def lost(self) -> None:
         """Another process has ended the session: give up its lock, too."""
-        if self.alive:
+        if self._alive:
             self.presence.close()
         super().lost()
 
@@ -281,6 +286,7 @@ class SharedStore:
             self._feed.publish(Event(news.changes, news.revision, consistent=True))
         for session in list(self._sessions.values()):
             if session.id in news.sessions:
+                session.presence.prove()
                 session.presence.watch([each for each in news.sessions if each not in self._sessions])
             else:
                 del self._sessions[session.id]

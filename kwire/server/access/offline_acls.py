@@ -66,7 +66,7 @@ class OfflineAcls:
 
     async def _write(self, checks: list[Check], writes: list[Write]) -> None:
         try:
-            await self._store.commit(checks, writes)
+            await self._store.commit(checks, [*writes, Write(keys.ACL_CHANGE, keys.pack())])
         except Conflict:
             raise StartError("ACLs were changed at the same time; try again") from None
 

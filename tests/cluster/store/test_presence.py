@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,23 @@ async def test_a_session_is_not_visible_before_its_lock_is_held(
     finally:
         await starting.close()
         await other.close()
+
+
+async def test_a_broker_that_was_paused_for_its_lease_is_not_sure_of_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other brokers may have ended it, so it asks the store before it relies on its session again."""
+    store = SharedStore(str(tmp_path), Doors())
+    await store.open()
+    try:
+        session = await store.open_session("broker 1", lease_ms=9000)
+        alive = [session.alive]
+        loop = asyncio.get_running_loop()
+        now_s = loop.time
+        monkeypatch.setattr(loop, "time", lambda: now_s() + 9.5)
+        assert [*alive, session.alive] == [True, False]
+        session.presence._on_beat()
+        await until(lambda: session.alive)
+    finally:
+        monkeypatch.undo()
+        await store.close()
