@@ -82,7 +82,7 @@ def _is_not_controller(response: Any) -> bool:
     code = ErrorCode.NOT_CONTROLLER
     if getattr(response, "error_code", 0) == code:
         return True
-    for name in ("topics", "responses", "results", "filter_results", "replica_election_results"):
+    for name in ("topics", "responses", "results", "filter_results", "replica_election_results", "entries"):
         for each in getattr(response, name, None) or ():
             if getattr(each, "error_code", 0) == code:
                 return True

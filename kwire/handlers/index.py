@@ -65,6 +65,7 @@ INDEX: Final[dict[int, Entry]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Entry("topics.list_partition_reassignments", (0, 0)),
     ApiKey.OFFSET_DELETE: Entry("groups.offset_delete", (0, 0)),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Entry("configs.describe_client_quotas", (0, 1)),
+    ApiKey.ALTER_CLIENT_QUOTAS: Entry("configs.alter_client_quotas", (0, 1)),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Entry("security.describe_user_scram_credentials", (0, 0)),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Entry("security.alter_user_scram_credentials", (0, 0)),
     ApiKey.DESCRIBE_QUORUM: Entry("cluster.describe_quorum", (0, 2)),

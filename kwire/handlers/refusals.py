@@ -71,21 +71,6 @@ LEVELS: Final[dict[int, tuple[Level, ...]]] = {
             Level("partitions", "partitions", "TxnOffsetCommitResponsePartition", _INDEX),
         ),
     ),
-    ApiKey.ALTER_CLIENT_QUOTAS: (
-        Level(
-            "entries",
-            "entries",
-            "EntryData",
-            {},
-            Level(
-                "entity",
-                "entity",
-                "EntityData",
-                {"entity_type": "entity_type", "entity_name": "entity_name"},
-                error_field="",
-            ),
-        ),
-    ),
     ApiKey.DESCRIBE_TRANSACTIONS: (
         Level("transaction_states", "transactional_ids", "TransactionState", {"transactional_id": ""}),
     ),
@@ -141,7 +126,7 @@ def _repeat(level: Level, request: Any, response: Any, code: ErrorCode, message:
         result = cls()
         for to, source in level.fields.items():
             setattr(result, to, getattr(item, source) if source else item)
-        if level.error_field and level.error_field in cls.__slots__:
+        if level.error_field in cls.__slots__:
             setattr(result, level.error_field, int(code))
         if "error_message" in cls.__slots__:
             result.error_message = message

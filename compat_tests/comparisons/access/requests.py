@@ -519,6 +519,21 @@ CASES = (
         (on(GROUP, DELETE, "empty"), READ_ONE, DESCRIBE_ONE),
     ),
     Case(K.DESCRIBE_CLIENT_QUOTAS, 1, {"components": []}, (cluster(DESCRIBE_CONFIGS), cluster(DESCRIBE))),
+    Case(
+        K.ALTER_CLIENT_QUOTAS,
+        1,
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": name}, {"entity_type": "client-id"}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1e9}],
+                }
+                for name in ("alice", "bob")
+            ],
+            "validate_only": True,
+        },
+        (cluster(ALTER_CONFIGS), cluster(ALTER), cluster(DESCRIBE_CONFIGS)),
+    ),
     Case(K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": [{"name": "alice"}, {"name": "bob"}]}, (cluster(DESCRIBE),)),
     Case(
         K.ALTER_USER_SCRAM_CREDENTIALS,

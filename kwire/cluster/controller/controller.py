@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.doors import Doors
     from kwire.cluster.controller.acls import AclDecisions
+    from kwire.cluster.controller.client_quotas import QuotaDecisions
     from kwire.cluster.controller.credentials import Alterations, CredentialChange
     from kwire.cluster.controller.delegation_tokens import DelegationTokens
     from kwire.cluster.store.store import MetadataStore
@@ -439,6 +440,13 @@ class Controller:
         from kwire.cluster.controller.acls import AclDecisions
 
         return AclDecisions(self._decisions, partial(confirmed, self._metadata, self._decisions.broker_id))
+
+    @cached_property
+    def client_quotas(self) -> QuotaDecisions:
+        """Decisions about the quotas of clients."""
+        from kwire.cluster.controller.client_quotas import QuotaDecisions  # few clusters have any
+
+        return QuotaDecisions(self._decisions)
 
     # -- producer ids --------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from kwire.cluster.store.store import ABSENT, Event, MetadataStore, Subscription
 
 if TYPE_CHECKING:
     from kwire.cluster.metadata.features import Range
+    from kwire.quotas.entities import ClientQuotas
     from kwire.security.acls.bindings import AclBinding
     from kwire.security.delegation_tokens import DelegationToken
     from kwire.security.scram_credentials import ScramCredential
@@ -33,6 +34,7 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_
 
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
 NO_ACLS: Final[dict[str, AclBinding]] = {}
+NO_QUOTAS: Final[ClientQuotas] = {}
 NO_FEATURES: Final[Mapping[str, Range]] = MappingProxyType({})
 
 
@@ -82,6 +84,7 @@ class ClusterImage:
     __slots__ = (
         "acls",
         "brokers",
+        "client_quotas",
         "cluster_id",
         "configs",
         "controller_epoch",
@@ -116,6 +119,7 @@ class ClusterImage:
         scram_secret: bytes = b"",
         delegation_tokens: dict[str, DelegationToken] | None = None,
         acls: dict[str, AclBinding] | None = None,
+        client_quotas: ClientQuotas = NO_QUOTAS,
     ) -> None:
         self.revision = revision
         self.cluster_id = cluster_id
@@ -135,6 +139,8 @@ class ClusterImage:
         self.delegation_tokens: dict[str, DelegationToken] = delegation_tokens or {}
         self.acls: dict[str, AclBinding] = NO_ACLS if acls is None else acls
         """Access control entries by key; the same object until one is added or deleted."""
+        self.client_quotas = client_quotas
+        """The quotas of clients; the same object until one is altered."""
         self.notes: dict[Any, Any] = {}
         """Scratch space for data derived from this snapshot (prepared responses); it is dropped with the snapshot."""
 
@@ -304,6 +310,7 @@ class _Builder:
             scram_secret=old.scram_secret,
             delegation_tokens=old.delegation_tokens,
             acls=old.acls,
+            client_quotas=old.client_quotas,
         )
         self._build_single_keys(image, pending)
         if "brokers" in groups or "registrations" in groups:
@@ -314,6 +321,10 @@ class _Builder:
             from kwire.cluster.metadata.acls import changed_acls  # few clusters have any
 
             image.acls = changed_acls(image.acls, groups["acls"])
+        if "quotas" in groups:
+            from kwire.cluster.metadata.client_quotas import changed_quotas  # few clusters have any
+
+            image.client_quotas = changed_quotas(image.client_quotas, groups["quotas"]) or NO_QUOTAS
         changed, deleted = self._build_topics(image, groups.get("topics", ()), groups.get("partitions", ()))
         configs = self._build_configs(image, groups.get("configs", ()))
         delta = Delta(changed, deleted, configs, brokers="brokers" in groups, controller=keys.CONTROLLER in pending)

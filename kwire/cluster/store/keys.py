@@ -23,6 +23,8 @@ twice |
 | ``acl-change`` | always, once there was an entry | its version is that of the newest change of the entries |
 | ``acl-confirmations/<id>`` | with the broker's session | this broker decides by the newest change that there was when
 the key was written |
+| ``quotas/<digest>`` | until it is deleted | the quotas of a user, a client id, both or an address; the digest is of
+its names |
 
 Partitions are kept in shards, so that no value grows with a topic and the failover of thousands of partitions writes
 only a few hundred keys. Every value is an object whose ``v`` is its format version; readers refuse a newer one and
@@ -59,6 +61,7 @@ DELEGATION_TOKENS: Final = "delegation-tokens/"
 ACLS: Final = "acls/"
 ACL_CHANGE: Final = "acl-change"
 ACL_CONFIRMATIONS: Final = "acl-confirmations/"
+CLIENT_QUOTAS: Final = "quotas/"
 
 
 class ConfigResource(IntEnum):

@@ -37,10 +37,10 @@ def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
-def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """Distinct strings in the iteration order of a Java `HashMap` into which they were put in the order of ``keys``."""
+def hash_map_order(keys: Iterable[str], capacity: int = 16) -> list[str]:
+    """Distinct strings in the iteration order of a Java `HashMap` into which they were put in the order of ``keys``.
+    ``capacity``: the map's at first, a power of two."""
     names = list(dict.fromkeys(keys))
-    capacity = 16
     while len(names) > capacity * 3 // 4:
         capacity *= 2
     return sorted(names, key=lambda name: _bucket(name, capacity))

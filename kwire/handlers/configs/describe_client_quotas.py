@@ -2,7 +2,8 @@
 
 Behaviour:
 
-- There are no quotas yet, so no filter matches anything. Kafka's tools describe quotas whenever they describe users.
+- A filter has a name, the default or any name for each entity type. An entity matches if it has all of them; with
+  ``strict``, it must have no other types. A filter without types matches all entities, or with ``strict`` none.
 - INVALID_REQUEST for a filter that makes no sense: an empty or repeated entity type, an unknown kind of match, a name
   where none belongs or none where one is needed, addresses together with users or client ids. UNSUPPORTED_VERSION for
   an unknown entity type. Such a response has no list of entries.
@@ -12,18 +13,24 @@ Versions: 0; 1 flexible.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
-from kwire.codec.messages.describe_client_quotas_response import DescribeClientQuotasResponse
+from kwire.codec.messages.describe_client_quotas_response import (
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext
+from kwire.quotas.entities import ENTITY_TYPES, IP, ClientQuotas, QuotaEntity, Quotas
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
-IP: Final = "ip"
-ENTITY_TYPES: Final = ("user", "client-id", IP)
+ANY_NAME: Final = 2
 MATCHES: Final = {0: "MATCH_TYPE_EXACT", 1: "MATCH_TYPE_DEFAULT", 2: "MATCH_TYPE_SPECIFIED"}
 
 
@@ -33,7 +40,13 @@ def operations(request: DescribeClientQuotasRequest, context: RequestContext) ->
 
 
 def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
-    """Check the filter."""
+    """Select from the newest image."""
+    _check_filter(request)
+    found = _matching(request, context.services.image.client_quotas)
+    return DescribeClientQuotasResponse(entries=[_entry(*each) for each in found])
+
+
+def _check_filter(request: DescribeClientQuotasRequest) -> None:
     seen: dict[str, None] = {}
     for component in request.components:
         _check(component, seen)
@@ -44,7 +57,6 @@ def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> Des
             "Invalid entity filter component combination. IP filter component should not be used with user or clientId"
             " filter component.",
         )
-    return DescribeClientQuotasResponse()
 
 
 def _check(component: ComponentData, seen: dict[str, None]) -> None:
@@ -62,6 +74,25 @@ def _check(component: ComponentData, seen: dict[str, None]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {match}, but set match string to null.")
     if component.match_type != 0 and component.match is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {match}, but also specified a match string.")
+
+
+def _matching(
+    request: DescribeClientQuotasRequest, client_quotas: ClientQuotas
+) -> Iterator[tuple[QuotaEntity, Quotas]]:
+    wanted = [(each.entity_type, each.match, each.match_type == ANY_NAME) for each in request.components]
+    for entity, quotas in client_quotas.items():
+        names = entity.by_type()
+        if request.strict and len(names) != len(wanted):
+            continue
+        if all(kind in names and (any_name or names[kind] == name) for kind, name, any_name in wanted):
+            yield entity, quotas
+
+
+def _entry(entity: QuotaEntity, quotas: Quotas) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.names],
+        values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+    )
 
 
 def refuse(
