@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "start": "start a broker and serve until SIGTERM or SIGINT",
     "cluster": "show a cluster's brokers, controller, under-replicated and offline partitions; unregister a broker",
-    "user": "add, delete and list users who log in with SCRAM, in a cluster that is not running",
-    "acl": "add, remove and list access control entries, in a cluster that is not running",
+    "user": "add, delete and list users who log in with SCRAM",
+    "acl": "add, remove and list access control entries",
     "ping": "check whether a Kafka broker responds",
     "adopt": "adopt a data directory written by Apache Kafka",
     "dump-log": "print the contents of segments, indexes, snapshots and checkpoints",

@@ -1,11 +1,12 @@
-"""``kwire acl list|add|remove``: access control entries, before a cluster's first start or while it is down.
+"""``kwire acl list|add|remove``: access control entries, of a running cluster or one that is not running.
 
-The entries are written to the metadata store that the configuration names, as with ``kwire start``. In a running
-cluster use Kafka's tools: ``kafka-acls``. They take effect with ``authorizer.class.name``.
+With ``--bootstrap-server``, requests go to a broker, of Apache Kafka as well. Otherwise the entries are written to the
+metadata store that the configuration names, as with ``kwire start``: before the first start, or while no broker runs.
+Entries take effect with ``authorizer.class.name``.
 
     kwire acl add User:alice --operation read --topic orders --group billing --data-dir data
-    kwire acl list --topic orders --json --data-dir data
-    kwire acl remove User:alice --data-dir data
+    kwire acl list --topic orders --json --bootstrap-server localhost:9092 --command-config admin.properties
+    kwire acl remove User:alice --bootstrap-server localhost:9092 --command-config admin.properties
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from kwire.cli import configuration, fail
+from kwire.cli.running import client as running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from kwire.base.config import KafkaConfig
+    from kwire.cli.running.acls import RunningAcls
     from kwire.security.acls.bindings import AclBinding, AclFilter
     from kwire.security.acls.operations import AclOperation
+    from kwire.server.access.offline_acls import OfflineAcls
 
 RESOURCES: Final = ("topic", "group", "transactional-id", "delegation-token", "user")
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -47,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument("--prefixed", action="store_true", help="the names are prefixes of names")
         each.add_argument("--host", metavar="ADDRESS", help="the client's address (default: every address)")
         each.add_argument("--deny", action="store_true", help="entries that forbid")
+        running.add_arguments(each)
         configuration.add_store_arguments(each)
     remove.add_argument("--all", action="store_true", help="confirm that all entries are to be removed")
     listed.add_argument("--json", action="store_true", help="print a JSON array")
@@ -58,24 +63,23 @@ def run(arguments: argparse.Namespace) -> int:
     from kwire.server.errors import StartError
 
     try:
-        return asyncio.run(_run(configuration.load(arguments), arguments))
-    except (ConfigError, StartError, ValueError) as error:
+        running.check_arguments(arguments)
+        return asyncio.run(_run(arguments))
+    except (ConfigError, StartError, running.ClusterError, ValueError) as error:
         return fail(error)
     except OSError as error:
         return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
 
 
-async def _run(config: KafkaConfig, arguments: argparse.Namespace) -> int:
-    from kwire.base.doors import Doors
+async def _run(arguments: argparse.Namespace) -> int:
     from kwire.security.acls.bindings import AclFilter
-    from kwire.server.access.offline_acls import offline_acls
 
     action = arguments.action
     bindings = list(_bindings(arguments)) if action == "add" else []
     filters = list(_filters(arguments))
     if action == "remove" and not arguments.all and filters == [AclFilter()]:
         raise ValueError("name the entries to remove, or give --all")
-    async with offline_acls(config, Doors(), create=action == "add") as acls:
+    async with _acls(arguments) as acls:
         if action == "add":
             _report("added", await acls.add(bindings))
         elif action == "remove":
@@ -83,6 +87,23 @@ async def _run(config: KafkaConfig, arguments: argparse.Namespace) -> int:
         else:
             _print(await acls.select(filters), as_json=arguments.json)
     return 0
+
+
+@asynccontextmanager
+async def _acls(arguments: argparse.Namespace) -> AsyncIterator[OfflineAcls | RunningAcls]:
+    """The entries that the command is about. `ClusterError`, StartError, ConfigError, OSError."""
+    if arguments.bootstrap_server is not None:
+        from kwire.cli.running.acls import RunningAcls
+
+        address, timeout_s = arguments.bootstrap_server, arguments.timeout
+        async with running.cluster_client(address, arguments.command_config, timeout_s) as client:
+            yield RunningAcls(client)
+        return
+    from kwire.base.doors import Doors
+    from kwire.server.access.offline_acls import offline_acls
+
+    async with offline_acls(configuration.load(arguments), Doors(), create=arguments.action == "add") as acls:
+        yield acls
 
 
 def _operations() -> str:

@@ -11,15 +11,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from kwire.base.addresses import Address, parse_address
+from kwire.base.addresses import Address
 from kwire.cli import configuration, fail
-
-if TYPE_CHECKING:
-    from kwire.codec.message import Message
-    from kwire.net.client import ClientConnection
-    from kwire.security.client import ClientSecurity
+from kwire.cli.running.client import ClusterError, cluster_client
 
 TIMEOUT_S: Final = 5.0
 LISTED_MAX: Final = 20
@@ -42,17 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
             "`unregister` needs --id N, the broker to unregister" if arguments.id is None else "status takes no --id"
         )
     try:
-        host, port = parse_address(arguments.address)
-        security = configuration.load_client_security(arguments.command_config)
-    except ValueError as error:
-        return fail(error)
-    try:
-        responses = asyncio.run(_ask(host or "localhost", port, arguments.id, security))
-    except TimeoutError:  # an OSError too, without a text
-        return fail(f"{arguments.address}: no answer within {TIMEOUT_S:.0f} s")
-    except OSError as error:
-        return fail(f"{arguments.address}: {error.strerror or error}")
-    except ValueError as error:  # a key store or trust store that cannot be used
+        responses = asyncio.run(_ask(arguments))
+    except ClusterError as error:
         return fail(error)
     if arguments.action == "unregister":
         return _unregistered(arguments.id, *responses)
@@ -61,34 +48,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if well else 1
 
 
-async def _ask(host: str, port: int, unregister: int | None, security: ClientSecurity) -> list[Any]:
-    from kwire.base.doors import Doors
-    from kwire.cluster.connector import Connector
+async def _ask(arguments: argparse.Namespace) -> list[Any]:
     from kwire.codec.messages.api_versions_request import ApiVersionsRequest
     from kwire.codec.messages.describe_cluster_request import DescribeClusterRequest
     from kwire.codec.messages.metadata_request import MetadataRequest
     from kwire.codec.messages.unregister_broker_request import UnregisterBrokerRequest
     from kwire.codec.protocol import ApiKey
-    from kwire.net.client import ConnectionLost
 
-    connection: ClientConnection | None = None
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            connection = await Connector(Doors(), security).connect(host, port, "kwire-cluster")
-            if unregister is not None:
-                return [await connection.call(UnregisterBrokerRequest(broker_id=unregister), 0)]
-            served = {
-                each.api_key: each.max_version for each in (await connection.call(ApiVersionsRequest(), 0)).api_keys
-            }
-            version = min(FENCED_VERSION, served.get(ApiKey.DESCRIBE_CLUSTER, 0))
-            brokers = DescribeClusterRequest(include_fenced_brokers=version >= FENCED_VERSION)
-            everything: Message = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-            return [await connection.call(brokers, version), await connection.call(everything, 12)]
-    except ConnectionLost:
-        raise ConnectionResetError("the broker closed the connection without a response") from None
-    finally:
-        if connection is not None:
-            connection.close()
+    async with cluster_client(arguments.address, arguments.command_config, TIMEOUT_S) as client:
+        if arguments.id is not None:
+            return [await client.call(UnregisterBrokerRequest(broker_id=arguments.id), 0)]
+        served = {each.api_key: each.max_version for each in (await client.call(ApiVersionsRequest(), 0)).api_keys}
+        version = min(FENCED_VERSION, served.get(ApiKey.DESCRIBE_CLUSTER, 0))
+        brokers = DescribeClusterRequest(include_fenced_brokers=version >= FENCED_VERSION)
+        everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return [await client.call(brokers, version), await client.call(everything, 12)]
 
 
 def _unregistered(broker_id: int, response: Any) -> int:

@@ -1,8 +1,9 @@
-"""``kwire user add|delete|list``: users who log in with SCRAM, before a cluster's first start or while it is down.
+"""``kwire user add|delete|list``: users who log in with SCRAM, of a running cluster or one that is not running.
 
-The credentials are written to the metadata store that the configuration names, as with ``kwire start``. In a running
-cluster use Kafka's tools: ``kafka-configs --alter --entity-type users``. The password is read from a file, a prompt or
-standard input; a password on the command line can be read by other users of the host.
+With ``--bootstrap-server``, requests go to a broker, of Apache Kafka as well. Otherwise the credentials are written to
+the metadata store that the configuration names, as with ``kwire start``: before the first start, or while no broker
+runs. The password is read from a file, a prompt or standard input; a password on the command line can be read by other
+users of the host.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from contextlib import asynccontextmanager
 from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kwire.cli import configuration, fail
+from kwire.cli.running import client as running
 
 if TYPE_CHECKING:
-    from kwire.base.config import KafkaConfig
+    from collections.abc import AsyncIterator
+
+    from kwire.cli.running.users import RunningUsers
+    from kwire.server.users import Users
 
 MECHANISM_NAMES: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS: Final = 4096
@@ -39,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         text = "only this mechanism (default: both); may be given twice"
         each.add_argument("--mechanism", action="append", choices=MECHANISM_NAMES, dest="mechanisms", help=text)
     for each in (add, delete, actions.add_parser("list", help="list the users and their mechanisms")):
+        running.add_arguments(each)
         configuration.add_store_arguments(each)
 
 
@@ -48,31 +55,29 @@ def run(arguments: argparse.Namespace) -> int:
     from kwire.server.errors import StartError
 
     try:
-        config = configuration.load(arguments)
+        running.check_arguments(arguments)
         password = _password(arguments) if arguments.action == "add" else ""
-        return asyncio.run(_run(config, arguments, password))
-    except (ConfigError, StartError) as error:
-        return fail(error)
+        return asyncio.run(_run(arguments, password))
     except UnicodeDecodeError:
         return fail("the password is not UTF-8")
+    except (ConfigError, StartError, running.ClusterError, ValueError) as error:
+        return fail(error)
     except OSError as error:
         return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
     except (EOFError, KeyboardInterrupt):
         return fail("no password was given")
 
 
-async def _run(config: KafkaConfig, arguments: argparse.Namespace, password: str) -> int:
-    from kwire.base.doors import Doors
+async def _run(arguments: argparse.Namespace, password: str) -> int:
     from kwire.security.scram_credentials import MECHANISMS
-    from kwire.server.users import users_of
 
     if arguments.action == "list":
-        async with users_of(config, Doors(), create=False) as users:
+        async with _users(arguments) as users:
             for user in await users.all():
                 print(f"{user.name} {user.mechanism.mechanism_name} iterations={user.iterations}")
         return 0
     mechanisms = [MECHANISMS[name] for name in dict.fromkeys(arguments.mechanisms or MECHANISM_NAMES)]
-    async with users_of(config, Doors(), create=arguments.action == "add") as users:
+    async with _users(arguments) as users:
         if arguments.action == "add":
             await users.put(arguments.name, mechanisms, password, arguments.iterations)
         else:
@@ -81,6 +86,25 @@ async def _run(config: KafkaConfig, arguments: argparse.Namespace, password: str
     for mechanism in mechanisms:
         print(f"kwire {done} user={arguments.name} mechanism={mechanism.mechanism_name}")
     return 0
+
+
+@asynccontextmanager
+async def _users(arguments: argparse.Namespace) -> AsyncIterator[Users | RunningUsers]:
+    """The users that the command is about. `ClusterError`, StartError, ConfigError, OSError."""
+    from kwire.base.doors import Doors
+
+    doors = Doors()
+    if arguments.bootstrap_server is not None:
+        from kwire.cli.running.users import RunningUsers
+
+        address, timeout_s = arguments.bootstrap_server, arguments.timeout
+        async with running.cluster_client(address, arguments.command_config, timeout_s) as client:
+            yield RunningUsers(client, doors.random.randbytes)
+        return
+    from kwire.server.users import users_of
+
+    async with users_of(configuration.load(arguments), doors, create=arguments.action == "add") as users:
+        yield users
 
 
 def _password(arguments: argparse.Namespace) -> str:

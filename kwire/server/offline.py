@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def offline_store(config: KafkaConfig, doors: Doors, *, create: bool, tool: str) -> AsyncIterator[MetadataStore]:
+async def offline_store(config: KafkaConfig, doors: Doors, *, create: bool) -> AsyncIterator[MetadataStore]:
     """The open store that the configuration names. ``create``: it may be new. `StartError` in one line, also if a
-    broker uses the embedded store: it names the ``tool`` for a cluster that runs."""
+    broker uses the embedded store."""
     directory = None
     if not config.zookeeper_connect and not config.kwire_metadata_dir:
-        directory = _lock(config.data_dirs[0], doors, create=create, tool=tool)
+        directory = _lock(config.data_dirs[0], doors, create=create)
     store, _ = create_store(config, doors, _ignore)
     try:
         await store.open()
@@ -42,7 +42,7 @@ async def offline_store(config: KafkaConfig, doors: Doors, *, create: bool, tool
             directory.unlock()
 
 
-def _lock(path: str, doors: Doors, *, create: bool, tool: str) -> LogDirectory:
+def _lock(path: str, doors: Doors, *, create: bool) -> LogDirectory:
     from kwire.cluster.store.embedded import FILE_NAME
 
     if not create and not doors.files.exists(f"{path}/{FILE_NAME}"):
@@ -51,7 +51,7 @@ def _lock(path: str, doors: Doors, *, create: bool, tool: str) -> LogDirectory:
     try:
         directory.lock()
     except LogDirectoryError as error:
-        raise StartError(f"{error}; while a broker runs, use {tool}") from None
+        raise StartError(f"{error}; to change a running cluster, name a broker with --bootstrap-server") from None
     except OSError as error:
         raise StartError(f"log.dirs: {path} cannot be used: {reason_of(error)}") from None
     return directory

@@ -90,5 +90,5 @@ class Users:
 async def users_of(config: KafkaConfig, doors: Doors, *, create: bool) -> AsyncIterator[Users]:
     """The users in the store that the configuration names. ``create``: the store may be new. `StartError` in one line,
     also if a broker uses the embedded store."""
-    async with offline_store(config, doors, create=create, tool="kafka-configs --entity-type users") as store:
+    async with offline_store(config, doors, create=create) as store:
         yield Users(store, doors)

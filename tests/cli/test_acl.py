@@ -98,4 +98,4 @@ def test_a_running_broker_keeps_its_store(kwire_command: Command) -> None:
     refused = kwire_command.run("acl", "add", "User:a", "--operation", "read", "--topic", "t", *STORE)
     process.stop()
     assert refused.returncode == 1
-    assert "while a broker runs, use kafka-acls" in refused.stderr
+    assert "to change a running cluster, name a broker with --bootstrap-server" in refused.stderr

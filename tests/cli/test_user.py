@@ -75,7 +75,7 @@ def test_a_directory_that_a_broker_uses_is_refused_in_one_line(kwire_command: Co
         refused = kwire_command.run("user", *arguments, "--data-dir", "data")
         assert (refused.returncode, refused.stdout) == (1, "")
         assert refused.stderr.startswith("kwire: another process uses the data directory data")
-        assert "kafka-configs --entity-type users" in refused.stderr
+        assert "name a broker with --bootstrap-server" in refused.stderr
         assert refused.stderr.count("\n") == 1
     process.stop()
 

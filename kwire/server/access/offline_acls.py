@@ -75,5 +75,5 @@ class OfflineAcls:
 async def offline_acls(config: KafkaConfig, doors: Doors, *, create: bool) -> AsyncIterator[OfflineAcls]:
     """The entries in the store that the configuration names. ``create``: the store may be new. `StartError` in one
     line, also if a broker uses the embedded store."""
-    async with offline_store(config, doors, create=create, tool="kafka-acls") as store:
+    async with offline_store(config, doors, create=create) as store:
         yield OfflineAcls(store)

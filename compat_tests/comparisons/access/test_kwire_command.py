@@ -1,0 +1,92 @@
+"""`kwire acl` and `kwire user` with ``--bootstrap-server``, on both brokers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.comparisons.access.acls import Acls
+from harness.observations import Observations
+from harness.processes.secured import SecuredBroker
+
+LIMIT_S = 60
+USER = "command-user"
+
+
+class Command:
+    """The ``kwire`` command for one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def __call__(self, *arguments: str) -> list[object]:
+        """Exit status, standard output and standard error; the address is taken out, since it is the broker's own."""
+        words = [sys.executable, "-m", "kwire", *arguments, "--bootstrap-server", self.bootstrap]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        return [done.returncode, done.stdout, done.stderr.replace(self.bootstrap, "ADDRESS")]
+
+
+@pytest.fixture
+def kwire(guarded: SecuredBroker) -> Command:
+    return Command(guarded.bootstrap)
+
+
+@pytest.fixture
+def users(kwire: Command) -> Iterator[Command]:
+    yield kwire
+    kwire("user", "delete", USER)
+
+
+def test_acls_are_added_listed_and_removed(kwire: Command, acls: Acls, observe: Observations) -> None:
+    read = ("--operation", "read", "--topic", "orders")
+    added = kwire("acl", "add", "User:alice", *read, "--group", "billing")
+    assert added[1].splitlines()[0] == (  # type: ignore[attr-defined]
+        "kwire added principal=User:alice host=* permission=allow operation=read resource=topic pattern=literal"
+        " name=orders"
+    )
+    observe("added", added)
+    acls.await_number(2)
+    observe("added again", kwire("acl", "add", "User:alice", *read))
+    observe("prefixed", kwire("acl", "add", "User:bob", *read, "--prefixed", "--deny", "--host", "10.0.0.1"))
+    acls.await_number(3)
+    for arguments in ((), ("--json",), ("User:bob",), ("--topic", "orders"), ("--deny",), ("--group", "nothing")):
+        observe(f"listed {arguments}", kwire("acl", "list", *arguments))
+    observe("removed", kwire("acl", "remove", "User:alice", "--topic", "orders"))
+    acls.await_number(2)
+    observe("nothing to remove", kwire("acl", "remove", "User:nobody"))
+    observe("all", kwire("acl", "remove", "--all"))
+    acls.await_number(0)
+    observe("listed at last", kwire("acl", "list"))
+
+
+def test_users_are_added_listed_and_deleted(users: Command, observe: Observations) -> None:
+    observe("added", users("user", "add", USER, "--password", "secret"))
+    listed = str(users("user", "list")[1]).splitlines()
+    observe("listed", [line for line in listed if line.startswith(USER)])
+    observe("one deleted", users("user", "delete", USER, "--mechanism", "SCRAM-SHA-256"))
+    observe("the other deleted", users("user", "delete", USER))
+    observe("none left", users("user", "delete", USER)[:2])
+    observe("too few iterations", users("user", "add", USER, "--password", "x", "--iterations", "5"))
+    observe("no password", users("user", "add", USER, "--password", ""))
+
+
+def test_a_login_that_is_not_allowed_to_alter_is_told_so(
+    guarded: SecuredBroker, tmp_path: Path, observe: Observations
+) -> None:
+    client = tmp_path / "client.properties"
+    client.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
+        ' username="alice" password="alice-secret";\n'
+    )
+    kwire = Command(guarded.address("SASL_PLAINTEXT"))
+    with_login = ("--command-config", str(client))
+    observe("acl", kwire("acl", "list", *with_login))
+    observe("user", kwire("user", "add", USER, "--password", "x", *with_login))
+    observe("deleted user", kwire("user", "delete", USER, *with_login))
+    client.write_text(client.read_text().replace("alice-secret", "wrong"))
+    observe("wrong password", kwire("acl", "list", *with_login))

@@ -1,0 +1,81 @@
+"""Users of a running cluster who log in with SCRAM: DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554).
+
+The password does not leave this process: the request has what it is salted and hashed to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kwire.base.errors import ErrorCode
+from kwire.cli.running.client import ClusterError, check
+from kwire.codec.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kwire.codec.messages.describe_user_scram_credentials_request import DescribeUserScramCredentialsRequest, UserName
+from kwire.security.scram_credentials import ScramMechanism, random_text
+from kwire.server.users import User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kwire.cli.running.client import ClusterClient
+
+VERSION: Final = 0
+
+
+class RunningUsers:
+    """The users of a running cluster. ``random_bytes`` makes the salts."""
+
+    def __init__(self, client: ClusterClient, random_bytes: Callable[[int], bytes]) -> None:
+        self._client = client
+        self._random_bytes = random_bytes
+
+    async def all(self) -> list[User]:
+        """All credentials, by user and mechanism. `ClusterError`."""
+        return await self._described(None)
+
+    async def put(self, name: str, mechanisms: Sequence[ScramMechanism], password: str, iterations: int) -> None:
+        """Create or replace a user's credentials. `ClusterError`."""
+        if not password:
+            raise ClusterError("the password is empty")
+        upsertions = []
+        for mechanism in mechanisms:
+            salt = random_text(self._random_bytes).encode()
+            upsertions.append(
+                ScramCredentialUpsertion(
+                    name=name,
+                    mechanism=mechanism,
+                    iterations=iterations,
+                    salt=salt,
+                    salted_password=mechanism.salted_password(password, salt, iterations),
+                )
+            )
+        await self._alter(AlterUserScramCredentialsRequest(upsertions=upsertions))
+
+    async def delete(self, name: str, mechanisms: Sequence[ScramMechanism]) -> list[ScramMechanism]:
+        """Delete a user's credentials; the mechanisms of which there was one. `ClusterError`."""
+        present = [each.mechanism for each in await self._described(name)]
+        gone = [each for each in mechanisms if each in present] or list(mechanisms[:1])  # the broker says what is wrong
+        deletions = [ScramCredentialDeletion(name=name, mechanism=each) for each in gone]
+        await self._alter(AlterUserScramCredentialsRequest(deletions=deletions))
+        return gone
+
+    async def _described(self, name: str | None) -> list[User]:
+        users = None if name is None else [UserName(name=name)]
+        response = await self._client.call(DescribeUserScramCredentialsRequest(users=users), VERSION)
+        check(response.error_code, response.error_message)
+        found = []
+        for result in response.results:
+            if result.error_code != ErrorCode.RESOURCE_NOT_FOUND:
+                check(result.error_code, result.error_message)
+            for each in result.credential_infos:
+                found.append(User(result.user, ScramMechanism(each.mechanism), each.iterations))
+        return sorted(found)
+
+    async def _alter(self, request: AlterUserScramCredentialsRequest) -> None:
+        response = await self._client.call(request, VERSION)
+        for result in response.results:
+            check(result.error_code, result.error_message)
