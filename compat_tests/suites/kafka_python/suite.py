@@ -27,9 +27,11 @@ FOLDER = Path(__file__).parent
 MODES = ("4.3", "2.6")
 SECURED = "secured"
 SECURED_FILES = ("test_sasl_integration.py", "test_ssl_integration.py")
-SETTINGS = {"node.id": "0", "num.partitions": "4", "group.min.session.timeout.ms": "1000"}
-# One test needs ACLs; for all others everything is allowed.
-KAFKA_SETTINGS = {
+SETTINGS = {
+    "node.id": "0",
+    "num.partitions": "4",
+    "group.min.session.timeout.ms": "1000",
+    # One test needs ACLs; for all others everything is allowed.
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",
@@ -75,8 +77,7 @@ def run(kind: str, mode: str, tests: list[str]) -> list[Outcome]:
         home = Path(folder)
         if mode == SECURED:
             return _run_secured(kind, tests, home)
-        settings = {**SETTINGS, **(KAFKA_SETTINGS if kind == "kafka" else {})}
-        broker = make_broker(kind, home / "broker", settings)
+        broker = make_broker(kind, home / "broker", SETTINGS)
         if kind == "kwire":  # set as for Apache Kafka, because a test checks the property's source
             broker.choose_ports()
             broker.settings["advertised.listeners"] = f"PLAINTEXT://{broker.bootstrap}"

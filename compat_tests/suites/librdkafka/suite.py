@@ -45,12 +45,12 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "3000",
     "log.segment.delete.delay.ms": "60000",
 }
-KAFKA_SETTINGS = {
+AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
 # Its own requests come without a login; the clients' do not, so that ACLs are for them alone.
-SECURED_KAFKA_SETTINGS = {**KAFKA_SETTINGS, "super.users": "User:ANONYMOUS"}
+SECURED_AUTHORIZER = {**AUTHORIZER, "super.users": "User:ANONYMOUS"}
 SELECTOR = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 OPEN = {"auto.create.topics.enable": "true", "min.insync.replicas": "1"}
 SCENARIOS = {"default": {}, "noautocreate": {"auto.create.topics.enable": "false"}}
@@ -168,14 +168,12 @@ class Brokers:
             self._stack.callback(cluster.stop)
             return cluster.start()
         if self._realm is not None:
-            settings |= SECURED_KAFKA_SETTINGS if self._kind == "kafka" else {}
-            secured_broker = make_secured(self._kind, home, {**settings, **self._realm.broker})
+            secured_broker = make_secured(self._kind, home, {**settings, **SECURED_AUTHORIZER, **self._realm.broker})
             self._stack.callback(secured_broker.stop)
             secured_broker.start()
             address = secured_broker.address(self._realm.security.listener)
             return self._realm.entrance(address, secured_broker.bootstrap, secured_broker.certificates, home / "client")
-        settings |= KAFKA_SETTINGS if self._kind == "kafka" else {}
-        broker = make_broker(self._kind, home, settings)
+        broker = make_broker(self._kind, home, {**settings, **AUTHORIZER})
         self._stack.callback(broker.stop)
         broker.start()
         return Entrance(broker.bootstrap, broker.bootstrap)
