@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from compat_tests.comparisons.access.acls import Acls
+from compat_tests.comparisons.admin.requests import Wire
 from compat_tests.names import Names
 from compat_tests.needs import need
 from compat_tests.servers import running
@@ -23,6 +25,11 @@ from harness.observations import Observations, folder, started_ms
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
 from harness.processes.secured import SecuredBroker, make_secured
 
+AUTHORIZER = {
+    "delegation.token.secret.key": "the secret of the tests",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:root",
+}
 TIMEOUT_S = 600  # what hangs must end; a test on a busy machine may take ten times as long as on an idle one
 
 started_ms()  # before this process starts the workers
@@ -99,6 +106,25 @@ def secured(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     shared = make_secured(broker_kind, tmp_path_factory.mktemp(f"secured-{broker_kind}"), tokens)
     with running(shared, shared.kill):
         yield shared
+
+
+@pytest.fixture(scope="session")
+def guarded(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """The started broker with an authorizer and all listeners, shared by the session. Who connects to PLAINTEXT is a
+    super user."""
+    shared = make_secured(broker_kind, tmp_path_factory.mktemp(f"guarded-{broker_kind}"), AUTHORIZER)
+    with running(shared, shared.kill):
+        yield shared
+
+
+@pytest.fixture
+def acls(guarded: SecuredBroker) -> Iterator[Acls]:
+    """The administrator's requests for ACLs. There are none at the beginning."""
+    wire = Wire(guarded.bootstrap)
+    both = Acls(wire)
+    both.clear()
+    yield both
+    wire.close()
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -30,6 +31,7 @@ public final class JavaClient {
             case "produce" -> produce(request);
             case "consume" -> consume(request);
             case "offsets-for-times" -> offsetsForTimes(request);
+            case "copy" -> copy(request);
             default -> throw new IllegalArgumentException(arguments[0]);
         };
         System.out.println(answer);
@@ -130,5 +132,36 @@ public final class JavaClient {
             }
         }
         return answer;
+    }
+
+    /** Consumes records of "source" in "group" and produces them to "target" in one transaction. */
+    private static JsonNode copy(JsonNode request) {
+        Map<String, Object> reading = config(request);
+        reading.putAll(Map.of("group.id", request.get("group").asText(), "auto.offset.reset", "earliest"));
+        reading.put("enable.auto.commit", "false");
+        Map<String, Object> writing = config(request);
+        writing.put("transactional.id", request.get("transactional_id").asText());
+        String target = request.get("target").asText();
+        ByteArrayDeserializer deserializer = new ByteArrayDeserializer();
+        ByteArraySerializer serializer = new ByteArraySerializer();
+        KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(writing, serializer, serializer);
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(reading, deserializer, deserializer)) {
+            producer.initTransactions();
+            consumer.subscribe(List.of(request.get("source").asText()));
+            ConsumerRecords<byte[], byte[]> records = ConsumerRecords.empty();
+            for (long end = System.currentTimeMillis() + 60_000; records.isEmpty();) {
+                if (System.currentTimeMillis() > end) {
+                    throw new IllegalStateException("no record within 60 s");
+                }
+                records = consumer.poll(Duration.ofMillis(500));
+            }
+            producer.beginTransaction();
+            records.forEach(record -> producer.send(new ProducerRecord<>(target, record.value())));
+            producer.sendOffsetsToTransaction(records.nextOffsets(), consumer.groupMetadata());
+            producer.commitTransaction();
+            return JSON.createObjectNode().put("copied", records.count());
+        } finally {
+            producer.close(Duration.ZERO); // without an end of the transaction that failed
+        }
     }
 }

@@ -9,7 +9,7 @@ from compat_tests.clients.pyspark.frames import Frames, values
 from compat_tests.names import Names
 
 TEXTS: Final = ["one", "three", "two"]
-_AT_ONCE: Final = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "10"}  # Spark's default is 3 seconds
+AT_ONCE: Final = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "10"}  # Spark's default is 3 seconds
 
 
 def copied(frames: Frames, new_name: Names) -> None:
@@ -25,6 +25,6 @@ def attempts(frames: Frames, new_name: Names) -> dict[str, Callable[[], Any]]:
     topic = new_name("refused")
     return {
         "write": lambda: frames.write(frames.texts(TEXTS), topic),
-        "read": lambda: frames.read(topic, **_AT_ONCE).count(),
-        "stream": lambda: frames.run_available(frames.read_stream(topic, **_AT_ONCE), "refused"),
+        "read": lambda: frames.read(topic, **AT_ONCE).count(),
+        "stream": lambda: frames.run_available(frames.read_stream(topic, **AT_ONCE), "refused"),
     }

@@ -2,7 +2,8 @@
 
 aiokafka's source package has no tests, so that they cannot be run as they are, as the suites of `compat_tests/suites`
 are. The cases: produce and consume in a group, and describe the cluster with the admin client, with PLAIN,
-SCRAM-SHA-256 and GSSAPI (for which see `test_kerberos`). The others deny operations by ACLs.
+SCRAM-SHA-256 and GSSAPI (for which see `test_kerberos`). For the others, which deny operations by ACLs, see
+`compat_tests.clients.access`.
 """
 
 from __future__ import annotations
