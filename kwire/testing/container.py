@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 from testcontainers.core.container import DockerContainer
 
 from kwire.server.ready_line import PREFIX
-from kwire.testing.logins import MECHANISMS, PLAIN, PROTOCOLS, Logins, login_module, quoted
+from kwire.testing.logins import MECHANISMS, PLAIN, PROTOCOLS, Logins, login_module, plain_users
 
 if TYPE_CHECKING:
     from kwire.testing.certificates import Authority
@@ -101,9 +101,8 @@ class KwireContainer(DockerContainer):
             self.with_property(f"{prefix}ssl.keystore.location", _KEY_STORE)
         if has_users:
             self.with_property("sasl.enabled.mechanisms", mechanism)
-            names = [f"user_{name}={quoted(password)}" for name, password in self._logins.users.items()]
-            options = ["required", *(names if mechanism == PLAIN else [])]
-            config = f"{login_module(mechanism)} {' '.join(options)};"
+            names = f" {plain_users(self._logins.users)}" if mechanism == PLAIN else ""
+            config = f"{login_module(mechanism)} required{names};"
             self.with_property(f"{prefix}{mechanism.lower()}.sasl.jaas.config", config)
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,11 @@ _MODULES: Final = "org.apache.kafka.common.security"
 def login_module(mechanism: str) -> str:
     """The name of Kafka's login module for one of `MECHANISMS`."""
     return f"{_MODULES}.plain.PlainLoginModule" if mechanism == PLAIN else f"{_MODULES}.scram.ScramLoginModule"
+
+
+def plain_users(users: Mapping[str, str]) -> str:
+    """The options of Kafka's login module for PLAIN that name a broker's users: passwords by name."""
+    return " ".join(f"{quoted(f'user_{name}')}={quoted(password)}" for name, password in users.items())
 
 
 def quoted(value: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kwire.testing.broker import Kwire
-from kwire.testing.logins import PLAIN, Logins, login_module, quoted
+from kwire.testing.logins import PLAIN, Logins, login_module, plain_users
 from kwire.testing.process import KwireProcess
 
 LISTENER: Final = "SASL_SSL"
@@ -34,7 +34,7 @@ class SecuredProcess(KwireProcess):
         authority = Authority(self._certificates)
         self.users = dict(users) if users else {name: secrets.token_urlsafe(12) for name in USERS}
         self.ca_path = authority.path
-        options = " ".join(f"user_{name}={quoted(password)}" for name, password in self.users.items())
+        module = f"{login_module(MECHANISM)} required {plain_users(self.users)};"
         prefix = f"listener.name.{LISTENER.lower()}."
         secured = {
             "listeners": f"{LISTENER}://localhost:0",
@@ -43,7 +43,7 @@ class SecuredProcess(KwireProcess):
             f"{prefix}ssl.keystore.type": "PEM",
             f"{prefix}ssl.keystore.location": str(authority.issue("broker", *HOSTS)),
             f"{prefix}sasl.enabled.mechanisms": MECHANISM,
-            f"{prefix}{MECHANISM.lower()}.sasl.jaas.config": f"{login_module(MECHANISM)} required {options};",
+            f"{prefix}{MECHANISM.lower()}.sasl.jaas.config": module,
         }
         client_properties = self.logins.properties(next(iter(self.users)))
         super().__init__({**secured, **(properties or {})}, client_properties=client_properties)

@@ -40,6 +40,10 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         "cryptography",
         "jwt",
         "kwire.security.oauth.settings",
+        "kwire.security.kerberos",
+        "kwire.net.newcomers",
+        "kwire.net.tls",
+        "kwire.quotas",
     ],
 )
 def test_not_imported_before_it_is_needed(imported: set[str], module: str) -> None:
