@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from kwire.base.errors import ErrorCode
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.partitions import has_partition
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
@@ -57,16 +57,17 @@ def require(context: RequestContext, operation: Operation) -> None:
         authorizer.require(context, operation)
 
 
-def is_allowed(context: RequestContext, operation: Operation) -> bool:
+def is_allowed(context: RequestContext, operation: Operation, purpose: Purpose = Purpose.ACCESS) -> bool:
     """Whether the principal may do an operation."""
     authorizer = context.services.authorizer
-    return authorizer.allows_all or authorizer.authorize(context, operation)
+    return authorizer.allows_all or authorizer.authorize(context, operation, purpose)
 
 
-def is_topic_allowed(context: RequestContext, operation: AclOperation, topic: str) -> bool:
+def is_topic_allowed(
+    context: RequestContext, operation: AclOperation, topic: str, purpose: Purpose = Purpose.ACCESS
+) -> bool:
     """Whether the principal may do an operation on a topic."""
-    authorizer = context.services.authorizer
-    return authorizer.allows_all or authorizer.authorize(context, Operation(operation, ResourceType.TOPIC, topic))
+    return is_allowed(context, Operation(operation, ResourceType.TOPIC, topic), purpose)
 
 
 def is_allowed_somewhere(context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
@@ -75,11 +76,13 @@ def is_allowed_somewhere(context: RequestContext, operation: AclOperation, resou
     return authorizer.allows_all or authorizer.authorize_some(context, operation, resource_type)
 
 
-def allowed_topics(context: RequestContext, operation: AclOperation, topics: Iterable[str]) -> dict[str, None]:
+def allowed_topics(
+    context: RequestContext, operation: AclOperation, topics: Iterable[str], purpose: Purpose = Purpose.ACCESS
+) -> dict[str, None]:
     """The topics on which the principal may do an operation, in their order and each once."""
     authorizer = context.services.authorizer
     if not authorizer.allows_all:
-        topics = authorizer.allowed_names(context, operation, ResourceType.TOPIC, topics)
+        topics = authorizer.allowed_names(context, operation, ResourceType.TOPIC, topics, purpose)
     return dict.fromkeys(topics)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -50,6 +51,17 @@ INSECURE = ConnectionSecurity()
 """The security of a connection to a PLAINTEXT listener."""
 
 
+class Purpose(Enum):
+    """Why a decision is needed: at which level the audit log has it (Kafka's `Action.logIfAllowed`, `logIfDenied`)."""
+
+    ACCESS = 1
+    """The client wants to do the operation: a denial is worth a line."""
+    CHOICE = 2
+    """A denial leaves something out of a list, or another operation is enough in its place."""
+    REPORT = 3
+    """The client is only told the decision: nothing is done with it."""
+
+
 class Decisions:
     """What an authorizer has decided for the client of one connection. ``made``: whether an operation is allowed, by
     the fields of the `Operation`; they are valid as long as ``basis`` is what the authorizer decides by."""
@@ -72,7 +84,7 @@ class Authorizer:
     def follow(self, image: ClusterImage, _delta: object = None) -> None:
         """Decide by this image of the cluster from now on."""
 
-    def authorize(self, context: RequestContext, operation: Operation) -> bool:
+    def authorize(self, context: RequestContext, operation: Operation, purpose: Purpose = Purpose.ACCESS) -> bool:
         """Whether the request's principal may do an operation."""
         return True
 
@@ -85,10 +97,15 @@ class Authorizer:
         return self.allows_all
 
     def allowed_names(
-        self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Iterable[str],
+        purpose: Purpose = Purpose.ACCESS,
     ) -> list[str]:
         """The names of the resources on which the operation is allowed, in the given order."""
-        return [name for name in names if self.authorize(context, Operation(operation, resource_type, name))]
+        return [name for name in names if self.authorize(context, Operation(operation, resource_type, name), purpose)]
 
     def require(self, context: RequestContext, operation: Operation) -> None:
         """Raise the KafkaError of the resource's type unless the operation is allowed."""
@@ -101,7 +118,7 @@ class Authorizer:
         the operation with code n."""
         field = 0
         for operation in ALL_OPERATIONS.get(resource_type, ()):
-            if self.authorize(context, Operation(operation, resource_type, name)):
+            if self.authorize(context, Operation(operation, resource_type, name), Purpose.REPORT):
                 field |= 1 << operation
         return field
 

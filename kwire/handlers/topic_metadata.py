@@ -8,6 +8,7 @@ from kwire.base.errors import ErrorCode
 from kwire.cluster.controller.topics import name_problem
 from kwire.cluster.metadata.image import BrokerImage, ClusterImage
 from kwire.cluster.store.keys import PartitionState
+from kwire.handlers.authorization import DESCRIBE_CLUSTER, is_allowed
 from kwire.handlers.context import RequestContext
 from kwire.security.acls.operations import CLUSTER_NAME, ResourceType
 
@@ -53,7 +54,9 @@ def absence_error(name: str) -> ErrorCode:
 
 
 def cluster_operations(context: RequestContext) -> int:
-    """The operations that the client may do on the cluster, as a bit field."""
+    """The operations that the client may do on the cluster, as a bit field; 0 if it may not describe the cluster."""
+    if not is_allowed(context, *DESCRIBE_CLUSTER):
+        return 0
     return context.services.authorizer.authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
 
 

@@ -84,7 +84,7 @@ class Broker:
         """Why this broker cannot go on, if so. It is not stopped by itself."""
         self.adopted_topics: list[str] = []
         self._given_store = store
-        self._authorizer = authorizer or configured_authorizer(self.config)
+        self._authorizer = authorizer or configured_authorizer(self.config, self.doors.clock.monotonic)
         self._given_cluster_id = cluster_id
         self._adopt = adopt
         self._parts: BrokerParts | None = None

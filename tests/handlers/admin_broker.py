@@ -22,7 +22,7 @@ class Denying(Authorizer):
     def __init__(self, *operations: int) -> None:
         self._operations = operations
 
-    def authorize(self, context: Any, operation: Any) -> bool:
+    def authorize(self, context: Any, operation: Any, purpose: object = None) -> bool:
         name = operation.resource_name
         return not (operation.operation in self._operations and name.startswith(("secret", "kafka-cluster")))
 

@@ -181,7 +181,7 @@ async def test_what_is_not_allowed_is_refused_before_the_handler_sees_it(brokers
     class Nobody(Authorizer):
         allows_all = False
 
-        def authorize(self, context: RequestContext, operation: Operation) -> bool:
+        def authorize(self, context: RequestContext, operation: Operation, purpose: object = None) -> bool:
             return False
 
     def operations(request: HeartbeatRequest, context: RequestContext) -> list[Operation]:

@@ -24,7 +24,7 @@ def operations() -> dict[str, Callable[[], object]]:
     fewer = dict(list(acls.items())[:-1])
     authorizer = AclAuthorizer({"User:root"})
     authorizer.follow(ClusterImage(acls=acls))
-    context = RequestContext(services_with(authorizer=authorizer), principal=Principal("User", "u7"))
+    context = RequestContext(services_with(authorizer=authorizer), principal=Principal("User", "u154"))
     write = Operation(AclOperation.WRITE, ResourceType.TOPIC, "topic-77")
     key = tuple(write)
     images = cycle((ClusterImage(acls=fewer), ClusterImage(acls=acls)))

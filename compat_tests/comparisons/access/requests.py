@@ -553,7 +553,12 @@ CASES = (
         {"feature_updates": [{"feature": "nonsense", "max_version_level": 1}], "validate_only": True},
         (cluster(ALTER), cluster(DESCRIBE)),
     ),
-    Case(K.DESCRIBE_CLUSTER, 2, {"include_cluster_authorized_operations": True}, (cluster(DESCRIBE), cluster(ALTER))),
+    Case(
+        K.DESCRIBE_CLUSTER,
+        2,
+        {"include_cluster_authorized_operations": True},
+        (cluster(DESCRIBE), cluster(ALTER), cluster(CREATE)),
+    ),
     Case(
         K.DESCRIBE_PRODUCERS,
         0,

@@ -21,13 +21,13 @@ from kwire.codec.messages.offset_for_leader_epoch_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
 from kwire.handlers.authorization import CLUSTER_ACTION, is_allowed, is_topic_allowed
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import Purpose, RequestContext
 from kwire.security.acls.operations import AclOperation
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
     """Look the epoch up in every partition. Brokers (CLUSTER_ACTION) may ask about all topics."""
-    trusted = is_allowed(context, *CLUSTER_ACTION)
+    trusted = is_allowed(context, *CLUSTER_ACTION, Purpose.CHOICE)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

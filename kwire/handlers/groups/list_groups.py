@@ -13,7 +13,7 @@ from kwire.codec.messages.list_groups_response import ListGroupsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DESCRIBE_CLUSTER, group_operation, is_allowed
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import Purpose, RequestContext
 from kwire.security.acls.operations import AclOperation
 
 
@@ -23,9 +23,11 @@ def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsRes
         frozenset(name.lower() for name in request.states_filter),
         frozenset(name.lower() for name in request.types_filter),
     )
-    if not is_allowed(context, *DESCRIBE_CLUSTER):
+    if not is_allowed(context, *DESCRIBE_CLUSTER, Purpose.CHOICE):
         groups = [
-            group for group in groups if is_allowed(context, group_operation(AclOperation.DESCRIBE, group.group_id))
+            group
+            for group in groups
+            if is_allowed(context, group_operation(AclOperation.DESCRIBE, group.group_id), Purpose.CHOICE)
         ]
     return ListGroupsResponse(groups=groups)
 

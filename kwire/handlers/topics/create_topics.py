@@ -31,7 +31,7 @@ from kwire.codec.messages.create_topics_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics, is_allowed, is_topic_allowed
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import Purpose, RequestContext
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ CREATE_ANY: Final = Operation(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Have the controller create all topics that may be created."""
     names = Counter(topic.name for topic in request.topics)
-    allowed = names if is_allowed(context, CREATE_ANY) else allowed_topics(context, AclOperation.CREATE, names)
+    allows_any = is_allowed(context, CREATE_ANY, Purpose.CHOICE)
+    allowed = names if allows_any else allowed_topics(context, AclOperation.CREATE, names)
     wanted = [topic for topic in request.topics if names[topic.name] == 1 and topic.name in allowed]
     outcomes: Mapping[str, CreatedTopic | KafkaError] = await _create(request, context, wanted)
     results = []
@@ -97,7 +98,7 @@ def _created(context: RequestContext, topic: CreatedTopic) -> CreatableTopicResu
 
 
 def _add_configs(context: RequestContext, topic: CreatedTopic, result: CreatableTopicResult) -> None:
-    if not is_topic_allowed(context, AclOperation.DESCRIBE_CONFIGS, topic.name):
+    if not is_topic_allowed(context, AclOperation.DESCRIBE_CONFIGS, topic.name, Purpose.CHOICE):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         result.num_partitions = result.replication_factor = -1
         result.configs = []

@@ -26,7 +26,7 @@ from kwire.codec.messages.delete_topics_response import DeletableTopicResult, De
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DELETE_IN_CLUSTER, is_allowed, is_topic_allowed
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import Purpose, RequestContext
 from kwire.security.acls.operations import AclOperation
 
 UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
@@ -116,7 +116,9 @@ def _validate(
 
 def _require_delete(context: RequestContext, name: str | None) -> None:
     """TOPIC_AUTHORIZATION_FAILED unless the client may delete the topic, or all topics."""
-    if name is None or is_topic_allowed(context, AclOperation.DELETE, name) or is_allowed(context, DELETE_IN_CLUSTER):
+    if name is None or is_allowed(context, DELETE_IN_CLUSTER, Purpose.CHOICE):
+        return
+    if is_topic_allowed(context, AclOperation.DELETE, name):
         return
     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

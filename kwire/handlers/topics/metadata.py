@@ -21,7 +21,7 @@ cluster operations any more (KIP-700); 12 topic ids in the request; 13 top-level
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
 from kwire.base.errors import ErrorCode
@@ -38,7 +38,7 @@ from kwire.codec.messages.metadata_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import CREATE_IN_CLUSTER, allowed_topics, is_allowed, is_topic_allowed
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.forwarding import auto_create
 from kwire.handlers.topic_metadata import (
     NOT_ASKED,
@@ -69,7 +69,7 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
     if request.allow_auto_topic_creation and context.services.config.auto_create_topics_enable:
         missing = _missing(context, names)
-        creatable = missing if is_allowed(context, CREATE_IN_CLUSTER) else _creatable(context, missing)
+        creatable = _creatable(context, missing) if missing else missing
         refused = [name for name in missing if name not in creatable]
         if creatable:
             return _respond_after_creation(request, context, names, list(creatable), refused)
@@ -77,9 +77,11 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
     return _respond(request, context, names, [])
 
 
-def _creatable(context: RequestContext, names: Iterable[str]) -> dict[str, None]:
+def _creatable(context: RequestContext, missing: dict[str, None]) -> dict[str, None]:
     """The topics that the client may create."""
-    return allowed_topics(context, AclOperation.CREATE, names)
+    if is_allowed(context, CREATE_IN_CLUSTER, Purpose.CHOICE):
+        return missing
+    return allowed_topics(context, AclOperation.CREATE, missing)
 
 
 def _with_refused(response: MetadataResponse, refused: Collection[str]) -> MetadataResponse:
@@ -139,7 +141,7 @@ def _topics(
     request: MetadataRequest, context: RequestContext, image: ClusterImage, names: list[str] | None, ids: list[bytes]
 ) -> list[MetadataResponseTopic]:
     if names is None:
-        allowed = allowed_topics(context, AclOperation.DESCRIBE, image.topics)
+        allowed = allowed_topics(context, AclOperation.DESCRIBE, image.topics, Purpose.CHOICE)
         topics = [_described(image, image.topics[name]) for name in allowed]
     else:
         topics = [_by_name(context, image, name) for name in dict.fromkeys(names)]

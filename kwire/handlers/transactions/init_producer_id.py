@@ -28,8 +28,8 @@ from kwire.codec.protocol import ApiKey
 from kwire.coordinator.transactions.producer_ids import ProducerIds
 from kwire.coordinator.transactions.shard import Outcome, Producer
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import is_allowed_somewhere, transactional_id_operation
-from kwire.handlers.context import RequestContext
+from kwire.handlers.authorization import is_allowed, is_allowed_somewhere, transactional_id_operation
+from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.transactions.transaction_calls import error_for_version
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
@@ -41,9 +41,12 @@ def operations(request: InitProducerIdRequest, context: RequestContext) -> list[
     """WRITE on the transactional id; without one, IDEMPOTENT_WRITE on the cluster or WRITE on any topic (KIP-679)."""
     if request.transactional_id is not None:
         return [transactional_id_operation(AclOperation.WRITE, request.transactional_id)]
-    if is_allowed_somewhere(context, AclOperation.WRITE, ResourceType.TOPIC):
+    write = Operation(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+    if is_allowed(context, write, Purpose.CHOICE) or is_allowed_somewhere(
+        context, AclOperation.WRITE, ResourceType.TOPIC
+    ):
         return []
-    return [Operation(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)]
+    raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def handle(request: InitProducerIdRequest, context: RequestContext) -> NowOrLater[InitProducerIdResponse]:

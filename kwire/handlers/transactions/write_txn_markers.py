@@ -28,7 +28,7 @@ from kwire.coordinator.transactions.markers import committed
 from kwire.coordinator.transactions.remote_markers import Marker
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import ALTER_CLUSTER, CLUSTER_ACTION, is_allowed
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import Purpose, RequestContext
 from kwire.security.acls.operations import Operation
 
 Errors = dict[TopicPartition, ErrorCode]
@@ -84,7 +84,7 @@ def _result(requested: WritableTxnMarker, errors: Errors) -> WritableTxnMarkerRe
 
 def operations(request: WriteTxnMarkersRequest, context: RequestContext) -> tuple[Operation, ...]:
     """ALTER on the cluster, or CLUSTER_ACTION."""
-    return () if is_allowed(context, *ALTER_CLUSTER) else CLUSTER_ACTION
+    return () if is_allowed(context, *ALTER_CLUSTER, Purpose.CHOICE) else CLUSTER_ACTION
 
 
 def error_response(

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kwire.security.acls.bindings import WILDCARD, WILDCARD_PRINCIPAL, AclBinding, PatternType, PermissionType
-from kwire.security.acls.operations import AclOperation, ResourceType
+from kwire.security.acls.operations import AclOperation, ResourceType, pascal_case
 
 _EVERY: Final = (1 << (max(AclOperation) + 1)) - 1
 _DESCRIBE: Final = 1 << AclOperation.DESCRIBE
@@ -49,15 +49,28 @@ _Principals = dict[str, _Hosts]
 _NOTHING: Final = _Bits(0, 0, 0)
 
 
+class _Names(NamedTuple):
+    """The names of the patterns with entries of one principal, host and operation: which entries deny, which allow."""
+
+    denied: set[str]
+    granted: set[str]
+    denied_prefixes: set[str]
+    granted_prefixes: set[str]
+
+
+_NamesOf = dict[tuple[str, str, int], _Names]
+"""By principal, host and operation (ALL by itself)."""
+
+
 class _Patterns:
     """The entries on one type of resource, by the name and type of their patterns, principal and host."""
 
-    __slots__ = ("_named", "lengths", "literal", "prefixed")
+    __slots__ = ("_names", "lengths", "literal", "prefixed")
 
     def __init__(self, literal: dict[str, _Principals], prefixed: dict[str, _Principals]) -> None:
         self.literal = literal
         self.prefixed = prefixed
-        self._named: dict[str, _Patterns] = {}
+        self._names: _NamesOf = {}
         self.lengths: Sequence[int] = sorted({len(prefix) for prefix in prefixed})
 
     def changed(self, patterns: Iterable[tuple[Pattern, Sequence[AclBinding]]]) -> _Patterns:
@@ -71,16 +84,19 @@ class _Patterns:
                 entries.pop(name, None)
         return _Patterns(literal, prefixed)
 
-    def naming(self, principal: str) -> _Patterns:
-        """The patterns with entries for a principal or for everybody. The first call looks at all entries."""
-        if not self._named and (self.literal or self.prefixed):
-            literal, prefixed = _by_principal(self.literal), _by_principal(self.prefixed)
-            for each in dict.fromkeys((*literal, *prefixed)):
-                self._named[each] = _Patterns(literal.get(each, {}), prefixed.get(each, {}))
-        own, everybodys = self._named.get(principal, _NO_PATTERNS), self._named.get(WILDCARD_PRINCIPAL)
-        if everybodys is None:
-            return own
-        return _Patterns({**everybodys.literal, **own.literal}, {**everybodys.prefixed, **own.prefixed})
+    def naming(self, principal: str, host: str, operation: AclOperation) -> list[_Names]:
+        """The names of the patterns with entries for a principal at an address and an operation. The first call looks
+        at all entries."""
+        if not self._names and (self.literal or self.prefixed):
+            self._names = _arranged_names(self.literal, self.prefixed)
+        found = []
+        for who in (principal, WILDCARD_PRINCIPAL):
+            for where in (host, WILDCARD):
+                for what in (operation, AclOperation.ALL):
+                    names = self._names.get((who, where, what))
+                    if names is not None:
+                        found.append(names)
+        return found
 
     def covering(self, name: str) -> Iterator[_Principals]:
         """The entries of each pattern that covers a resource."""
@@ -97,10 +113,19 @@ class _Patterns:
             if principals is not None:
                 yield principals
 
+    def named(self, name: str) -> Iterator[tuple[PatternType, str, _Principals]]:
+        """The patterns that cover a resource, each with its type, its name and its entries."""
+        for pattern in dict.fromkeys((name, WILDCARD)):
+            if pattern in self.literal:
+                yield PatternType.LITERAL, pattern, self.literal[pattern]
+        for length in self.lengths:
+            if name[:length] in self.prefixed and length <= len(name):
+                yield PatternType.PREFIXED, name[:length], self.prefixed[name[:length]]
+
 
 _NO_HOSTS: Final[_Hosts] = {}
 _NO_PATTERNS: Final = _Patterns({}, {})
-_NAME_FOR_ANY: Final = "hardcode"
+ANY_NAME: Final = "hardcode"
 """The resource that Kafka asks about to learn whether a principal may do an operation on all resources of a type."""
 
 
@@ -166,25 +191,35 @@ class AclIndex:
         """Whether there may be a resource of a type on which a principal at an address may do an operation (KIP-679,
         `Authorizer.authorizeByResourceType`). An implied operation counts only where it is allowed on all resources,
         as in Kafka."""
-        if self.allows(principal, host, operation, resource_type, _NAME_FOR_ANY):
+        if self.allows(principal, host, operation, resource_type, ANY_NAME):
             return True
         patterns = self._types.get(resource_type)
         if patterns is None:
             return False
-        patterns = patterns.naming(principal)
-        bit = 1 << operation
-        denied, granted = _names(patterns.literal, principal, host, bit)
-        denied_prefixes, granted_prefixes = _names(patterns.prefixed, principal, host, bit)
-        if WILDCARD in denied:
+        found = patterns.naming(principal, host, operation)
+        if any(WILDCARD in names.denied for names in found):
             return False
-        if WILDCARD in granted:
+        if any(WILDCARD in names.granted for names in found):
             return True
-        if not denied_prefixes:
-            return bool(granted_prefixes or granted - denied)
-        return any(
-            not any(name[:end] in denied_prefixes for end in range(1, len(name) + 1))
-            for name in [*(granted - denied), *granted_prefixes]
+        return any(not _is_denied(name, found) for names in found for name in names.granted) or any(
+            not _is_denied_prefix(name, found) for names in found for name in names.granted_prefixes
         )
+
+    def rule(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str) -> str:
+        """What `allows` decides by, for the audit log: an entry, or one of Kafka's words ``SuperUser``,
+        ``DefaultAllow`` (no entry covers the resource) and ``DefaultDeny``."""
+        if principal in self._super_users:
+            return "SuperUser"
+        covered, allowing = False, ""
+        for pattern_type, pattern, principals in self._types.get(resource_type, _NO_PATTERNS).named(name):
+            covered = True
+            for who, where, bits in _applying(principals, principal, host):
+                text = f"{who} from {where} on {pascal_case(resource_type.name)}:{pattern_type.name}:{pattern}"
+                if bits.denied >> operation & 1:
+                    return f"DENY {_said(operation, bits.denied).name} to {text}"
+                if bits.allowed >> operation & 1 and not allowing:
+                    allowing = f"ALLOW {_said(operation, bits.granted).name} to {text}"
+        return allowing or ("DefaultAllow" if self._open and not covered else "DefaultDeny")
 
 
 def by_pattern(bindings: Iterable[AclBinding]) -> dict[Pattern, list[AclBinding]]:
@@ -200,13 +235,53 @@ def pattern_of(binding: AclBinding) -> Pattern:
     return binding.resource_type, binding.pattern_type, binding.resource_name
 
 
-def _by_principal(patterns: dict[str, _Principals]) -> dict[str, dict[str, _Principals]]:
-    """The patterns that have entries for each principal."""
-    found: dict[str, dict[str, _Principals]] = {}
-    for name, principals in patterns.items():
-        for principal in principals:
-            found.setdefault(principal, {})[name] = principals
+def _arranged_names(literal: dict[str, _Principals], prefixed: dict[str, _Principals]) -> _NamesOf:
+    """The names of all patterns, by principal, host and operation."""
+    found: _NamesOf = {}
+    for patterns, denied_at, granted_at in ((literal, 0, 1), (prefixed, 2, 3)):
+        for name, principals in patterns.items():
+            for principal, hosts in principals.items():
+                for host, bits in hosts.items():
+                    for place, operations in ((denied_at, bits.denied), (granted_at, bits.granted)):
+                        for operation in _operations(operations):
+                            key = principal, host, operation
+                            if key not in found:
+                                found[key] = _Names(set(), set(), set(), set())
+                            found[key][place].add(name)
     return found
+
+
+def _operations(bits: int) -> Iterator[int]:
+    """The operations of some bits; all of them are ALL."""
+    if bits == _EVERY:
+        yield AclOperation.ALL
+        return
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _is_denied(name: str, found: Sequence[_Names]) -> bool:
+    """Whether an entry denies what another one allows on a name."""
+    return any(name in names.denied for names in found) or _is_denied_prefix(name, found)
+
+
+def _is_denied_prefix(name: str, found: Sequence[_Names]) -> bool:
+    """Whether an entry on a prefix of a name, or on the name as a prefix, denies."""
+    return any(
+        names.denied_prefixes and any(name[:end] in names.denied_prefixes for end in range(1, len(name) + 1))
+        for names in found
+    )
+
+
+def _said(operation: AclOperation, bits: int) -> AclOperation:
+    """The operation in the entry by which another one is decided: ALL, itself, or one that implies it."""
+    if bits == _EVERY:
+        return AclOperation.ALL
+    if bits >> operation & 1:
+        return operation
+    return next(each for each, implied in _IMPLIED.items() if bits >> each & 1 and implied >> operation & 1)
 
 
 def _arranged(bindings: Iterable[AclBinding]) -> _Principals:
@@ -234,14 +309,10 @@ def _entries_for(principals: _Principals, principal: str, host: str) -> Iterator
                 yield hosts[where]
 
 
-def _names(patterns: dict[str, _Principals], principal: str, host: str, bit: int) -> tuple[set[str], set[str]]:
-    """The names of the patterns in which an operation is denied to a principal, and those in which it is granted."""
-    denied: set[str] = set()
-    granted: set[str] = set()
-    for name, principals in patterns.items():
-        for bits in _entries_for(principals, principal, host):
-            if bits.denied & bit:
-                denied.add(name)
-            if bits.granted & bit:
-                granted.add(name)
-    return denied, granted
+def _applying(principals: _Principals, principal: str, host: str) -> Iterator[tuple[str, str, _Bits]]:
+    """`_entries_for`, with the principal and the host of each."""
+    for who in (principal, WILDCARD_PRINCIPAL):
+        hosts = principals.get(who, _NO_HOSTS)
+        for where in (host, WILDCARD):
+            if where in hosts:
+                yield who, where, hosts[where]

@@ -86,3 +86,8 @@ ALL_OPERATIONS: Final[dict[ResourceType, tuple[AclOperation, ...]]] = {
     ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
 """The operations that exist on a type of resource (Kafka's `AclEntry.supportedOperations`)."""
+
+
+def pascal_case(name: str) -> str:
+    """A name as Kafka's messages have it: ``DescribeConfigs`` for DESCRIBE_CONFIGS."""
+    return "".join(word.capitalize() for word in name.split("_"))

@@ -8,10 +8,12 @@ from kwire.base.config import ConfigError
 from kwire.handlers.context import Authorizer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kwire.base.config import KafkaConfig
 
 
-def configured_authorizer(config: KafkaConfig) -> Authorizer:
+def configured_authorizer(config: KafkaConfig, monotonic: Callable[[], float] | None = None) -> Authorizer:
     """One that allows everything unless a class is named. `ConfigError` for wrong settings of that class."""
     name = config.authorizer_class_name
     if not name:
@@ -34,4 +36,6 @@ def configured_authorizer(config: KafkaConfig) -> Authorizer:
     open_to_all = config.static.get("allow.everyone.if.no.acl.found", "false").strip().lower()
     if open_to_all not in ("true", "false"):
         raise ConfigError("allow.everyone.if.no.acl.found", open_to_all, "must be true or false")
-    return AclAuthorizer({str(each) for each in super_users}, open_without_entries=open_to_all == "true")
+    return AclAuthorizer(
+        {str(each) for each in super_users}, open_without_entries=open_to_all == "true", monotonic=monotonic
+    )

@@ -202,7 +202,7 @@ class OnlyCluster(Authorizer):
 
     allows_all = False
 
-    def authorize(self, context: RequestContext, operation: Operation) -> bool:
+    def authorize(self, context: RequestContext, operation: Operation, purpose: object = None) -> bool:
         assert operation.operation in (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
         return operation.resource_type is ResourceType.CLUSTER
 

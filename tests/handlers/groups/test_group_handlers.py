@@ -83,7 +83,7 @@ class Only(Authorizer):
     def __init__(self, *allowed: tuple[ResourceType, str]) -> None:
         self.allowed = allowed
 
-    def authorize(self, context: RequestContext, operation: Operation) -> bool:
+    def authorize(self, context: RequestContext, operation: Operation, purpose: object = None) -> bool:
         return (operation.resource_type, operation.resource_name) in self.allowed
 
 

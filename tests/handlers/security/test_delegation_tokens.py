@@ -172,7 +172,7 @@ async def test_a_token_for_another_needs_permission(broker: AdminBroker) -> None
     class Asking:
         allows_all = False
 
-        def authorize(self, context: Any, operation: Operation) -> bool:
+        def authorize(self, context: Any, operation: Operation, purpose: object = None) -> bool:
             asked.append(operation)
             return False
 
@@ -197,7 +197,7 @@ async def test_others_tokens_are_seen_with_permission_only(broker: AdminBroker) 
     class Denying:
         allows_all = False
 
-        def authorize(self, context: Any, operation: Operation) -> bool:
+        def authorize(self, context: Any, operation: Operation, purpose: object = None) -> bool:
             return False
 
     assert len((await call(broker, description(), by=dave)).tokens) == 1
