@@ -55,6 +55,10 @@ def _top_level_error(request: Any, version: int, code: ErrorCode, message: str |
 
 AS_SERVED: Final = (-1, -1)
 
+REQUEST_BUDGET: Final = 200_000
+"""Elements in one request: enough for tens of thousands of partitions. The codec could decode five times as many, but
+the handlers' work for each of them would delay all other clients for ten seconds and more."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Api:
@@ -81,6 +85,13 @@ class Api:
     """The first version for which a function may handle the request without decoding it, and that function."""
     by_controller: bool = False
     """Whether only the controller handles it: the registry has other brokers forward the request (`forwarding`)."""
+    forwards_parts: bool = False
+    """Whether the handler itself forwards a part of the request to the controller."""
+
+    @property
+    def is_forwardable(self) -> bool:
+        """Whether other brokers forward such requests."""
+        return self.by_controller or self.forwards_parts
 
     def __post_init__(self) -> None:
         if self.advertised == AS_SERVED:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.security.acls.operations import ALL_OPERATIONS, AclOperation, Operation, ResourceType
@@ -162,6 +162,9 @@ class RequestContext:
     pending response of a pipelined API: the client's next request starts only after that response.
     """
 
+    forwarded: ClassVar[bool] = False
+    """Whether another broker got the request from its client (`ForwardedContext`)."""
+
     __slots__ = (
         "api_key",
         "api_version",
@@ -216,3 +219,12 @@ class RequestContext:
         self.throttle_time_ms = 0
         self.wake_early: Callable[[], object] | None = None
         self.exclusive = False
+
+
+class ForwardedContext(RequestContext):
+    """The circumstances of a request that another broker has forwarded in an Envelope. Principal, client id and host
+    are the client's; listener, endpoint and connection are those of the other broker."""
+
+    __slots__ = ()
+
+    forwarded = True

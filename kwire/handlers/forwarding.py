@@ -1,9 +1,13 @@
 """Forwarding of requests that only the controller handles, from other brokers to the controller.
 
-As in Kafka, any broker accepts CreateTopics and its like. The request is sent to the controller unchanged. If there is
-no controller at the moment, or it has just changed, the request is retried until `request.timeout.ms` has passed.
-Before the client gets the response, this broker's metadata has caught up with the change, so that the client's next
-request to this broker sees it.
+As in Kafka, any broker accepts CreateTopics and its like. The request is sent to the controller in an Envelope, with
+its header and with the client's principal and address (KIP-590): the controller decides what the client may do, this
+broker does not. If there is no controller at the moment, or it has just changed, the request is retried until
+`request.timeout.ms` has passed. Before the client gets the response, this broker's metadata has caught up with the
+change, so that the client's next request to this broker sees it.
+
+Brokers of kwire 0.1.0 know no Envelope: until all are replaced, requests to and from them are forwarded as they are,
+and the principal is lost. That is possible only while no authorizer is configured.
 """
 
 from __future__ import annotations
@@ -27,23 +31,33 @@ if TYPE_CHECKING:
 RETRY_S: Final = 0.05
 CREATE_TOPICS_VERSION: Final = 7
 
+_REASONS: Final = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "its principal has no CLUSTER_ACTION on the cluster (super.users, ACLs)",
+    ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE: "the controller cannot read the client's principal",
+    ErrorCode.UNSUPPORTED_VERSION: "the controller does not know this version of the request",
+}
 _logger = get_logger("kwire.handlers.forwarding")
 
 
-def requested_broker(context: RequestContext) -> int:
-    """The broker to which the client sent the request: this one, or the one that forwarded it. (A client that uses a
-    broker's client id gains nothing: it could send the request to that broker.)"""
+def is_forwarded(context: RequestContext) -> bool:
+    """Whether another broker got the request from its client, and has checked what only that broker can check.
+
+    A broker of kwire 0.1.0 is recognised by its client id, as long as one is registered under that number. (A client
+    that uses this client id gains nothing: there is no authorizer, and it could send the request to that broker.)"""
+    if context.forwarded or not context.services.authorizer.allows_all:
+        return context.forwarded
     kind, _, number = (context.client_id or "").partition("-")
-    if kind == "broker" and number.isdecimal() and int(number[:10]) in context.services.image.brokers:
-        return int(number[:10])
-    return context.services.broker_id
+    if kind != "broker" or not number.isdecimal():
+        return False
+    broker = context.services.image.brokers.get(int(number[:10]))
+    return broker is not None and not broker.accepts_envelopes
 
 
 def forwarded(handle: Handle) -> Handle:
     """A handler that runs on the controller, and forwards requests on other brokers."""
 
     def handle_or_forward(request: Any, context: RequestContext) -> NowOrLater[Any]:
-        if context.services.controller.active:
+        if context.services.controller.active or context.forwarded:
             return handle(request, context)
         return _forward(handle, request, context)
 
@@ -52,45 +66,82 @@ def forwarded(handle: Handle) -> Handle:
 
 async def _forward(handle: Handle, request: Message, context: RequestContext) -> Any:
     services = context.services
-    deadline = asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
+    deadline = _deadline(services)
     while True:
         if services.controller.active:
             return await resolved(handle(request, context))
-        response = await _send(services, request, context.api_version, deadline)
-        if response is not None and not _is_not_controller(response):
+        response = await _send(request, context.api_version, context, deadline)
+        if response is not None:
             await services.controller.catch_up()
+            context.throttle_time_ms = getattr(response, "throttle_time_ms", 0)
             return response
         if asyncio.get_running_loop().time() >= deadline:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "There is no controller at the moment.")
         await asyncio.sleep(RETRY_S)
 
 
-async def _send(services: Services, request: Message, version: int, deadline: float) -> Any | None:
-    """The controller's response; None if no controller can be reached."""
+def _deadline(services: Services) -> float:
+    return asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
+
+
+async def _send(request: Message, version: int, context: RequestContext, deadline: float) -> Any | None:
+    """The controller's response to a client's request; None if no controller can be reached."""
+    from kwire.handlers.envelopes import envelope_of, taken_out
+
+    services = context.services
+    controller = services.image.brokers.get(services.image.controller_id)
+    if controller is None or controller.id == services.broker_id:
+        return None
+    if not controller.accepts_envelopes:
+        _refuse_unless_open(services, controller.id)
+        return await _call(services, request, version, deadline)
+    envelope = envelope_of(request, version, context)
+    response = await _call(services, envelope, 0, deadline)
+    if response is None:
+        return None
+    if response.error_code:
+        raise _refusal(ErrorCode(response.error_code), request, controller.id)
+    return taken_out(response, request.API_KEY, version)
+
+
+async def _call(services: Services, request: Message, version: int, deadline: float) -> Any | None:
+    """The controller's response to a request of this broker; None if no controller can be reached."""
+    from kwire.handlers.envelopes import comes_from_former_controller
+
     controller = services.image.controller_id
     if controller in (-1, services.broker_id):
         return None
     left_s = max(deadline - asyncio.get_running_loop().time(), 0.001)
     try:
-        return await services.peers.call(controller, request, version, timeout_s=left_s)
+        response = await services.peers.call(controller, request, version, timeout_s=left_s)
     except PeerUnavailable:
         return None
+    return None if comes_from_former_controller(response) else response
 
 
-def _is_not_controller(response: Any) -> bool:
-    """Whether the response comes from a broker that is no longer the controller."""
-    code = ErrorCode.NOT_CONTROLLER
-    if getattr(response, "error_code", 0) == code:
-        return True
-    for name in ("topics", "responses", "results", "filter_results", "replica_election_results", "entries"):
-        for each in getattr(response, name, None) or ():
-            if getattr(each, "error_code", 0) == code:
-                return True
-    return False
+def _refuse_unless_open(services: Services, controller: int) -> None:
+    """UNSUPPORTED_VERSION if the client's principal must not be lost."""
+    if not services.authorizer.allows_all:
+        message = (
+            f"Broker {controller}, the controller, is too old for a cluster with an authorizer: it must be upgraded."
+        )
+        _logger.error("request cannot be forwarded", controller=controller, reason=message)
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-async def auto_create(services: Services, names: Sequence[str]) -> None:
-    """`Controller.auto_create`, wherever the controller is."""
+def _refusal(code: ErrorCode, request: Message, controller: int) -> KafkaError:
+    """What the client gets if the controller refuses an Envelope: as in Kafka, not the error of the Envelope, which is
+    about this broker."""
+    reason = _REASONS.get(code, code.name)
+    api = type(request).__name__
+    _logger.warning("controller refuses to handle a forwarded request", controller=controller, api=api, reason=reason)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller refuses requests of this broker: {reason}.")
+
+
+async def auto_create(context: RequestContext, names: Sequence[str], *, for_client: bool = False) -> None:
+    """`Controller.auto_create`, wherever the controller is. ``for_client``: the client wants the topics, and the
+    controller decides whether it may create them; otherwise this broker needs them itself."""
+    services = context.services
     if services.controller.active:
         await services.controller.auto_create(names)
         return
@@ -106,9 +157,12 @@ async def auto_create(services: Services, names: Sequence[str]) -> None:
         ],
         timeout_ms=services.config.request_timeout_ms,
     )
-    deadline = asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
+    deadline = _deadline(services)
     try:
-        response = await _send(services, request, CREATE_TOPICS_VERSION, deadline)
+        if for_client:
+            response = await _send(request, CREATE_TOPICS_VERSION, context, deadline)
+        else:
+            response = await _call(services, request, CREATE_TOPICS_VERSION, deadline)
         if response is not None:
             await services.controller.catch_up()
     except KafkaError as error:

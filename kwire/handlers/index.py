@@ -70,6 +70,7 @@ INDEX: Final[dict[int, Entry]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Entry("security.alter_user_scram_credentials", (0, 0)),
     ApiKey.DESCRIBE_QUORUM: Entry("cluster.describe_quorum", (0, 2)),
     ApiKey.UPDATE_FEATURES: Entry("cluster.update_features", (0, 2)),
+    ApiKey.ENVELOPE: Entry("cluster.envelope", None),
     ApiKey.DESCRIBE_CLUSTER: Entry("cluster.describe_cluster", (0, 2)),
     ApiKey.DESCRIBE_PRODUCERS: Entry("transactions.describe_producers", (0, 0)),
     ApiKey.UNREGISTER_BROKER: Entry("cluster.unregister_broker", (0, 0)),

@@ -24,7 +24,7 @@ class Registry:
     """The APIs of a broker by key. ``change`` is applied to each."""
 
     def __init__(self, change: Change | None = None) -> None:
-        self._keys = sorted(key for key, facts in API_FACTS.items() if "broker" in facts.listeners)
+        self._keys = sorted(key for key, facts in API_FACTS.items() if "broker" in facts.listeners or key in INDEX)
         self._change = change
         self._loaded: dict[int, Api] = {}
         self.pipelined_keys = frozenset(int(key) for key, entry in INDEX.items() if entry.pipelined)
@@ -32,7 +32,7 @@ class Registry:
     def get(self, key: int) -> Api | None:
         """The API of a key; None if Kafka's brokers have no such API either."""
         if key in self._keys and key not in self._loaded:
-            api = _load(key)
+            api = load(key)
             self.replace(api if self._change is None else self._change(api))
         return self._loaded.get(key)
 
@@ -49,8 +49,8 @@ class Registry:
         return [(int(key), *entry.advertised) for key, entry in INDEX.items() if entry.advertised is not None]
 
 
-def _load(key: int) -> Api:
-    """Import what serves an API."""
+def load(key: int) -> Api:
+    """What serves an API as its module declares it, or its refusal."""
     entry = INDEX.get(key)
     if entry is None:
         from kwire.handlers.refusals import refusal

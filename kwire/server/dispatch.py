@@ -31,7 +31,7 @@ from kwire.codec.protocol import (
     response_class,
     response_header_version,
 )
-from kwire.handlers.api import Api, CloseConnection, error_of
+from kwire.handlers.api import REQUEST_BUDGET, Api, CloseConnection, error_of
 from kwire.handlers.context import INSECURE, ConnectionSecurity, Decisions, RequestContext
 from kwire.net.addresses import client_host_text
 from kwire.net.connection import Connection, InvalidFrame, Slot
@@ -47,10 +47,6 @@ _read_header = Struct(">hhih").unpack_from
 _HEADER_SIZE: Final = 10
 _pack_header = Struct(">ii").pack
 _pack_flexible_header = Struct(">iix").pack
-
-REQUEST_BUDGET: Final = 200_000
-"""Elements in one request: enough for tens of thousands of partitions. The codec could decode five times as many, but
-the handlers' work for each of them would delay all other clients for ten seconds and more."""
 
 REQUEST_LOGGER: Final = "kafka.request.logger"
 """Kafka's logger of requests: DEBUG logs a line per request, TRACE also the request and the response."""

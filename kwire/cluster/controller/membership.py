@@ -41,11 +41,13 @@ IsOffline = Callable[[str, int], bool]
 
 
 class Registration(NamedTuple):
-    """What a broker registers: its advertised listeners, `broker.rack`, and the feature levels that it supports."""
+    """What a broker registers: its advertised listeners, `broker.rack`, the feature levels that it supports, and that
+    other brokers may send it Envelopes."""
 
     endpoints: Sequence[Endpoint]
     rack: str | None
     features: Mapping[str, Range]
+    accepts_envelopes: bool = True
 
 
 class Membership:
@@ -182,8 +184,9 @@ class Membership:
         await self._metadata.until(lambda image: self._broker_id not in image.brokers, 2 * self._lease_ms / 1000)
 
     def _registration_value(self, **more: bool) -> bytes:
-        endpoints, rack, supported = self._registration
-        return keys.pack(endpoints=[list(each) for each in endpoints], rack=rack, features=dict(supported), **more)
+        endpoints, rack, supported, accepts_envelopes = self._registration
+        addresses = [list(each) for each in endpoints]
+        return keys.pack(endpoints=addresses, rack=rack, features=dict(supported), envelopes=accepts_envelopes, **more)
 
     def _plan_controllership(self, plan: Plan) -> bool:
         """Claim the controllership if there is no controller; whether that is so."""

@@ -40,7 +40,8 @@ NO_FEATURES: Final[Mapping[str, Range]] = MappingProxyType({})
 
 class BrokerImage(NamedTuple):
     """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch``: the broker epoch, -1 if
-    it is fenced; ``leaving``: it is in controlled shutdown; ``features``: the levels that it supports."""
+    it is fenced; ``leaving``: it is in controlled shutdown; ``features``: the levels that it supports;
+    ``accepts_envelopes``: whether it serves Envelope, which kwire 0.1.0 does not."""
 
     id: int
     epoch: int
@@ -48,6 +49,7 @@ class BrokerImage(NamedTuple):
     rack: str | None
     leaving: bool = False
     features: Mapping[str, Range] = NO_FEATURES
+    accepts_envelopes: bool = False
 
 
 class TopicImage(NamedTuple):
@@ -450,6 +452,7 @@ def _put_broker(brokers: dict[int, BrokerImage], key: str, value: bytes | None, 
         fields["rack"],
         fields.get("leaving", False),
         features.read_ranges(fields.get("features", {})),
+        fields.get("envelopes", False),
     )
 
 

@@ -10,8 +10,9 @@ Versions: 0; 1 throttled after the response (KIP-219); 2 flexible.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any, Final
 
 from kwire.base.config.definitions import has_stores
 from kwire.base.config.resources import BROKER
@@ -25,10 +26,17 @@ from kwire.handlers.api import Api
 from kwire.handlers.configs import config_changes
 from kwire.handlers.configs.config_changes import Outcome, fields_of
 from kwire.handlers.context import RequestContext
+from kwire.handlers.forwarding import forwarded
 
 
 def handle(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[AlterConfigsResponse]:
-    """Replace the properties of every resource that passes the checks."""
+    """Replace the properties of every resource that passes the checks, on the controller."""
+    if refused := config_changes.refused_brokers(request, context):
+        return config_changes.alter_others(request, refused, _forwarded, _response, context)
+    return _forwarded(request, context)  # type: ignore[no-any-return]
+
+
+def _alter(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[AlterConfigsResponse]:
 
     def prepare(resource: AlterConfigsResource) -> ConfigUpdate:
         config_changes.refuse_nulls(config.name for config in resource.configs if config.value is None)
@@ -45,6 +53,9 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[
     prepared = config_changes.prepare_all(request.resources, prepare, context)
     outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)
     return then(outcomes, partial(_response, request))
+
+
+_forwarded: Final[Callable[[AlterConfigsRequest, RequestContext], Any]] = forwarded(_alter)
 
 
 def _stores(configs: Mapping[str, str]) -> dict[str, str]:
@@ -67,4 +78,4 @@ def refuse(request: AlterConfigsRequest, version: int, code: ErrorCode, message:
     return _response(request, [KafkaError(code, message)] * len(request.resources))
 
 
-API = Api(ApiKey.ALTER_CONFIGS, served=(0, 2), handle=handle, error_response=refuse, by_controller=True)
+API = Api(ApiKey.ALTER_CONFIGS, served=(0, 2), handle=handle, error_response=refuse, forwards_parts=True)

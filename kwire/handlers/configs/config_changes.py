@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from kwire.base.config.resources import BROKER, CLIENT_METRICS, GROUP, TOPIC, ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater
+from kwire.base.futures import NowOrLater, resolved
 from kwire.cluster.controller.controller import ConfigUpdate
 from kwire.cluster.controller.topics import check_name
 from kwire.cluster.store.keys import ConfigResource
 from kwire.handlers.api import error_of
-from kwire.handlers.authorization import require
+from kwire.handlers.authorization import is_allowed, require
 from kwire.handlers.context import RequestContext
-from kwire.handlers.forwarding import requested_broker
+from kwire.handlers.forwarding import is_forwarded
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
@@ -30,6 +30,12 @@ Outcome = KafkaError | None
 Prepare = Callable[[Any], "ConfigUpdate | None"]
 """A resource of the request -> its update for the controller; None if there is nothing left to do. KafkaError refuses
 it."""
+
+
+Refused = dict[tuple[int, str], KafkaError]
+"""What is wrong with resources, by type and name."""
+Respond = Callable[[Any, "list[Outcome]"], Any]
+"""A request and the outcomes of its resources -> its response."""
 
 
 def operation_on(resource_type: int, name: str, operation: AclOperation) -> Operation:
@@ -75,8 +81,8 @@ def check_stored(resource: Any, context: RequestContext) -> None:
     resource_type, name = resource.resource_type, resource.resource_name
     if resource_type not in STORED:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
-    if resource_type == BROKER and name:
-        check_broker_id(name, requested_broker(context))
+    if resource_type == BROKER and name and not is_forwarded(context):
+        check_broker_id(name, context.services.broker_id)
     if resource_type == TOPIC:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic's configuration needs the topic's name.")
@@ -90,6 +96,44 @@ def check_broker_id(name: str, broker_id: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, not by: {name}")
     if int(name[:20]) != broker_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id: expected {broker_id}, received {name[:20]}")
+
+
+def refused_brokers(request: Any, context: RequestContext) -> Refused:
+    """The resources that are properties of other brokers, unless this is the controller (`check_stored` then refuses
+    them): the controller cannot tell which broker got a request. What the client may not alter is left to it."""
+    refused: Refused = {}
+    if context.services.controller.active:
+        return refused
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        if kind == BROKER and name and is_allowed(context, operation_on(kind, name, AclOperation.ALTER_CONFIGS)):
+            try:
+                check_broker_id(name, context.services.broker_id)
+            except KafkaError as error:
+                refused[kind, name] = error
+    return refused
+
+
+async def alter_others(
+    request: Any,
+    refused: Refused,
+    alter: Callable[[Any, RequestContext], Any],
+    respond: Respond,
+    context: RequestContext,
+) -> Any:
+    """The response to a request some of whose resources are refused; ``alter`` handles the others."""
+    done = respond(request, [refused.get(_key(each)) for each in request.resources])
+    kept = [each for each in request.resources if _key(each) not in refused]
+    if kept:
+        part = type(request)(resources=kept, validate_only=request.validate_only)
+        response = await resolved(alter(part, context))
+        results = {_key(each): each for each in response.responses}
+        done.responses = [results.get(_key(each), each) for each in done.responses]
+    return done
+
+
+def _key(resource: Any) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
 
 
 def update_of(

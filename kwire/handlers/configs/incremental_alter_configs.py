@@ -47,7 +47,7 @@ from kwire.handlers.authorization import require
 from kwire.handlers.configs import config_changes
 from kwire.handlers.configs.config_changes import Outcome, fields_of, operation_on
 from kwire.handlers.context import RequestContext, Services
-from kwire.handlers.forwarding import forwarded, requested_broker
+from kwire.handlers.forwarding import forwarded, is_forwarded
 from kwire.security.acls.operations import AclOperation
 
 SET: Final = 0
@@ -60,8 +60,9 @@ def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> NowOrLater[IncrementalAlterConfigsResponse]:
     """Change every resource that passes the checks: loggers here, stored properties on the controller."""
-    if refused := _refused_stores(request, context):
-        return _alter_others(request, refused, context)
+    refused = {**config_changes.refused_brokers(request, context), **_refused_stores(request, context)}
+    if refused:
+        return config_changes.alter_others(request, refused, handle, _response, context)
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     if not loggers:
         return _forwarded(request, context)  # type: ignore[no-any-return]
@@ -70,15 +71,13 @@ def handle(
     return _alter_both(request, loggers, context)
 
 
-def _refused_stores(
-    request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> dict[tuple[int, str], KafkaError]:
+def _refused_stores(request: IncrementalAlterConfigsRequest, context: RequestContext) -> config_changes.Refused:
     """What is wrong with key stores and trust stores, by resource. Only the broker itself can tell; a request that
     another broker forwards has been checked there. No file is opened before the client may change the broker's
     properties (Kafka does)."""
-    if requested_broker(context) != context.services.broker_id:
-        return {}
-    refused = {}
+    refused: config_changes.Refused = {}
+    if is_forwarded(context):
+        return refused
     for resource in request.resources:
         if resource.resource_type == BROKER and has_stores(each.name for each in resource.configs):
             try:
@@ -92,20 +91,6 @@ def _refused_stores(
                 key = (resource.resource_type, resource.resource_name)
                 refused[key] = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
     return refused
-
-
-async def _alter_others(
-    request: IncrementalAlterConfigsRequest, refused: dict[tuple[int, str], KafkaError], context: RequestContext
-) -> IncrementalAlterConfigsResponse:
-    """Change the resources that are not refused."""
-    kept = [each for each in request.resources if (each.resource_type, each.resource_name) not in refused]
-    part = IncrementalAlterConfigsRequest(resources=kept, validate_only=request.validate_only)
-    response = await resolved(handle(part, context))
-    results = {(each.resource_type, each.resource_name): each for each in response.responses}
-    for (kind, name), error in refused.items():
-        results[kind, name] = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, **fields_of(error))
-    found = [results[each.resource_type, each.resource_name] for each in request.resources]
-    return IncrementalAlterConfigsResponse(responses=found)
 
 
 async def _alter_both(
@@ -231,4 +216,4 @@ def refuse(
     return _response(request, [KafkaError(code, message)] * len(request.resources))
 
 
-API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, served=(0, 1), handle=handle, error_response=refuse)
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, served=(0, 1), handle=handle, error_response=refuse, forwards_parts=True)

@@ -64,7 +64,7 @@ def handle(request: FindCoordinatorRequest, context: RequestContext) -> NowOrLat
 async def _create_and_find(
     topic: str, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    await auto_create(context.services, [topic])
+    await auto_create(context, [topic])
     return _find(request, context)
 
 

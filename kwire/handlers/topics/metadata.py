@@ -107,7 +107,7 @@ def _missing(context: RequestContext, names: list[str]) -> dict[str, None]:
 async def _respond_after_creation(
     request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str], refused: list[str]
 ) -> MetadataResponse:
-    await auto_create(context.services, missing)
+    await auto_create(context, missing, for_client=True)
     return _with_refused(_respond(request, context, names, []), refused)
 
 

@@ -40,7 +40,7 @@ def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> NowOrLat
 
 async def _create_and_add(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     services = context.services
-    await auto_create(services, [OFFSETS_TOPIC])
+    await auto_create(context, [OFFSETS_TOPIC])
     index = services.groups.partition_of(request.group_id)
     if index is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

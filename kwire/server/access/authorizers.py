@@ -21,13 +21,6 @@ def configured_authorizer(config: KafkaConfig, monotonic: Callable[[], float] | 
     from kwire.handlers.acl_authorizer import AclAuthorizer
     from kwire.security.principals import parse_principals
 
-    if config.is_clustered:
-        raise ConfigError(
-            "authorizer.class.name",
-            name,
-            "is supported for a single broker only: brokers with zookeeper.connect or kwire.metadata.dir do not yet"
-            " tell each other who asks",
-        )
     text = config.static.get("super.users", "")
     try:
         super_users = parse_principals(text)

@@ -32,8 +32,6 @@ def test_without_a_class_everything_is_allowed() -> None:
     [
         ({"super.users": "alice"}, "super.users=alice: .*'alice' is not a principal such as User:alice"),
         ({"allow.everyone.if.no.acl.found": "perhaps"}, "allow.everyone.if.no.acl.found=perhaps: must be true or fal"),
-        ({"zookeeper.connect": "localhost:1"}, "authorizer.class.name=.*: is supported for a single broker only"),
-        ({"kwire.metadata.dir": "/tmp/x"}, "authorizer.class.name=.*: is supported for a single broker only"),
     ],
 )
 def test_wrong_settings_are_one_line(properties: dict[str, str], named: str) -> None:
