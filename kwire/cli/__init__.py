@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "cluster": "show a cluster's brokers, controller, under-replicated and offline partitions; unregister a broker",
     "user": "add, delete and list users who log in with SCRAM",
     "acl": "add, remove and list access control entries",
+    "quota": "add, remove and list quotas of clients",
     "ping": "check whether a Kafka broker responds",
     "adopt": "adopt a data directory written by Apache Kafka",
     "dump-log": "print the contents of segments, indexes, snapshots and checkpoints",

@@ -42,5 +42,10 @@ class QuotaEntity(NamedTuple):
         return dict(self.names)
 
 
+def listing_order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
+    """The key by which entities are sorted for people: by types, then by names; a default comes first."""
+    return [(kind, name is not None, name or "") for kind, name in reversed(entity.names)]
+
+
 ClientQuotas: TypeAlias = Mapping[QuotaEntity, Quotas]
 """All quotas of a cluster."""

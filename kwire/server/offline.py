@@ -1,7 +1,7 @@
 """The metadata store of a cluster that is not running, for the commands that prepare or mend one.
 
 With the embedded store no broker may run on the data directory; a store that several brokers share can be changed at
-any time. What lives elsewhere: what is changed (`users`, `access.offline_acls`).
+any time. What lives elsewhere: what is changed (`users`, `access`).
 """
 
 from __future__ import annotations

@@ -61,5 +61,5 @@ def test_an_address_without_an_answer_is_one_line(kwire_command: Command, silent
 def test_contradictions_and_mistakes_are_one_line(
     kwire_command: Command, arguments: tuple[str, ...], text: str
 ) -> None:
-    for command in ("acl", "user"):
+    for command in ("acl", "user", "quota"):
         assert text in refused(kwire_command, command, "list", *arguments)

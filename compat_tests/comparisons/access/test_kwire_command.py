@@ -1,4 +1,4 @@
-"""`kwire acl` and `kwire user` with ``--bootstrap-server``, on both brokers."""
+"""`kwire acl`, `kwire user` and `kwire quota` with ``--bootstrap-server``, on both brokers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from compat_tests.comparisons.access.acls import Acls
+from compat_tests.comparisons.admin.requests import Wire
+from compat_tests.comparisons.configs.quotas import Quotas
 from harness.observations import Observations
+from harness.processes.brokers import wait_until
 from harness.processes.secured import SecuredBroker
 
 LIMIT_S = 60
@@ -33,6 +36,17 @@ class Command:
 @pytest.fixture
 def kwire(guarded: SecuredBroker) -> Command:
     return Command(guarded.bootstrap)
+
+
+@pytest.fixture
+def quotas(guarded: SecuredBroker) -> Iterator[Quotas]:
+    """The administrator's requests for quotas. There are none at the beginning and at the end."""
+    wire = Wire(guarded.bootstrap)
+    made = Quotas(wire)
+    made.clear()
+    yield made
+    made.clear()
+    wire.close()
 
 
 @pytest.fixture
@@ -74,6 +88,25 @@ def test_users_are_added_listed_and_deleted(users: Command, observe: Observation
     observe("no password", users("user", "add", USER, "--password", ""))
 
 
+def test_quotas_are_added_listed_and_removed(kwire: Command, quotas: Quotas, observe: Observations) -> None:
+    def alter(name: str, number: int, *arguments: str) -> None:
+        observe(name, kwire("quota", *arguments))
+        wait_until(lambda: len(quotas.describe()[2]) == number, 20, f"{number} entities")
+
+    limits = ("producer_byte_rate=1e9", "request_percentage=12345.5")
+    alter("added", 1, "add", "--user", "alice", *limits)
+    alter("both", 2, "add", "--user", "alice", "--default-client-id", "consumer_byte_rate=2e9")
+    alter("an address", 3, "add", "--default-ip", "connection_creation_rate=100000")
+    for chosen in ((), ("--json",), ("--user", "alice"), ("--default-client-id",), ("--user", "nobody")):
+        observe(f"listed {chosen}", kwire("quota", "list", *chosen))
+    for wrong in (("--user", "", "producer_byte_rate=1"), ("--ip", "x/y", "connection_creation_rate=1")):
+        observe(f"refused {wrong}", kwire("quota", "add", *wrong))
+    observe("one removed", kwire("quota", "remove", "--user", "alice", "producer_byte_rate"))
+    wait_until(lambda: "producer_byte_rate" not in str(quotas.describe()), 20, "one limit less")
+    alter("all of alice's removed", 2, "remove", "--user", "alice")
+    observe("nothing to remove", kwire("quota", "remove", "--user", "alice"))
+
+
 def test_a_login_that_is_not_allowed_to_alter_is_told_so(
     guarded: SecuredBroker, tmp_path: Path, observe: Observations
 ) -> None:
@@ -88,5 +121,7 @@ def test_a_login_that_is_not_allowed_to_alter_is_told_so(
     observe("acl", kwire("acl", "list", *with_login))
     observe("user", kwire("user", "add", USER, "--password", "x", *with_login))
     observe("deleted user", kwire("user", "delete", USER, *with_login))
+    observe("quotas", kwire("quota", "list", *with_login))
+    observe("quota", kwire("quota", "add", "--default-user", "request_percentage=10000", *with_login))
     client.write_text(client.read_text().replace("alice-secret", "wrong"))
     observe("wrong password", kwire("acl", "list", *with_login))

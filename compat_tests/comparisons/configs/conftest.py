@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from compat_tests.comparisons.admin.requests import Wire
+from compat_tests.comparisons.configs.quotas import Quotas
 from compat_tests.comparisons.configs.requests import Configs
 from harness.processes.brokers import Broker
 from harness.wire_client import WireClient
@@ -16,6 +18,17 @@ def configs(broker: Broker) -> Iterator[Configs]:
     """A connection to the shared broker, for the test's own topics, groups and client metrics subscriptions."""
     with WireClient(broker.bootstrap) as client:
         yield Configs(client)
+
+
+@pytest.fixture
+def quotas(broker: Broker) -> Iterator[Quotas]:
+    """Requests for the shared broker's quotas. There are none at the beginning and at the end."""
+    client = Wire(broker.bootstrap)
+    made = Quotas(client)
+    made.clear()
+    yield made
+    made.clear()
+    client.close()
 
 
 @pytest.fixture

@@ -11,7 +11,11 @@ from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRe
 from kwire.codec.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
-MARKER = "marker of the tests"
+MARKER, MARKER_KEY = "marker of the tests", "producer_byte_rate"
+MARKED = {"user": MARKER}
+MARKER_FILTER = DescribeClientQuotasRequest(
+    components=[ComponentData(entity_type="user", match_type=EXACT, match=MARKER)], strict=True
+)
 
 Names: TypeAlias = Mapping[str, str | None] | Sequence[tuple[str, str | None]]
 """The names of an entity by type; pairs if a type is named twice."""
@@ -59,18 +63,16 @@ class Quotas:
         found = self.describe()[2]
         for at in range(0, len(found), 100):
             self.alter(*((names, [(key, None) for key, _ in quotas]) for names, quotas in found[at : at + 100]))
+        self._wire.call(AlterClientQuotasRequest(entries=[_entry(MARKED, {MARKER_KEY: None})]), 1)
+        wait_until(lambda: not self._wire.call(MARKER_FILTER, 1).entries, 20, "no marker")
 
     def _await_marker(self) -> None:
         self._altered += 1
         value = 1e9 + self._altered
-        names, key = {"user": MARKER}, "producer_byte_rate"
-        self._wire.call(AlterClientQuotasRequest(entries=[_entry(names, {key: value})]), 1)
-        request = DescribeClientQuotasRequest(
-            components=[ComponentData(entity_type="user", match_type=EXACT, match=MARKER)], strict=True
-        )
+        self._wire.call(AlterClientQuotasRequest(entries=[_entry(MARKED, {MARKER_KEY: value})]), 1)
 
         def there() -> bool:
-            entries = self._wire.call(request, 1).entries
+            entries = self._wire.call(MARKER_FILTER, 1).entries
             return [each.value for entry in entries for each in entry.values] == [value]
 
         wait_until(there, 20, "altered quotas")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.admin.requests import Wire
 from compat_tests.comparisons.configs.quotas import DEFAULT, EXACT, SPECIFIED, Filter, Limits, Names, Quotas
 from harness.observations import Observations
-from harness.processes.brokers import Broker
 
 FILTERS: list[Filter] = [
     [],
@@ -86,17 +83,6 @@ ENTITIES: list[Names] = [
 
 VALUES = [0.0, -0.0, -1.0, 0.5, 1.5, 1.0000001, 1.00001, 0.0000001, 1e300, 2.0**31, 2.0**31 - 1, 2.0**63, 2.0**64]
 STRANGE = [float("inf"), float("-inf"), float("nan")]
-
-
-@pytest.fixture
-def quotas(broker: Broker) -> Iterator[Quotas]:
-    """The requests. There are no quotas at the beginning and at the end."""
-    client = Wire(broker.bootstrap)
-    made = Quotas(client)
-    made.clear()
-    yield made
-    made.clear()
-    client.close()
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -1,0 +1,179 @@
+"""``kwire quota list|add|remove``: quotas of clients, of a running cluster or one that is not running.
+
+With ``--bootstrap-server``, requests go to a broker, of Apache Kafka as well. Otherwise the quotas are written to the
+metadata store that the configuration names, as with ``kwire start``: before the first start, or while no broker runs.
+
+    kwire quota add --user alice producer_byte_rate=1048576 request_percentage=50 --data-dir data
+    kwire quota add --default-user --client-id loader consumer_byte_rate=1e7 --data-dir data
+    kwire quota list --user alice --json --bootstrap-server localhost:9092 --command-config admin.properties
+    kwire quota remove --user alice request_percentage --bootstrap-server localhost:9092
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from kwire.cli import configuration, fail
+from kwire.cli.running import client as running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+    from kwire.cli.running.quotas import RunningQuotas
+    from kwire.quotas.entities import QuotaEntity, Quotas
+    from kwire.quotas.rules import Changes
+    from kwire.server.access.offline_quotas import OfflineQuotas
+
+TYPES: Final = {"user": "a user", "client-id": "a client id", "ip": "an address"}
+KEYS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+DEFAULT: Final = "(default)"
+NONE: Final = "-"
+HEADINGS: Final = ("USER", "CLIENT-ID", "IP", "QUOTA", "LIMIT")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kwire quota``."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    keys = ", ".join(KEYS)
+    add = actions.add_parser("add", help="give a user, a client id, both or an address limits, or change them")
+    add.add_argument("limits", metavar="QUOTA=LIMIT", nargs="+", type=_limit, help=f"a new limit of one of {keys}")
+    remove = actions.add_parser("remove", help="remove limits")
+    remove.add_argument("quotas", metavar="QUOTA", nargs="*", help="only this quota (default: all of them)")
+    listed = actions.add_parser("list", help="list the limits of those that have all names that are given")
+    for each in (add, remove, listed):
+        for name, what in TYPES.items():
+            one = each.add_mutually_exclusive_group()
+            one.add_argument(f"--{name}", metavar="NAME", help=f"of {what}")
+            text = f"of {what} without a limit of its own"
+            one.add_argument(f"--default-{name}", action="store_true", help=text)
+        running.add_arguments(each)
+        configuration.add_store_arguments(each)
+    listed.add_argument("--json", action="store_true", help="print a JSON array; a default name is null")
+
+
+def _limit(text: str) -> tuple[str, float]:
+    from math import isfinite
+
+    name, _, value = text.partition("=")
+    try:
+        limit = float(value)
+    except ValueError:
+        limit = float("nan")
+    if not isfinite(limit):
+        raise argparse.ArgumentTypeError(f"{text!r} is not QUOTA=LIMIT, such as {KEYS[0]}=1048576")
+    return name, limit
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the action and print the limits that it is about."""
+    from kwire.base.config import ConfigError
+    from kwire.server.errors import StartError
+
+    try:
+        running.check_arguments(arguments)
+        return asyncio.run(_run(arguments))
+    except (ConfigError, StartError, running.ClusterError, ValueError) as error:
+        return fail(error)
+    except OSError as error:
+        return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    names = dict(_names(arguments))
+    if arguments.action == "list":
+        async with _quotas(arguments) as quotas:
+            _print(await quotas.select(names), as_json=arguments.json)
+        return 0
+    if not names:
+        raise ValueError("say whose quota it is: --user, --client-id, --ip, or one of them with --default-")
+    if arguments.action == "add":
+        await _alter(arguments, "added", names, dict(arguments.limits))
+    else:
+        await _alter(arguments, "removed", names, dict.fromkeys(_known(arguments.quotas) or KEYS))
+    return 0
+
+
+async def _alter(arguments: argparse.Namespace, done: str, names: Mapping[str, str | None], changes: Changes) -> None:
+    """Set or remove limits, and print them."""
+    from kwire.quotas.entities import QuotaEntity
+
+    entity = QuotaEntity.of(names)
+    async with _quotas(arguments) as quotas:
+        before = (await quotas.select(names)).get(entity, {})
+        await quotas.alter(entity, changes)
+    whose = " ".join(f"{kind}={_shown(name)}" for kind, name in names.items())
+    for key, limit in changes.items():
+        if limit is not None or key in before:
+            print(f"kwire {done} {whose} {key}={_number(before[key] if limit is None else limit)}")
+
+
+@asynccontextmanager
+async def _quotas(arguments: argparse.Namespace) -> AsyncIterator[OfflineQuotas | RunningQuotas]:
+    """The quotas that the command is about. `ClusterError`, StartError, ConfigError, OSError."""
+    if arguments.bootstrap_server is not None:
+        from kwire.cli.running.quotas import RunningQuotas
+
+        address, timeout_s = arguments.bootstrap_server, arguments.timeout
+        async with running.cluster_client(address, arguments.command_config, timeout_s) as client:
+            yield RunningQuotas(client)
+        return
+    from kwire.base.doors import Doors
+    from kwire.server.access.offline_quotas import offline_quotas
+
+    async with offline_quotas(configuration.load(arguments), Doors(), create=arguments.action == "add") as quotas:
+        yield quotas
+
+
+def _names(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
+    """The types and names that the command line has; None is the default."""
+    for kind in TYPES:
+        attribute = kind.replace("-", "_")
+        name = getattr(arguments, attribute)
+        if name is not None or getattr(arguments, f"default_{attribute}"):
+            yield kind, name
+
+
+def _known(quotas: Sequence[str]) -> Sequence[str]:
+    """The same quotas. ValueError."""
+    for each in quotas:
+        if each not in KEYS:
+            raise ValueError(f"there is no quota {each!r}: {', '.join(KEYS)}")
+    return quotas
+
+
+def _print(found: Mapping[QuotaEntity, Quotas], *, as_json: bool) -> None:
+    if as_json:
+        array = [{**entity.by_type(), "quotas": dict(sorted(quotas.items()))} for entity, quotas in found.items()]
+        print(json.dumps(array, indent=2, ensure_ascii=False))
+        return
+    table = [HEADINGS, *_rows(found)] if found else []
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rows(found: Mapping[QuotaEntity, Quotas]) -> Iterator[tuple[str, ...]]:
+    for entity, quotas in found.items():
+        names = entity.by_type()
+        words = [_shown(names[kind]) if kind in names else NONE for kind in TYPES]
+        for key in sorted(quotas):
+            yield (*words, key, _number(quotas[key]))
+
+
+def _shown(name: str | None) -> str:
+    return DEFAULT if name is None else name
+
+
+def _number(limit: float) -> str:
+    """Without a fraction if it has none."""
+    return f"{limit:.0f}" if limit.is_integer() and limit < 1e16 else str(limit)
