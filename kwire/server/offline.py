@@ -6,11 +6,14 @@ any time. What lives elsewhere: what is changed (`users`, `access`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from kwire.cluster.store.store import StoreError
+from kwire.base.errors import KafkaError
+from kwire.cluster.metadata import features
+from kwire.cluster.store import keys
+from kwire.cluster.store.store import Check, StoreError, Write
 from kwire.log.common.log_dirs import LogDirectory, LogDirectoryError
 from kwire.server.errors import StartError
 from kwire.server.storage import create_store, reason_of
@@ -40,6 +43,34 @@ async def offline_store(config: KafkaConfig, doors: Doors, *, create: bool) -> A
     finally:
         if directory is not None:
             directory.unlock()
+
+
+async def write_access(store: MetadataStore, checks: Sequence[Check], writes: Sequence[Write]) -> None:
+    """Commit entries of access control, credentials or quotas, with the feature level that they need. `Conflict`;
+    `StartError` if a registered broker does not know that level."""
+    level_checks, level_writes = await _access_level(store)
+    await store.commit([*checks, *level_checks], [*writes, *level_writes])
+
+
+async def _access_level(store: MetadataStore) -> tuple[list[Check], list[Write]]:
+    """What finalises `ACCESS_VERSION`: nothing if it is finalised, or will be with the cluster's first broker."""
+    found = (await store.read(keys.FEATURES))[1].get(keys.FEATURES)
+    if found is None:
+        return [], []
+    levels = features.read_levels(keys.unpack(keys.FEATURES, found.value)["levels"])
+    if levels.get(features.ACCESS_VERSION):
+        return [], []
+    registrations = (await store.read(keys.REGISTRATIONS))[1]
+    brokers = {}
+    for key, each in registrations.items():
+        known = features.read_ranges(keys.unpack(key, each.value).get("features", {}))
+        brokers[int(key.removeprefix(keys.REGISTRATIONS))] = known
+    try:
+        after = features.with_access(levels, brokers)
+    except KafkaError as error:
+        raise StartError(error.message) from None
+    checks = [Check(keys.FEATURES, found.version), *(Check(key, each.version) for key, each in registrations.items())]
+    return checks, [Write(keys.FEATURES, keys.pack(levels=after))]
 
 
 def _lock(path: str, doors: Doors, *, create: bool) -> LogDirectory:

@@ -18,7 +18,7 @@ from kwire.cluster.store import keys
 from kwire.cluster.store.store import ABSENT, Check, Conflict, Write
 from kwire.security.scram_credentials import ScramMechanism, make_credential, random_text
 from kwire.server.errors import StartError
-from kwire.server.offline import offline_store
+from kwire.server.offline import offline_store, write_access
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -81,7 +81,7 @@ class Users:
     async def _write(self, present: dict[str, Entry], written: dict[str, bytes] | dict[str, None]) -> None:
         checks = [Check(key, present[key].version if key in present else ABSENT) for key in written]
         try:
-            await self._store.commit(checks, [Write(key, value) for key, value in written.items()])
+            await write_access(self._store, checks, [Write(key, value) for key, value in written.items()])
         except Conflict:
             raise StartError("the user was changed at the same time; try again") from None
 

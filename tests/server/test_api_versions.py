@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster.metadata.features import SUPPORTED
+from kwire.cluster.metadata.features import SUPPORTED, for_clients
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.api_versions_response import ApiVersionsResponse
 from kwire.codec.protocol import API_FACTS, ApiKey, decode
@@ -33,7 +33,7 @@ async def test_what_is_advertised_is_advertised_as_by_kafka(brokers: Brokers, ve
     assert answer.zk_migration_ready == kafka.zk_migration_ready
     supported = {feature.name: feature for feature in kafka.supported_features}
     finalized = {feature.name: feature for feature in kafka.finalized_features}
-    told = [name for name, (lowest, _) in SUPPORTED.items() if lowest > 0 or version >= 4]
+    told = [name for name, (lowest, _) in for_clients(SUPPORTED).items() if lowest > 0 or version >= 4]
     assert [feature.name for feature in answer.supported_features] == told
     for feature in answer.supported_features:
         assert feature == supported[feature.name]

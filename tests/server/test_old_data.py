@@ -14,6 +14,11 @@ from harness.raw_client import RawClient
 from harness.waiting import until
 from kwire.base.doors import Clock, Doors
 from kwire.base.errors import ErrorCode
+from kwire.cluster.metadata.features import ACCESS_VERSION
+from kwire.codec.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -134,3 +139,13 @@ async def test_an_idempotent_producer_goes_on_where_it_was(opened: Opened) -> No
     assert await opened.produce(following - 1) == ("NONE", following - 1)  # the same batch again: a duplicate
     assert await opened.produce(following + 1) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
     assert await opened.produce(following) == ("NONE", following)
+
+
+async def test_an_older_directory_stays_open_to_all_and_takes_credentials(opened: Opened) -> None:
+    """The feature level of access control is finalised with the first of them."""
+    assert opened.broker.services.authorizer.allows_all
+    assert not opened.broker.metadata.image.features.get(ACCESS_VERSION)
+    user = ScramCredentialUpsertion(name="a", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"x" * 32)
+    answer = await opened.client.call(AlterUserScramCredentialsRequest(upsertions=[user]), 0)
+    assert [each.error_code for each in answer.results] == [0]
+    assert opened.broker.metadata.image.features[ACCESS_VERSION] == 1

@@ -72,6 +72,7 @@ class Decisions:
                     result = decide(plan.image, plan)
                     if plan.is_empty:
                         return result
+                    plan.finalise_access()
                     plan.check(keys.CONTROLLER if as_controller else keys.broker_key(self.broker_id))
                     if await plan.commit(self._store):
                         return result

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kwire.cluster.metadata import features
 from kwire.cluster.metadata.image import SHARD_PARTITIONS, MetadataCache
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import PartitionState
@@ -50,6 +51,17 @@ class Plan:
                 old = topic.partitions[start : start + SHARD_PARTITIONS]
                 new = [states.get(start + offset, state) for offset, state in enumerate(old)]
                 self.write(keys.shard_key(topic.id, shard), keys.pack_shard(new))
+
+    def finalise_access(self) -> None:
+        """Finalise the feature level that what is written needs, if it is not finalised yet. UNSUPPORTED_VERSION if a
+        registered broker does not know it."""
+        if self.image.features.get(features.ACCESS_VERSION) or not self._writes_access():
+            return
+        brokers = {broker.id: broker.features for broker in self.image.registered.values()}
+        self.write(keys.FEATURES, keys.pack(levels=features.with_access(self.image.features, brokers)))
+
+    def _writes_access(self) -> bool:
+        return any(each.value is not None and each.key.startswith(keys.ACCESS) for each in self._writes.values())
 
     async def commit(self, store: MetadataStore) -> bool:
         """Commit the plan; False if a check failed. Either way the image has caught up when this returns.

@@ -8,16 +8,19 @@ is absent, and is the only level that a broker supports of a feature it does not
 
 The meaning of a level is in the code that obeys it: `transaction.version` in the transaction coordinator,
 `group.version` in the handlers of KIP-848, `eligible.leader.replicas.version` in `leaders`. `metadata.version` is for
-the format of the metadata store and of messages between brokers; there is only one so far.
+the format of the metadata store and of messages between brokers; there is only one so far. `ACCESS_VERSION` is kwire's
+own: clients neither see nor update it. It is finalised with the first entry that it is for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kwire.base.errors import ErrorCode, KafkaError
+
+R = TypeVar("R")
 
 Range = tuple[int, int]
 """Lowest and highest level."""
@@ -29,12 +32,18 @@ TRANSACTION_VERSION: Final = "transaction.version"
 """1: flexible fields in the coordinator's records; 2: a producer epoch for each transaction (KIP-890)."""
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 """1: eligible leader replicas (KIP-966)."""
+OWN_PREFIX: Final = "kwire."
+"""How features begin that are no concern of clients."""
+ACCESS_VERSION: Final = "kwire.access.version"
+"""1: access control entries, credentials, delegation tokens and quotas of clients in the store. A broker that does not
+know them would let everybody do everything."""
 
 LATEST_METADATA_VERSION: Final = 30
 """The level that Kafka calls 4.3-IV0."""
 
 SUPPORTED: Final[Mapping[str, Range]] = MappingProxyType(
     {
+        ACCESS_VERSION: (0, 1),
         ELR_VERSION: (0, 1),
         GROUP_VERSION: (0, 1),
         METADATA_VERSION: (7, LATEST_METADATA_VERSION),
@@ -99,6 +108,24 @@ def _range(levels: Any) -> Range:
     return int(low), int(high)
 
 
+def for_clients(levels: Mapping[str, R]) -> dict[str, R]:
+    """The features that clients know of."""
+    return {name: level for name, level in levels.items() if not name.startswith(OWN_PREFIX)}
+
+
+def with_access(levels: Mapping[str, int], brokers: Mapping[int, Mapping[str, Range]]) -> dict[str, int]:
+    """The levels with `ACCESS_VERSION` 1. ``brokers``: the levels that each registered broker supports.
+    UNSUPPORTED_VERSION if one of them does not know it."""
+    for broker in sorted(brokers):
+        if not brokers[broker].get(ACCESS_VERSION, ABSENT)[1]:
+            text = (
+                f"Broker {broker} runs a version of kwire without access control, and would let everybody do"
+                f" everything. Upgrade it, or unregister it (kwire cluster unregister --id {broker})."
+            )
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    return {**levels, ACCESS_VERSION: 1}
+
+
 def why_not(ranges: Mapping[str, Range], levels: Mapping[str, int]) -> str | None:
     """Why a broker cannot join a cluster with these levels; None if it can."""
     for name, level in levels.items():
@@ -134,6 +161,8 @@ def _problem(present: int, update: FeatureUpdate, brokers: Mapping[int, Mapping[
         return f"{update.kind} is not an upgrade type."
     if update.level < 0:
         return "a level is 0 or more."
+    if update.name.startswith(OWN_PREFIX):
+        return f"broker {me} (the controller) does not know this feature."
     for broker in sorted(brokers, key=lambda each: (each != me, each)):
         low, high = brokers[broker].get(update.name, ABSENT)
         if not low <= update.level <= high:

@@ -62,6 +62,8 @@ ACLS: Final = "acls/"
 ACL_CHANGE: Final = "acl-change"
 ACL_CONFIRMATIONS: Final = "acl-confirmations/"
 CLIENT_QUOTAS: Final = "quotas/"
+ACCESS: Final = (SCRAM, DELEGATION_TOKENS, ACLS, CLIENT_QUOTAS)
+"""How the keys begin that need the feature level `kwire.access.version`."""
 
 
 class ConfigResource(IntEnum):

@@ -17,7 +17,7 @@ from kwire.cluster.store import keys
 from kwire.cluster.store.store import ABSENT, Check, Conflict, Write
 from kwire.handlers.security.create_acls import check
 from kwire.server.errors import StartError
-from kwire.server.offline import offline_store
+from kwire.server.offline import offline_store, write_access
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -66,7 +66,7 @@ class OfflineAcls:
 
     async def _write(self, checks: list[Check], writes: list[Write]) -> None:
         try:
-            await self._store.commit(checks, [*writes, Write(keys.ACL_CHANGE, keys.pack())])
+            await write_access(self._store, checks, [*writes, Write(keys.ACL_CHANGE, keys.pack())])
         except Conflict:
             raise StartError("ACLs were changed at the same time; try again") from None
 

@@ -17,7 +17,7 @@ from kwire.cluster.store.store import ABSENT, Check, Conflict, Write
 from kwire.quotas.entities import QuotaEntity, Quotas, listing_order
 from kwire.quotas.rules import check_quotas
 from kwire.server.errors import StartError
-from kwire.server.offline import offline_store
+from kwire.server.offline import offline_store, write_access
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -59,7 +59,7 @@ class OfflineQuotas:
 
     async def _write(self, check: Check, write: Write) -> None:
         try:
-            await self._store.commit([check], [write])
+            await write_access(self._store, [check], [write])
         except Conflict:
             raise StartError("quotas were changed at the same time; try again") from None
 
