@@ -39,6 +39,19 @@ AUTHORIZATION_FAILED = {
 """The error code of a denied operation, by the type of its resource."""
 
 
+_REFUSALS = {
+    ResourceType.TOPIC: "Topic authorization failed.",
+    ResourceType.GROUP: "Group authorization failed.",
+    ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
+}
+
+
+def _refusal(operation: Operation) -> str:
+    """What the client is told. Kafka's texts; for the cluster, Kafka tells all fields of its request."""
+    text = _REFUSALS.get(operation.resource_type)
+    return text or f"The request needs {operation.operation.name} permission on the cluster."
+
+
 class ConnectionSecurity(NamedTuple):
     """How a connection is secured: the protocol of its listener (``SASL_SSL``), and whether the login was one with a
     delegation token."""
@@ -111,7 +124,7 @@ class Authorizer:
         """Raise the KafkaError of the resource's type unless the operation is allowed."""
         if not self.authorize(context, operation):
             code = AUTHORIZATION_FAILED.get(operation.resource_type, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            raise KafkaError(code)
+            raise KafkaError(code, _refusal(operation))
 
     def authorized_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
         """The allowed operations as the bit field of Metadata, DescribeCluster and DescribeGroups (KIP-430). Bit n is

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from harness.services import services_with
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.metadata.acls import acl_key
 from kwire.cluster.metadata.image import ClusterImage
 from kwire.handlers.acl_authorizer import KEPT_MAX, AclAuthorizer
+from kwire.handlers.authorization import CREATE_IN_CLUSTER
 from kwire.handlers.context import Decisions, RequestContext
 from kwire.security.acls.bindings import AclBinding, PatternType, PermissionType
 from kwire.security.acls.operations import AclOperation, Operation, ResourceType
@@ -102,3 +106,32 @@ def test_operations_on_some_resource_are_decided_apart_from_those_on_one() -> No
     assert authorizer.authorize_some(
         context(authorizer, Principal("User", "root")), AclOperation.READ, ResourceType.GROUP
     )
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "text"),
+    [
+        (WRITE_ORDERS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
+        (
+            CREATE_IN_CLUSTER,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "The request needs CREATE permission on the cluster.",
+        ),
+        (
+            Operation(AclOperation.READ, ResourceType.GROUP, "billing"),
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            "Group authorization failed.",
+        ),
+        (
+            Operation(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "copier"),
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "Transactional Id authorization failed.",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_refused(operation: Operation, code: ErrorCode, text: str) -> None:
+    """An empty message would be all that Kafka's tools show."""
+    authorizer = AclAuthorizer()
+    with pytest.raises(KafkaError) as raised:
+        authorizer.require(context(authorizer), operation)
+    assert (raised.value.code, raised.value.message) == (code, text)

@@ -163,17 +163,18 @@ class Brokers:
     def started(self, scenario: str) -> Entrance:
         """Start what the tests of a scenario run on; where they connect."""
         home, settings = self._folder / scenario, {**SETTINGS, **SCENARIOS[scenario]}
-        if self._count == 3:  # no authorizer: a cluster would need further settings for it
+        settings |= AUTHORIZER if self._realm is None else SECURED_AUTHORIZER
+        if self._count == 3:
             cluster = ThreeBrokers(self._kind, home, settings, self._realm)
             self._stack.callback(cluster.stop)
             return cluster.start()
         if self._realm is not None:
-            secured_broker = make_secured(self._kind, home, {**settings, **SECURED_AUTHORIZER, **self._realm.broker})
+            secured_broker = make_secured(self._kind, home, {**settings, **self._realm.broker})
             self._stack.callback(secured_broker.stop)
             secured_broker.start()
             address = secured_broker.address(self._realm.security.listener)
             return self._realm.entrance(address, secured_broker.bootstrap, secured_broker.certificates, home / "client")
-        broker = make_broker(self._kind, home, {**settings, **AUTHORIZER})
+        broker = make_broker(self._kind, home, settings)
         self._stack.callback(broker.stop)
         broker.start()
         return Entrance(broker.bootstrap, broker.bootstrap)
@@ -187,8 +188,10 @@ def run(
     limit_s: float,
     count: int = 1,
     security: Security | None = None,
+    parts: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
-    """Run the tests (all, or the given numbers or names) and return how each ended."""
+    """Run the tests (all, or the given numbers or names) and return how each ended. ``parts``: of the tests of a number
+    only those subtests whose names contain a text."""
     chosen = {
         number: names
         for number, names in tests_by_number().items()
@@ -201,7 +204,9 @@ def run(
         runs = [(n, s) for n, names in chosen.items() for s in SCENARIOS if s in names.values()]
         with ThreadPoolExecutor(jobs) as pool:
             tasks = [
-                pool.submit(_run_number, number, scenario, entrances[scenario], Path(folder), quick, limit_s)
+                pool.submit(
+                    _run_number, number, scenario, entrances[scenario], Path(folder), quick, limit_s, parts or {}
+                )
                 for number, scenario in runs
             ]
         return [outcome for task in tasks for outcome in task.result()]
@@ -221,9 +226,11 @@ def _delayed(number: str, entrance: Entrance) -> Iterator[Entrance]:
 
 
 def _run_number(
-    number: str, scenario: str, given: Entrance, folder: Path, quick: bool, limit_s: float
+    number: str, scenario: str, given: Entrance, folder: Path, quick: bool, limit_s: float, parts: Mapping[str, str]
 ) -> list[Outcome]:
     """Run all tests of a number and a scenario in one process of the runner."""
+    chosen = {"SUBTESTS": parts[number]} if number in parts else {}
+    given = replace(given, environment={**given.environment, **chosen})
     with _delayed(number, given) as entrance:
         return _run(number, scenario, entrance, folder, quick, limit_s)
 

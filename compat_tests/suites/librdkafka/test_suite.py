@@ -1,5 +1,5 @@
 """Some of librdkafka's own tests on kwire, in the suite's quick mode: short ones that together cover producing,
-fetching, groups, offsets, administration and transactions, and a few over SASL_SSL. ``python -m
+fetching, groups, offsets, administration, transactions and access control, and a few over SASL_SSL. ``python -m
 compat_tests.suites.librdkafka`` runs all."""
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from compat_tests.suites.librdkafka import suite
 from compat_tests.suites.librdkafka.build import folder_of_tests
 from compat_tests.suites.librdkafka.security import Security
 
-SECURED = ("0001", "0012", "0031", "0065", "0090", "0097", "0112", "0135", "0140")
+SECURED = ("0001", "0012", "0031", "0065", "0081", "0090", "0097", "0112", "0135", "0140")
+PARTS = {"0081": "Acls"}
+SECURED_PARTS = {"0081": "DescribeConsumerGroups_with_authorized_ops"}
 QUICK = (
     "0001",
     "0005",
@@ -35,11 +37,14 @@ QUICK = (
     "0065",
     "0070",
     "0073",
+    "0081",
     "0085",
     "0090",
     "0099",
     "0112",
+    "0115",
     "0118",
+    "0119",
     "0130",
     "0140",
 )
@@ -49,7 +54,7 @@ QUICK = (
 def test_what_has_passed_passes() -> None:
     need_built(folder_of_tests)
     its = suite.suite()
-    outcomes = suite.run("kwire", list(QUICK), quick=True, jobs=4, limit_s=120)
+    outcomes = suite.run("kwire", list(QUICK), quick=True, jobs=4, limit_s=120, parts=PARTS)
     assert its.compare("kwire", outcomes) == []
     assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(QUICK)
 
@@ -59,6 +64,8 @@ def test_what_passes_on_kafka_over_tls_with_a_login_passes() -> None:
     need_built(folder_of_tests)
     security = Security("SASL_SSL", "SCRAM-SHA-512")
     its = suite.suite(security=security)
-    outcomes = suite.run("kwire", list(SECURED), quick=True, jobs=4, limit_s=120, security=security)
+    outcomes = suite.run(
+        "kwire", list(SECURED), quick=True, jobs=4, limit_s=120, security=security, parts=SECURED_PARTS
+    )
     assert its.compare("kwire", outcomes) == []
     assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(SECURED)
