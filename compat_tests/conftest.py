@@ -41,6 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--broker", choices=("kwire", "kafka", "both"), default="both", help="which broker to test against"
     )
+    parser.addoption(
+        "--every-set",
+        action="store_true",
+        help="test_through_another_broker.py: every set of ACLs also for what each broker handles by itself",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

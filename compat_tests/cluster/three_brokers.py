@@ -53,12 +53,20 @@ class _KafkaOfThree(KafkaBroker):
 
 
 class ThreeBrokers:
-    """The brokers by node id; broker 1 is in rack ``rack-1``, and so on. ``bootstrap``: the addresses of all."""
+    """The brokers by node id; broker 1 is in rack ``rack-1``, and so on. ``bootstrap``: the addresses of all.
+    ``settings``: more properties of all. ``store``: those of kwire's metadata store, by default an embedded one."""
 
-    def __init__(self, kind: str, home: Path) -> None:
+    def __init__(
+        self,
+        kind: str,
+        home: Path,
+        settings: Mapping[str, str] | None = None,
+        store: Mapping[str, str] | None = None,
+    ) -> None:
         self.kind = kind
         self.brokers: dict[int, Broker] = {}
-        common = {**SETTINGS, **({"kwire.metadata.dir": str(home / "metadata")} if kind == "kwire" else {})}
+        own = (store or {"kwire.metadata.dir": str(home / "metadata")}) if kind == "kwire" else {}
+        common = {**SETTINGS, **(settings or {}), **own}
         for node in NODES:
             settings = {**common, "node.id": str(node), "broker.rack": f"rack-{node}"}
             make = KwireBroker if kind == "kwire" else _KafkaOfThree

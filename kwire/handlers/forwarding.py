@@ -39,18 +39,21 @@ _REASONS: Final = {
 _logger = get_logger("kwire.handlers.forwarding")
 
 
-def is_forwarded(context: RequestContext) -> bool:
-    """Whether another broker got the request from its client, and has checked what only that broker can check.
+def asked_broker(context: RequestContext) -> int | None:
+    """The broker that got the request from its client; None if another one did and has checked what only it can check.
 
-    A broker of kwire 0.1.0 is recognised by its client id, as long as one is registered under that number. (A client
-    that uses this client id gains nothing: there is no authorizer, and it could send the request to that broker.)"""
-    if context.forwarded or not context.services.authorizer.allows_all:
-        return context.forwarded
+    A broker of kwire 0.1.0 checks nothing. It is recognised by its client id, as long as one is registered under that
+    number. (A client that uses this client id gains nothing: there is no authorizer, and it could send the request to
+    that broker.)"""
+    services = context.services
+    if context.forwarded:
+        return None
     kind, _, number = (context.client_id or "").partition("-")
-    if kind != "broker" or not number.isdecimal():
-        return False
-    broker = context.services.image.brokers.get(int(number[:10]))
-    return broker is not None and not broker.accepts_envelopes
+    if kind == "broker" and number.isdecimal() and services.authorizer.allows_all:
+        broker = services.image.brokers.get(int(number[:10]))
+        if broker is not None and not broker.accepts_envelopes:
+            return broker.id
+    return services.broker_id
 
 
 def forwarded(handle: Handle) -> Handle:

@@ -68,10 +68,12 @@ ANYTHING = Acl(ANY, None, ANY, None, None, ANY, ANY)
 
 
 class Acls:
-    """The requests. Apache Kafka describes what it has written a moment later, so `create` and `delete` wait."""
+    """The requests. Apache Kafka describes what it has written a moment later, so `create` and `delete` wait, also for
+    the ``others``: connections to other brokers."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, *others: Wire) -> None:
         self._wire = wire
+        self._others = [Acls(each) for each in others]
 
     def create(self, *entries: Acl, version: int = LATEST) -> Any:
         """(code, message) of each result in order, once those without an error are described."""
@@ -80,7 +82,8 @@ class Acls:
             return response
         results = [[each.error_code, each.error_message] for each in response.results]
         there = {tuple(entry) for entry, (code, _) in zip(entries, results, strict=True) if not code}
-        wait_until(lambda: there <= self._all(), 20, "ACLs created")
+        for each in (self, *self._others):
+            wait_until(lambda: there <= each._all(), 20, "ACLs created")  # noqa: B023
         return results
 
     def describe(self, chosen: Acl = ANYTHING, version: int = LATEST) -> Any:
@@ -108,7 +111,8 @@ class Acls:
             for each in response.filter_results
         ]
         gone = {tuple(acl[:7]) for _, _, found in results for acl in found}
-        wait_until(lambda: not gone & self._all(), 20, "ACLs deleted")
+        for each in (self, *self._others):
+            wait_until(lambda: not gone & each._all(), 20, "ACLs deleted")  # noqa: B023
         return results
 
     def clear(self) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from compat_tests.comparisons.access.acls import Acls
+from compat_tests.comparisons.access.answers import lasting_answer
 from compat_tests.comparisons.access.requests import CASES, Case, World
-from compat_tests.comparisons.access.test_every_request import alice, ids, lasting_answer  # noqa: F401 # fixtures
+from compat_tests.comparisons.access.test_every_request import alice, ids  # noqa: F401 # fixtures
 from compat_tests.comparisons.admin.requests import Wire, new_topic
 from harness.observations import Observations
 from harness.processes.secured import SecuredBroker

@@ -40,7 +40,7 @@ def _alter(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[
 
     def prepare(resource: AlterConfigsResource) -> ConfigUpdate:
         config_changes.refuse_nulls(config.name for config in resource.configs if config.value is None)
-        config_changes.check_stored(resource, context)
+        config_changes.check_stored(resource)
         values = {config.name: config.value or "" for config in resource.configs}
 
         def replace(current: Mapping[str, str]) -> dict[str, str]:

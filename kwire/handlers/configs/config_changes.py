@@ -17,9 +17,9 @@ from kwire.cluster.controller.controller import ConfigUpdate
 from kwire.cluster.controller.topics import check_name
 from kwire.cluster.store.keys import ConfigResource
 from kwire.handlers.api import error_of
-from kwire.handlers.authorization import is_allowed, require
+from kwire.handlers.authorization import require
 from kwire.handlers.context import RequestContext
-from kwire.handlers.forwarding import is_forwarded
+from kwire.handlers.forwarding import asked_broker
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
@@ -76,13 +76,11 @@ def refuse_nulls(names: Iterable[str]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A value is needed for: {', '.join(nulls)}")
 
 
-def check_stored(resource: Any, context: RequestContext) -> None:
+def check_stored(resource: Any) -> None:
     """KafkaError unless the controller stores properties for such a resource."""
     resource_type, name = resource.resource_type, resource.resource_name
     if resource_type not in STORED:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
-    if resource_type == BROKER and name and not is_forwarded(context):
-        check_broker_id(name, context.services.broker_id)
     if resource_type == TOPIC:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic's configuration needs the topic's name.")
@@ -99,16 +97,17 @@ def check_broker_id(name: str, broker_id: int) -> None:
 
 
 def refused_brokers(request: Any, context: RequestContext) -> Refused:
-    """The resources that are properties of other brokers, unless this is the controller (`check_stored` then refuses
-    them): the controller cannot tell which broker got a request. What the client may not alter is left to it."""
+    """The resources that are properties of other brokers. The broker that got the request refuses them, before it is
+    known what the client may do, as in Kafka: the controller cannot tell which broker that was."""
     refused: Refused = {}
-    if context.services.controller.active:
+    asked = asked_broker(context)
+    if asked is None:
         return refused
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
-        if kind == BROKER and name and is_allowed(context, operation_on(kind, name, AclOperation.ALTER_CONFIGS)):
+        if kind == BROKER and name:
             try:
-                check_broker_id(name, context.services.broker_id)
+                check_broker_id(name, asked)
             except KafkaError as error:
                 refused[kind, name] = error
     return refused

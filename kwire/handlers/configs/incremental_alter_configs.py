@@ -47,7 +47,7 @@ from kwire.handlers.authorization import require
 from kwire.handlers.configs import config_changes
 from kwire.handlers.configs.config_changes import Outcome, fields_of, operation_on
 from kwire.handlers.context import RequestContext, Services
-from kwire.handlers.forwarding import forwarded, is_forwarded
+from kwire.handlers.forwarding import asked_broker, forwarded
 from kwire.security.acls.operations import AclOperation
 
 SET: Final = 0
@@ -76,7 +76,7 @@ def _refused_stores(request: IncrementalAlterConfigsRequest, context: RequestCon
     another broker forwards has been checked there. No file is opened before the client may change the broker's
     properties (Kafka does)."""
     refused: config_changes.Refused = {}
-    if is_forwarded(context):
+    if asked_broker(context) != context.services.broker_id:
         return refused
     for resource in request.resources:
         if resource.resource_type == BROKER and has_stores(each.name for each in resource.configs):
@@ -139,7 +139,7 @@ def _prepare(resource: AlterConfigsResource, validate_only: bool, context: Reque
         config_changes.check_broker_id(resource.resource_name, context.services.broker_id)
         _change_levels(resource.configs, validate_only)
         return None
-    config_changes.check_stored(resource, context)
+    config_changes.check_stored(resource)
     return config_changes.update_of(resource, _change_of(resource, context.services), context)
 
 

@@ -145,12 +145,11 @@ async def test_a_client_id_of_a_broker_gives_no_rights(guarded: GuardedCluster) 
     client = await guarded.log_in(1, "alice")
     client._client_id = "broker-2"
     assert await created(client, "forged") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    answer = await client.call(broker_config("2"), 1)
-    assert answer.responses[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    root = await guarded.log_in(1, "root")
-    root._client_id = "broker-2"
-    answer = await root.call(broker_config("2"), 1)
-    assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    for user in ("alice", "root"):
+        client = await guarded.log_in(1, user)
+        client._client_id = "broker-2"
+        answer = await client.call(broker_config("2"), 1)
+        assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_envelopes_on_another_broker_name_the_error(guarded: GuardedCluster) -> None:
@@ -228,7 +227,8 @@ async def test_a_broker_changes_its_own_properties_only(
     wrong = ErrorCode.INVALID_REQUEST
     assert [each.error_code for each in answer.responses] == ([0, wrong] if node_id == 1 else [wrong, 0])
     answer = await alice.call(make("1", "2"), version)
-    assert [each.error_code for each in answer.responses] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert [each.error_code for each in answer.responses] == ([denied, wrong] if node_id == 1 else [wrong, denied])
     answer = await root.call(make("3"), version)
     assert [each.error_code for each in answer.responses] == [wrong]
 
