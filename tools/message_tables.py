@@ -21,8 +21,9 @@ JARS = (
     "kafka-transaction-coordinator",
     "kafka-share-coordinator",
     "kafka-storage",
+    "kafka-metadata",
 )
-TABLE = re.compile(r"^(common/)?message/\w+\.json$")
+TABLE = re.compile(r"^(common/)?(message|metadata)/\w+\.json$")
 LAST = 32767
 
 

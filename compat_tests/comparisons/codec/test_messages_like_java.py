@@ -42,6 +42,7 @@ PACKAGES = {
     "kafka-transaction-coordinator": "org.apache.kafka.coordinator.transaction.generated",
     "kafka-share-coordinator": "org.apache.kafka.coordinator.share.generated",
     "kafka-storage": "org.apache.kafka.server.log.remote.metadata.storage.generated",
+    "kafka-metadata": "org.apache.kafka.common.metadata",
 }
 
 
