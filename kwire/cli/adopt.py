@@ -1,7 +1,12 @@
 """``kwire adopt DIR``: adopt a data directory written by Apache Kafka.
 
 The topics in it are registered, with their topic ids, in the metadata store that is created in the directory; the logs
-stay as they are. Afterwards ``kwire start --data-dir DIR`` serves them. Kafka must not run on the directory.
+stay as they are. From Kafka's metadata log come the configurations of topics, brokers, groups and client metrics, ACLs,
+SCRAM users, quotas and delegation tokens. Afterwards ``kwire start --config FILE --data-dir DIR`` serves them. Kafka
+must not run on the directory.
+
+``--config`` names the configuration with which kwire will run, which may be Kafka's ``server.properties``. If it would
+open to all what was not, nothing is adopted, unless ``--without-security`` accepts that.
 """
 
 from __future__ import annotations
@@ -9,52 +14,62 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kwire.cli import fail
+from kwire.cli import configuration, fail
 
 if TYPE_CHECKING:
-    from kwire.log.manager.adopt import AdoptableDirectory
+    from collections.abc import Sequence
+
+    from kwire.server.adoption.adopt import Adopted
+
+NAMES_MAX: Final = 10
+"""How many names are printed of each kind."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire adopt``."""
-    parser.add_argument("directory", metavar="DIR", help="an entry of Kafka's log.dirs")
+    parser.add_argument("data_dir", metavar="DIR", help="an entry of Kafka's log.dirs")
+    text = "the configuration with which kwire will run: a server.properties file, as for Kafka"
+    parser.add_argument("--config", metavar="FILE", help=text)
+    configuration.add_set_argument(parser)
+    text = "leave out ACLs, users and tokens, and accept that the cluster may become open to all"
+    parser.add_argument("--without-security", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Inspect the directory, adopt its topics and print what was found."""
+    """Inspect the directory, adopt what is in it and print what was taken."""
     from kwire.base.config import ConfigError
-    from kwire.base.doors import Files
+    from kwire.base.doors import Doors
     from kwire.log.common.log_dirs import LogDirectoryError
-    from kwire.log.manager.adopt import inspect_data_directory
+    from kwire.server.adoption.adopt import adopt
     from kwire.server.errors import StartError
 
     try:
-        found = inspect_data_directory(Files(), arguments.directory)
-        found.topics()
-        adopted = asyncio.run(_adopt(arguments.directory))
+        config = configuration.load(arguments)
+        adopted = asyncio.run(adopt(config, Doors(), without_security=arguments.without_security))
     except (LogDirectoryError, StartError, ConfigError) as error:
         return fail(error)
     except OSError as error:
-        return fail(f"{arguments.directory}: {error.strerror or error}")
-    _tell(found, adopted)
+        return fail(f"{error.filename or arguments.data_dir}: {error.strerror or error}")
+    _tell(adopted)
     return 0
 
 
-async def _adopt(directory: str) -> list[str]:
-    """Start a broker on the directory, which registers and recovers what is there, and stop it again."""
-    from kwire.base.config import KafkaConfig
-    from kwire.server.broker import Broker
-
-    config = KafkaConfig({"log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0"})
-    async with Broker(config, adopt=True) as broker:
-        return broker.adopted_topics
-
-
-def _tell(found: AdoptableDirectory, adopted: list[str]) -> None:
-    for line in found.skipped:
+def _tell(adopted: Adopted) -> None:
+    found, metadata, taken = adopted.found, adopted.metadata, adopted.taken
+    for line in [*found.skipped, *taken.left_out]:
         print(f"left out: {line}", file=sys.stderr)
+    if metadata is not None and taken.names:
+        print(f"from Kafka's metadata up to offset {metadata.end_offset}:")
+        for kind, names in taken.names.items():
+            print(f"  {_counted(kind, names, taken.counts[kind])}")
     size = sum(partition.size for partition in found.partitions)
-    partitions = sum(partition.topic in adopted for partition in found.partitions)
-    print(f"kwire adopted topics={len(adopted)} partitions={partitions} bytes={size} directory={found.path}")
+    partitions = sum(partition.topic in adopted.topics for partition in found.partitions)
+    print(f"kwire adopted topics={len(adopted.topics)} partitions={partitions} bytes={size} directory={found.path}")
+
+
+def _counted(kind: str, names: Sequence[str], count: int) -> str:
+    """``3 quotas: user alice, ip 10.0.0.1``, with the first names only."""
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    return f"{kind}: {count} ({', '.join(names[:NAMES_MAX])}{more})"

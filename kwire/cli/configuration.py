@@ -25,6 +25,11 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a command that opens a broker's metadata store but listens nowhere."""
     parser.add_argument("--config", metavar="FILE", help="the configuration: a server.properties file, as for Kafka")
     parser.add_argument("--data-dir", metavar="DIR", help="short for --set log.dirs=DIR (default: ./kwire-data)")
+    add_set_argument(parser)
+
+
+def add_set_argument(parser: argparse.ArgumentParser) -> None:
+    """The option for single properties."""
     set_help = "a property; may be given more than once"
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], type=_property, dest="properties", help=set_help

@@ -122,6 +122,8 @@ class Broker:
         storage = Storage.create(self.config, self.doors, self._given_store, self.fatal_failure)
         self.config = storage.config
         cluster_id = await storage.open(self.doors.files, self._given_cluster_id, stack)
+        if not self._adopt and not storage.metadata.image.cluster_id:
+            storage.refuse_unadopted(self.doors.files)
         control = await self._open_control() if self.config.kwire_test_control else None
         registry = Registry() if control is None else control.registry()
         security = await self._security()

@@ -12,6 +12,7 @@ from kwire.base.config import KafkaConfig
 from kwire.base.logging import get_logger
 from kwire.cluster.metadata.image import BrokerImage, ClusterImage, ConfigResource, Delta, MetadataCache
 from kwire.cluster.store.keys import broker_key
+from kwire.log.common import names
 from kwire.log.common.log_config import LogConfig
 from kwire.log.common.log_dirs import LogDirectoryError, read_meta_properties
 from kwire.log.manager.log_manager import LogManager
@@ -108,6 +109,12 @@ class Storage(NamedTuple):
             if meta.node_id not in (None, node_id):
                 raise StartError(f"node.id={node_id}: {directory.path} belongs to node {meta.node_id}")
         return cluster_id
+
+    def refuse_unadopted(self, files: Files) -> None:
+        """`StartError` if KRaft's metadata is in a directory, so that nobody starts a new cluster without its ACLs."""
+        for path in self.config.data_dirs:
+            if files.is_dir(f"{path}/{names.directory_name(names.CLUSTER_METADATA_TOPIC, 0)}"):
+                raise StartError(f"{path} was written by Apache Kafka: first run kwire adopt {path}")
 
     def claim(self, cluster_id: str) -> None:
         """Write the cluster's id and the node id into every directory that is new. `StartError`, LogDirectoryError."""

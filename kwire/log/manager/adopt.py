@@ -66,9 +66,7 @@ def _look_at(files: Files, found: AdoptableDirectory, name: str, full: str) -> N
         found.skipped.append(f"{name}: being deleted, set aside or moved")
     elif key is None:
         found.skipped.append(f"{name}: not a partition")
-    elif key[0] == names.CLUSTER_METADATA_TOPIC:
-        found.skipped.append(f"{name}: KRaft's metadata log; kwire has its own metadata store")
-    else:
+    elif key[0] != names.CLUSTER_METADATA_TOPIC:  # KRaft's metadata is read by `kwire.cluster.kraft`
         try:
             topic_id = read_topic_id(files, full)
         except CorruptCheckpoint as error:
