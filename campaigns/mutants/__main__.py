@@ -16,7 +16,7 @@ import time
 from typing import NamedTuple
 
 from campaigns.command_line import campaign_parser
-from campaigns.mutants import access, acls, cluster, logins, logs, schedules, tls, transactions
+from campaigns.mutants import access, acls, cluster, logins, logs, quotas, schedules, tls, transactions
 from campaigns.mutants.mutant import Mutant
 from campaigns.seeds import silence
 
@@ -40,6 +40,7 @@ FAMILIES = {
     "tls": Family(tls.MUTANTS),
     "acls": Family(acls.MUTANTS, first=1),
     "access": Family(access.MUTANTS, first=1),
+    "quotas": Family(quotas.MUTANTS, first=1),
 }
 
 

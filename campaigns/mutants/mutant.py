@@ -1,6 +1,6 @@
 """What a mutant is: a promise broken on purpose by a patch, and the campaign that must notice.
 
-The mutants are in `logs`, `transactions`, `schedules`, `cluster`, `logins`, `tls`, `acls` and `access`;
+The mutants are in `logs`, `transactions`, `schedules`, `cluster`, `logins`, `tls`, `acls`, `access` and `quotas`;
 the command line is in `__main__`.
 """
 
