@@ -47,7 +47,7 @@ from kwire.base.doors import Doors
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.net.handshake_records import HEADER, RECORD_MAX
-from kwire.net.tls import PIECE_BYTES, SEND_BYTES, UNSENT_LIMIT
+from kwire.net.tls import FEED_BYTES, SEND_BYTES, UNSENT_LIMIT
 from kwire.security.principals import ANONYMOUS, Principal
 from kwire.security.sasl.plain import ServerPlain
 from kwire.security.tls.contexts import server_context
@@ -431,7 +431,7 @@ class Attack:
         tls = connection.tls
         if len(connection._records._bytes) > RECORD_MAX + HEADER:
             raise BrokenRule(f"{len(connection._records._bytes)} bytes are held")
-        if tls.unsent > UNSENT_LIMIT + SEND_BYTES or tls._incoming.pending > PIECE_BYTES * 5:
+        if tls.unsent > UNSENT_LIMIT + SEND_BYTES or tls._incoming.pending > 2 * FEED_BYTES:
             raise BrokenRule(f"{tls.unsent} bytes are unsent, {tls._incoming.pending} not read")
         if connection._partial is not None and len(connection._partial) > FRAME_MAX:
             raise BrokenRule("a frame that is too large")
