@@ -56,9 +56,11 @@ def load(key: int) -> Api:
         from kwire.handlers.refusals import refusal
 
         return refusal(key)
+    from kwire.handlers.audit.changes import audited
+
     api: Api = import_module(f"{handlers.__name__}.{entry.module}").API
     if not api.by_controller:
-        return api
+        return audited(api)
     from kwire.handlers.forwarding import forwarded
 
-    return dataclasses.replace(api, handle=forwarded(api.handle))
+    return audited(dataclasses.replace(api, handle=forwarded(api.handle)))

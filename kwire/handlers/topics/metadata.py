@@ -108,7 +108,16 @@ async def _respond_after_creation(
     request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str], refused: list[str]
 ) -> MetadataResponse:
     await auto_create(context, missing, for_client=True)
+    _log_creation(context, missing)
     return _with_refused(_respond(request, context, names, []), refused)
+
+
+def _log_creation(context: RequestContext, missing: list[str]) -> None:
+    """Write the audit log's lines about the topics that there are now."""
+    from kwire.handlers.audit.changes import topics_created, write
+
+    topics = context.services.image.topics
+    write(context, topics_created(name for name in missing if name in topics))
 
 
 def _respond(

@@ -1,0 +1,217 @@
+"""The lines of `kwire.audit`: who has changed what. One line per change, wherever the controller is, and no secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwire.base import logging
+from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from kwire.codec.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kwire.codec.messages.create_delegation_token_request import CreateDelegationTokenRequest
+from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
+from kwire.codec.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.codec.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kwire.codec.messages.renew_delegation_token_request import RenewDelegationTokenRequest
+from kwire.codec.protocol import ApiKey
+from kwire.handlers.audit.changes import CHANGES, LOGGER_NAME
+from kwire.handlers.registry import Registry
+from tests.server.access.guarded_cluster import GuardedCluster
+
+CONTROLLER, OTHER = 1, 2
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[GuardedCluster]:
+    async with AsyncExitStack() as stack:
+        cluster = GuardedCluster(tmp_path, stack)
+        await cluster.start(CONTROLLER, delegation_token_secret_key="the secret of tokens")
+        await cluster.start(OTHER, delegation_token_secret_key="the secret of tokens")
+        yield cluster
+
+
+class Written:
+    """What is logged from now on."""
+
+    def __init__(self) -> None:
+        self._stream = io.StringIO()
+        logging.configure(stream=self._stream, as_json=True)
+
+    def text(self) -> str:
+        """All lines since the last call."""
+        text = self._stream.getvalue()
+        self._stream.seek(0)
+        self._stream.truncate()
+        return text
+
+    def changes(self) -> list[dict[str, Any]]:
+        """The lines about changes since the last call, without what all lines have."""
+        lines = [json.loads(line) for line in self.text().splitlines()]
+        common = ("timestamp", "level", "logger", "principal", "host", "client_id", "listener")
+        return [
+            {name: value for name, value in line.items() if name not in common}
+            for line in lines
+            if line["logger"] == LOGGER_NAME
+        ]
+
+
+@pytest.fixture
+def written() -> Any:
+    yield Written()
+    logging.configure()
+
+
+def topic(name: str, **options: Any) -> CreateTopicsRequest:
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
+    return CreateTopicsRequest(topics=topics, timeout_ms=5000, **options)
+
+
+@pytest.mark.parametrize("broker", [CONTROLLER, OTHER])
+async def test_a_change_is_one_line_that_names_the_client(
+    cluster: GuardedCluster, written: Written, broker: int
+) -> None:
+    client = await cluster.log_in(broker, "root")
+    assert (await client.call(topic("orders"), 7)).topics[0].error_code == 0
+    lines = [json.loads(line) for line in written.text().splitlines()]
+    (line,) = [each for each in lines if each["logger"] == LOGGER_NAME]
+    del line["timestamp"]
+    assert line == {
+        "level": "INFO",
+        "logger": "kwire.audit",
+        "event": "topic created",
+        "topic": "orders",
+        "principal": "User:root",
+        "host": "127.0.0.1",
+        "client_id": "test",
+        "listener": "CLIENTS",
+    }
+
+
+async def test_what_was_refused_or_only_validated_is_no_change(cluster: GuardedCluster, written: Written) -> None:
+    alice, root = await cluster.log_in(OTHER, "alice"), await cluster.log_in(OTHER, "root")
+    assert (await alice.call(topic("orders"), 7)).topics[0].error_code != 0
+    assert (await root.call(topic("orders", validate_only=True), 7)).topics[0].error_code == 0
+    assert (await root.call(DeleteGroupsRequest(groups_names=["none"]), 2)).results[0].error_code != 0
+    assert written.changes() == []
+
+
+async def test_topics_configurations_and_acls(cluster: GuardedCluster, written: Written) -> None:
+    client = await cluster.log_in(OTHER, "root")
+    automatic = MetadataRequest(topics=[MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True)
+    await client.call(automatic, 12)
+    assert written.changes() == [{"event": "topic created", "topic": "auto", "automatically": True}]
+    added = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="auto", count=3, assignments=None)])
+    added.timeout_ms = 5000
+    await client.call(added, 3)
+    assert written.changes() == [{"event": "partitions added", "topic": "auto", "partitions": 3}]
+    changed = {"retention.ms": 0, "segment.bytes": 1, "cleanup.policy": 2}
+    configs = [
+        AlterableConfig(name=name, config_operation=what, value=None if what == 1 else ("7654321", "", "compact")[what])
+        for name, what in changed.items()
+    ]
+    resource = AlterConfigsResource(resource_type=2, resource_name="auto", configs=configs)
+    answer = await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0, answer
+    text = written.text()
+    properties = {"set": ["retention.ms"], "deleted": ["segment.bytes"], "appended": ["cleanup.policy"]}
+    assert f'"resource": "topic", "name": "auto", "properties": {json.dumps(properties)}' in text
+    assert "7654321" not in text, "values may be secret"
+    deleted = DeleteTopicsRequest(topics=[DeleteTopicState(name="auto")], timeout_ms=5000)
+    await client.call(deleted, 6)
+    assert written.changes() == [{"event": "topic deleted", "topic": "auto"}]
+    entry = AclCreation(
+        resource_type=2, resource_name="orders", principal="User:a", host="*", operation=3, permission_type=3
+    )
+    await client.call(CreateAclsRequest(creations=[entry]), 3)
+    acl = {
+        "acl_principal": "User:a",
+        "acl_host": "*",
+        "permission": "ALLOW",
+        "operation": "READ",
+        "resource": "TOPIC:LITERAL:orders",
+    }
+    assert written.changes() == [{"event": "ACL added", **acl}]
+    names: dict[str, Any] = dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"))
+    every = DeleteAclsFilter(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1, **names)
+    await client.call(DeleteAclsRequest(filters=[every, every]), 3)
+    assert written.changes() == [{"event": "ACL deleted", **acl}]
+
+
+async def test_credentials_and_tokens_without_their_secrets(cluster: GuardedCluster, written: Written) -> None:
+    client = await cluster.log_in(OTHER, "root")
+    new = ScramCredentialUpsertion(
+        name="carol", mechanism=1, iterations=4096, salt=b"planted-salt", salted_password=b"planted-password".ljust(32)
+    )
+    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[new])
+    assert (await client.call(request, 0)).results[0].error_code == 0
+    token = await client.call(CreateDelegationTokenRequest(owner_principal_type=None, owner_principal_name=None), 3)
+    assert token.error_code == 0
+    assert (await client.call(RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=-1), 2)).error_code == 0
+    gone = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="carol", mechanism=1)])
+    gone.upsertions = []
+    assert (await client.call(gone, 0)).results[0].error_code == 0
+    text = written.text()
+    events = [json.loads(line)["event"] for line in text.splitlines() if f'"{LOGGER_NAME}"' in line]
+    assert events == [
+        "credential set",
+        "delegation token created",
+        "delegation token renewed",
+        "credential deleted",
+    ]
+    assert token.token_id in text
+    for secret in ("planted", token.hmac.hex(), str(bytes(token.hmac))):
+        assert secret not in text
+
+
+async def test_quotas_and_records(cluster: GuardedCluster, written: Written) -> None:
+    client = await cluster.log_in(CONTROLLER, "root")
+    entity = [EntityData(entity_type="user", entity_name="alice")]
+    entry = EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=1000.0, remove=False)])
+    await client.call(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
+    (line,) = written.changes()
+    assert line == {
+        "event": "quotas changed",
+        "entity": {"user": "alice"},
+        "quotas": {"producer_byte_rate": 1000.0},
+    }
+    await client.call(topic("orders"), 7)
+    leader = cluster.brokers[CONTROLLER].metadata.image.topics["orders"].partitions[0].leader
+    holder = await cluster.log_in(leader, "root")
+    written.text()
+    partition = DeleteRecordsPartition(partition_index=0, offset=-1)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=5000)
+    await holder.call(request, 2)
+    assert written.changes() == [{"event": "records deleted", "topic": "orders", "first_offsets": {"0": 0}}]
+
+
+def test_every_api_that_administers_is_audited() -> None:
+    """The APIs that change nothing, or only what belongs to the client itself."""
+    served = {ApiKey(key) for key, _, _ in Registry().advertised()}
+    others = {key for key in served if key not in CHANGES}
+    words = ("CREATE", "DELETE", "ALTER", "UPDATE", "ELECT", "RENEW", "EXPIRE", "UNREGISTER")
+    assert not [key.name for key in others if key.name.startswith(words)]
+    assert set(CHANGES) <= served
