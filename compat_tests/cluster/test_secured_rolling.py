@@ -1,18 +1,22 @@
-"""Three brokers with SASL_SSL for clients and among themselves: certificates and passwords change under load."""
+"""Three brokers with SASL_SSL for clients and among themselves, and how a cluster gets there: all of it under load."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, Load, under_load
+from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, Load, begin, check, make_topics, under_load
 from compat_tests.servers import running
+from harness.paths import ROOT
 from harness.processes.kwire_cluster import KwireCluster
 from harness.processes.secured_clusters import BROKERS, CLIENT, ClusterSecurity, password
 from harness.processes.zookeeper import SecuredZooKeeper
@@ -122,3 +126,89 @@ def test_certificates_and_passwords_are_rotated_without_a_failed_request(secured
     assert password(CLIENT) != "another"
     first_only = str(security.trust_store(True, False))
     assert first_error({**options, "sasl.password": "another", "ssl.ca.location": first_only}) == "_SSL"
+
+
+ADMIN = BROKERS[0]
+GUIDE = (ROOT / "docs" / "SECURING_A_CLUSTER.md").read_text()
+OF_THE_LOADS = {"orders-": "load-", "billing-": "readers of "}
+
+
+def properties_of_the_guide() -> list[dict[str, str]]:
+    """Those of each of its rolling restarts that has some."""
+    blocks = re.findall(r"```properties\n(.*?)```", GUIDE, re.DOTALL)
+    return [dict(line.split("=", 1) for line in block.replace("\\\n", "").splitlines()) for block in blocks]
+
+
+def run_command_of_the_guide(beginning: str, home: Path, *options: str) -> None:
+    """Run its commands that begin so, with names of the test's clients; they must succeed."""
+    commands = [line for line in GUIDE.splitlines() if line.startswith(beginning)]
+    assert commands
+    for command in commands:
+        words = [OF_THE_LOADS.get(word, word) for word in command.split(" --bootstrap-server")[0].split()[1:]]
+        done = subprocess.run(
+            [sys.executable, "-m", "kwire", *words, *options],
+            cwd=home,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def allow(security: ClusterSecurity, cluster: KwireCluster, home: Path) -> None:
+    """What the clients do, and what the harness does on PLAINTEXT: look and read."""
+    client = home / "admin.properties"
+    client.write_text("".join(f"{name}={value}\n" for name, value in security.java(ADMIN).items()))
+    login = ("--bootstrap-server", security.bootstrap(cluster.brokers), "--command-config", str(client))
+    run_command_of_the_guide("kwire acl", home, *login)
+    look = ("acl", "add", "User:ANONYMOUS", "--operation", "read", "--topic", "*", "--group", "-")
+    subprocess.run([sys.executable, "-m", "kwire", *look, *login], check=True, capture_output=True)
+
+
+@pytest.mark.java
+def test_an_open_cluster_is_secured_without_a_failed_request(tmp_path: Path) -> None:
+    """docs/SECURING_A_CLUSTER.md: users and a second listener; the clients move; SASL_SSL between brokers, and an
+    authorizer that allows what no ACL is about; ACLs; the authorizer decides alone."""
+    cluster, security = KwireCluster(tmp_path / "cluster"), ClusterSecurity(tmp_path / "security")
+    with contextlib.ExitStack() as stack:
+        stack.callback(cluster.kill)
+        cluster.start()
+        open_loads: list[Load] = [ConfluentLoad(cluster.bootstrap), AioKafkaLoad(cluster.bootstrap)]
+        make_topics(cluster.bootstrap, open_loads)
+        begin(open_loads)
+        first, second = properties_of_the_guide()
+        for user in (CLIENT, ADMIN):
+            (tmp_path / f"{user}.password").write_text(password(user))
+        run_command_of_the_guide("kwire user", tmp_path, "--bootstrap-server", cluster.bootstrap)
+        for node_id, broker in cluster.brokers.items():
+            security.listen_securely(broker, node_id)
+            assert first.keys() <= broker.settings.keys()
+            cluster.restart(node_id)
+        loads = loads_of(cluster, security)
+        make_topics(cluster.bootstrap, loads)
+        begin(loads)
+        for node_id, broker in cluster.brokers.items():
+            broker.settings |= second
+            cluster.restart(node_id)
+        for load in open_loads:
+            load.stop()
+        check(cluster.bootstrap, open_loads)
+        allow(security, cluster, tmp_path)
+        for node_id, broker in cluster.brokers.items():
+            del broker.settings["allow.everyone.if.no.acl.found"]
+            cluster.restart(node_id)
+        assert refusal(cluster.bootstrap, loads[0].topic) == "TOPIC_AUTHORIZATION_FAILED"
+        for load in loads:
+            load.stop()
+        check(cluster.bootstrap, loads)
+        assert [load.summary()["retriable"] for load in loads if load.retriable] == []
+
+
+def refusal(bootstrap: str, topic: str) -> str:
+    """The error with which a client without a login is refused when it writes."""
+    refused: list[str] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer.produce(topic, b"x", on_delivery=lambda error, _: refused.append(str(error.name()) if error else ""))
+    producer.flush(30)
+    return refused[0]

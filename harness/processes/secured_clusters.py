@@ -70,7 +70,15 @@ class ClusterSecurity:
             subprocess.run(command, input=f"{password(user)}\n", text=True, check=True, capture_output=True)
 
     def secure(self, broker: KwireBroker, node_id: int) -> None:
-        """Give a broker that has not been started its listeners, certificates and login."""
+        """Give a broker that does not run its listeners, certificates and login."""
+        self.listen_securely(broker, node_id)
+        broker.settings |= {
+            "security.inter.broker.protocol": "SASL_SSL",
+            "sasl.mechanism.inter.broker.protocol": MECHANISM,
+        }
+
+    def listen_securely(self, broker: KwireBroker, node_id: int) -> None:
+        """Give a broker that does not run the listener SASL_SSL, for clients at first."""
         if not broker.port:
             broker.choose_ports()
         self.ports[node_id] = free_port()
@@ -78,8 +86,6 @@ class ClusterSecurity:
         broker.settings |= {
             "listeners": addresses,
             "advertised.listeners": addresses,
-            "security.inter.broker.protocol": "SASL_SSL",
-            "sasl.mechanism.inter.broker.protocol": MECHANISM,
             "sasl.enabled.mechanisms": MECHANISM,
             f"{_LISTENER}ssl.keystore.type": "PEM",
             f"{_LISTENER}ssl.keystore.location": str(self.key_store(0)),
@@ -140,14 +146,14 @@ class ClusterSecurity:
         """The options of clients in other processes: ``librdkafka``, ``python``, ``trusted``."""
         return {"librdkafka": self.librdkafka(), "python": self.python(), "trusted": str(self.trusted)}
 
-    def java(self) -> dict[str, str]:
+    def java(self, user: str = CLIENT) -> dict[str, str]:
         """The options of a Java client."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.trusted),
             "sasl.mechanism": MECHANISM,
-            "sasl.jaas.config": f'{_MODULE} username="{CLIENT}" password="{password(CLIENT)}";',
+            "sasl.jaas.config": f'{_MODULE} username="{user}" password="{password(user)}";',
         }
 
     def _trust(self, name: str, authorities: Sequence[trustme.CA]) -> Path:

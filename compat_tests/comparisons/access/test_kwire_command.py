@@ -77,10 +77,16 @@ def test_acls_are_added_listed_and_removed(kwire: Command, acls: Acls, observe: 
     observe("listed at last", kwire("acl", "list"))
 
 
+def listed(users: Command) -> list[str]:
+    """The lines of ``kwire user list``."""
+    return str(users("user", "list")[1]).splitlines()
+
+
 def test_users_are_added_listed_and_deleted(users: Command, observe: Observations) -> None:
-    observe("added", users("user", "add", USER, "--password", "secret"))
-    listed = str(users("user", "list")[1]).splitlines()
-    observe("listed", [line for line in listed if line.startswith(USER)])
+    lines = [f"kwire added user={USER} mechanism=SCRAM-SHA-{size}\n" for size in (256, 512)]
+    assert users("user", "add", USER, "--password", "secret") == [0, "".join(lines), ""]
+    there = [f"{USER} SCRAM-SHA-{size} iterations=4096" for size in (256, 512)]
+    wait_until(lambda: [line for line in listed(users) if line.startswith(USER)] == there, 20, "the user is listed")
     observe("one deleted", users("user", "delete", USER, "--mechanism", "SCRAM-SHA-256"))
     observe("the other deleted", users("user", "delete", USER))
     observe("none left", users("user", "delete", USER)[:2])

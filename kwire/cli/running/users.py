@@ -41,26 +41,24 @@ class RunningUsers:
         """Create or replace a user's credentials. `ClusterError`."""
         if not password:
             raise ClusterError("the password is empty")
-        upsertions = []
-        for mechanism in mechanisms:
+        for mechanism in mechanisms:  # Kafka alters a user once in a request
             salt = random_text(self._random_bytes).encode()
-            upsertions.append(
-                ScramCredentialUpsertion(
-                    name=name,
-                    mechanism=mechanism,
-                    iterations=iterations,
-                    salt=salt,
-                    salted_password=mechanism.salted_password(password, salt, iterations),
-                )
+            upsertion = ScramCredentialUpsertion(
+                name=name,
+                mechanism=mechanism,
+                iterations=iterations,
+                salt=salt,
+                salted_password=mechanism.salted_password(password, salt, iterations),
             )
-        await self._alter(AlterUserScramCredentialsRequest(upsertions=upsertions))
+            await self._alter(AlterUserScramCredentialsRequest(upsertions=[upsertion]))
 
     async def delete(self, name: str, mechanisms: Sequence[ScramMechanism]) -> list[ScramMechanism]:
         """Delete a user's credentials; the mechanisms of which there was one. `ClusterError`."""
         present = [each.mechanism for each in await self._described(name)]
         gone = [each for each in mechanisms if each in present] or list(mechanisms[:1])  # the broker says what is wrong
-        deletions = [ScramCredentialDeletion(name=name, mechanism=each) for each in gone]
-        await self._alter(AlterUserScramCredentialsRequest(deletions=deletions))
+        for each in gone:
+            deletion = ScramCredentialDeletion(name=name, mechanism=each)
+            await self._alter(AlterUserScramCredentialsRequest(deletions=[deletion]))
         return gone
 
     async def _described(self, name: str | None) -> list[User]:
