@@ -324,7 +324,9 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=135.0, help="records a second outside transactions")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--no-namespaces", action="store_true", help="run on loopback, without network partitions")
-    parser.add_argument("--secured", action="store_true", help="SASL_SSL for clients and brokers; TLS for ZooKeeper")
+    parser.add_argument(
+        "--secured", action="store_true", help="SASL_SSL for clients and brokers, ACLs, quotas; TLS for ZooKeeper"
+    )
     parser.add_argument("--home", type=Path, help="where data and histories go")
     parser.add_argument("--keep", action="store_true", help="keep the data of runs without anomalies")
     arguments = parser.parse_args()

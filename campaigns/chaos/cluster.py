@@ -94,8 +94,8 @@ class Member(KwireBroker):
 
 
 class Cluster:
-    """All brokers and their store. ``home`` keeps everything. ``secured``: clients and brokers use SASL_SSL, and
-    ZooKeeper has TLS and logins."""
+    """All brokers and their store. ``home`` keeps everything. ``secured``: clients and brokers use SASL_SSL,
+    there are an authorizer and quotas, and ZooKeeper has TLS and logins."""
 
     def __init__(self, home: Path, store: str, network: Loopback | Namespaces, secured: bool = False) -> None:
         self.home = home
@@ -123,6 +123,7 @@ class Cluster:
             self.security = ClusterSecurity(home / "security", [broker.host for broker in self.brokers.values()])
             for node_id, broker in self.brokers.items():
                 self.security.secure(broker, node_id)
+                self.security.guard(broker)
 
     @property
     def client(self) -> dict[str, Any]:
@@ -142,6 +143,7 @@ class Cluster:
             self.zookeeper.start()
         if self.security is not None:
             self.security.add_users(self._store_settings)
+            self.security.allow_clients(self._store_settings)
         for broker in self.brokers.values():
             broker.start()
             broker.wanted = True

@@ -30,6 +30,9 @@ CLIENT: Final = "alice"
 BROKERS: Final = ("broker-a", "broker-b")
 """The users of brokers: a cluster uses the first one until its password is rotated by changing to the second."""
 
+QUOTAS: Final = {"producer_byte_rate": 50_000, "consumer_byte_rate": 500_000, "request_percentage": 400}
+"""The quotas of each user where there are some: clients of the campaigns exceed them now and then."""
+
 MECHANISM: Final = "SCRAM-SHA-512"
 _MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 _LISTENER: Final = "listener.name.sasl_ssl."
@@ -61,13 +64,22 @@ class ClusterSecurity:
 
     def add_users(self, store: Mapping[str, str]) -> None:
         """Add all users to the metadata store with these properties, before the first start."""
-        file = self.home / "store.properties"
-        file.write_text(
-            "".join(f"{name}={value}\n" for name, value in {"listeners": "PLAINTEXT://127.0.0.1:0", **store}.items())
-        )
         for user in (CLIENT, *BROKERS):
-            command = [sys.executable, "-m", "kwire", "user", "add", user, "--config", str(file)]
-            subprocess.run(command, input=f"{password(user)}\n", text=True, check=True, capture_output=True)
+            self._kwire(store, "user", "add", user, "--password", password(user))
+
+    def allow_clients(self, store: Mapping[str, str]) -> None:
+        """Add ACLs that allow `CLIENT` everything, and quotas for every user, before the first start."""
+        resources = ("--topic", "*", "--group", "*", "--transactional-id", "*", "--cluster")
+        self._kwire(store, "acl", "add", f"User:{CLIENT}", "--operation", "all", *resources)
+        self._kwire(store, "quota", "add", "--default-user", *(f"{name}={limit}" for name, limit in QUOTAS.items()))
+
+    def _kwire(self, store: Mapping[str, str], *words: str) -> None:
+        """Run a command on the metadata store with these properties."""
+        file = self.home / "store.properties"
+        settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **store}
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        command = [sys.executable, "-m", "kwire", *words, "--config", str(file)]
+        subprocess.run(command, check=True, capture_output=True)
 
     def secure(self, broker: KwireBroker, node_id: int) -> None:
         """Give a broker that does not run its listeners, certificates and login."""
@@ -93,6 +105,14 @@ class ClusterSecurity:
             f"{_LISTENER}ssl.truststore.location": str(self._trust("ca-first.pem", self._authorities[:1])),
         }
         self.log_in_as(broker, BROKERS[0])
+
+    @staticmethod
+    def guard(broker: KwireBroker) -> None:
+        """Give a broker that has not been started an authorizer. Brokers are super users."""
+        broker.settings |= {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": ";".join(f"User:{user}" for user in BROKERS),
+        }
 
     def log_in_as(self, broker: KwireBroker, user: str) -> None:
         """The user by which a broker logs in at others from its next start on."""
