@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from compat_tests.comparisons.security.secured import LoginFailed, logged_in, lo
 from harness.processes.brokers import wait_until
 from harness.processes.secured import USERS, SecuredBroker, make_secured
 from harness.wire_client import WireClient
+from kwire.base.doors import Files
+from kwire.cluster.kraft.metadata import MetadataLogError
+from kwire.cluster.kraft.metadata_log import read_metadata
 from kwire.codec.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -51,6 +55,7 @@ RESOURCES: Final = (
     (GROUP, "readers"),
     (CLIENT_METRICS, "watched"),
 )
+DAMAGES: Final = 300
 DYNAMIC: Final = (1, 2, 3, 7, 8)
 """`DescribeConfigsResponse.ConfigSource`: what was set for a topic, broker, all brokers, client metrics, group."""
 
@@ -210,6 +215,32 @@ def test_a_snapshot_stands_for_the_log_before_it(kafka: SecuredBroker, before: d
     done = adopted(kafka, tmp_path, data_dir, "--config", properties_of(kafka))
     assert done.returncode == 0, done.stderr
     check_same(kafka, before, tmp_path / "kwire", data_dir)
+
+
+@pytest.mark.parametrize("pattern", ["*.log", "*.checkpoint"])
+def test_damage_is_an_error_or_a_note(
+    kafka: SecuredBroker, before: dict[str, Any], tmp_path: Path, pattern: str
+) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    shutil.copytree(kafka.data_dir / "__cluster_metadata-0", directory)
+    if pattern == "*.log":
+        for snapshot in directory.glob("*.checkpoint"):
+            snapshot.unlink()
+    file = max(directory.glob(pattern))
+    whole = file.read_bytes()
+    entries = len(read_metadata(Files(), str(tmp_path)).acls)
+    assert entries == 4
+    rng = random.Random(17)
+    refused = 0
+    for _ in range(DAMAGES):
+        at = rng.randrange(len(whole))
+        file.write_bytes(whole[:at] + rng.randbytes(rng.randint(1, 30)) + whole[at + rng.randint(0, 30) :])
+        try:
+            read_metadata(Files(), str(tmp_path))
+        except MetadataLogError as error:
+            assert "\n" not in str(error)
+            refused += 1
+    assert refused > DAMAGES * 0.9  # the others hit the last batch, or what no checksum covers
 
 
 def truncate_log(directory: Path) -> None:

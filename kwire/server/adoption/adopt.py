@@ -23,7 +23,7 @@ from kwire.cluster.store import keys
 from kwire.cluster.store.embedded import FILE_NAME
 from kwire.cluster.store.store import Check, Write
 from kwire.handlers.acl_authorizer import AclAuthorizer
-from kwire.log.common.log_dirs import LogDirectory
+from kwire.log.common.log_dirs import LogDirectory, read_meta_properties
 from kwire.log.manager.adopt import AdoptableDirectory, inspect_data_directory
 from kwire.server.access.authorizers import configured_authorizer
 from kwire.server.adoption.closed import why_open
@@ -35,6 +35,7 @@ from kwire.server.offline import offline_store, write_access
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
 
+METADATA_LOG_DIR: Final = "metadata.log.dir"
 WITHOUT_SECURITY: Final = "--without-security"
 _FEATURES: Final = (features.ELR_VERSION, features.GROUP_VERSION, features.TRANSACTION_VERSION)
 """The features whose levels are taken: they are about protocols that clients use."""
@@ -63,9 +64,10 @@ async def adopt(config: KafkaConfig, doors: Doors, *, without_security: bool) ->
     with _unused(path, doors):
         pass  # otherwise the store would not open: this says why
     if not await _has_cluster(config, doors):
-        metadata = _read(found, doors)
+        directory = _metadata_dir(config, found, doors)
+        metadata = KafkaMetadata() if directory is None else _read(directory, doors)
         if not without_security:
-            _check(metadata, found, config, doors)
+            _check(metadata, found, config, known=directory is not None)
         ids = {name: topic_id for name, (topic_id, _) in topics.items()}
         taken = take(metadata, config, ids, with_security=not without_security)
         await _write(config, doors, taken)
@@ -93,13 +95,25 @@ async def _has_cluster(config: KafkaConfig, doors: Doors) -> bool:
         return keys.CLUSTER in entries
 
 
-def _read(found: AdoptableDirectory, doors: Doors) -> KafkaMetadata:
-    """Kafka's metadata, read while no broker can use the directory; empty without a metadata log. `StartError`."""
-    if not has_metadata(doors.files, found.path):
-        return KafkaMetadata()
-    with _unused(found.path, doors):
+def _metadata_dir(config: KafkaConfig, found: AdoptableDirectory, doors: Doors) -> str | None:
+    """Where Kafka's metadata is: in the directory itself or in `metadata.log.dir`; None if in neither. `StartError` if
+    the latter belongs to another broker."""
+    if has_metadata(doors.files, found.path):
+        return found.path
+    other = config.static.get(METADATA_LOG_DIR, "").strip()
+    if not other or not has_metadata(doors.files, other):
+        return None
+    meta = read_meta_properties(doors.files, other)
+    if meta is None or found.meta is None or meta[:2] != found.meta[:2]:
+        raise StartError(f"{METADATA_LOG_DIR}={other} does not belong to the broker of {found.path}")
+    return other
+
+
+def _read(directory: str, doors: Doors) -> KafkaMetadata:
+    """Kafka's metadata, read while no broker can use the directory. `StartError`."""
+    with _unused(directory, doors):
         try:
-            return read_metadata(doors.files, found.path)
+            return read_metadata(doors.files, directory)
         except MetadataLogError as error:
             raise StartError(str(error)) from None
 
@@ -115,13 +129,13 @@ def _unused(path: str, doors: Doors) -> Iterator[None]:
         directory.unlock()
 
 
-def _check(metadata: KafkaMetadata, found: AdoptableDirectory, config: KafkaConfig, doors: Doors) -> None:
-    """`StartError` if the cluster would be open to all and was not."""
+def _check(metadata: KafkaMetadata, found: AdoptableDirectory, config: KafkaConfig, *, known: bool) -> None:
+    """`StartError` if the cluster would be open to all and was not. ``known``: whether its metadata was found."""
     configured_authorizer(config)
     reason = why_open(metadata, config, config.node_id)
     of_kraft = found.meta is not None and found.meta.version > 0
-    if of_kraft and not has_metadata(doors.files, found.path):
-        reason = f"it has no {METADATA_DIRECTORY}, so what clients had to do is not known (metadata.log.dir?)"
+    if of_kraft and not known:
+        reason = f"it has no {METADATA_DIRECTORY}, nor has {METADATA_LOG_DIR}: what clients had to do is not known"
     if reason is not None:
         raise StartError(
             f"{found.path} is not adopted: {reason}. Name the configuration of the broker with --config FILE, or accept"

@@ -21,6 +21,7 @@ from kwire.cluster.metadata.client_quotas import pack_quotas, quota_key
 from kwire.cluster.metadata.credentials import pack_credential, pack_token
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import ConfigResource
+from kwire.cluster.store.store import KEY_CHARACTERS_MAX, VALUE_BYTES_MAX
 from kwire.handlers.security.create_acls import check
 from kwire.quotas.rules import check_quotas
 from kwire.security.acls.bindings import AclBinding, PatternType, PermissionType
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.cluster.kraft.metadata import KafkaMetadata
     from kwire.codec.messages.access_control_entry_record import AccessControlEntryRecord
+
+SHOWN_MAX: Final = 200
+"""Characters that are shown of a name or a line."""
 
 _TOKEN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _NOT_IN_ENTRIES: Final = frozenset({"UNKNOWN", "ANY", "MATCH"})
@@ -49,12 +53,26 @@ class Taken:
     left_out: list[str] = field(default_factory=list)
 
     def add(self, kind: str, name: str, key: str, value: bytes) -> None:
-        """Take something."""
+        """Take something, unless the store cannot have it."""
+        if len(key) > KEY_CHARACTERS_MAX or len(value) > VALUE_BYTES_MAX:
+            self.leave_out(f"{kind}: {name}: too long")
+            return
+        name = _printable(name)
         self.counts[kind] += key not in self.values
         self.values[key] = value
         listed = self.names.setdefault(kind, [])
         if name not in listed[-1:]:
             listed.append(name)
+
+    def leave_out(self, line: str) -> None:
+        """Leave something out."""
+        self.left_out.append(_printable(line))
+
+
+def _printable(text: str) -> str:
+    """At most `SHOWN_MAX` characters, in one line."""
+    short = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in short)
 
 
 def take(
@@ -85,9 +103,9 @@ def _take_configs(
         if kind == ConfigResource.BROKER:
             _take_broker_config(taken, config, name, values)
         elif kind not in (ConfigResource.TOPIC, ConfigResource.GROUP, ConfigResource.CLIENT_METRICS):
-            taken.left_out.append(f"configuration of {name}: resource type {kind} is not known")
+            taken.leave_out(f"configuration of {name}: resource type {kind} is not known")
         elif kind == ConfigResource.TOPIC and (name not in topics or topics[name] not in (None, ids.get(name))):
-            taken.left_out.append(f"configuration of topic {name}: the topic is not in this directory")
+            taken.leave_out(f"configuration of topic {name}: the topic is not in this directory")
         else:
             resource = ConfigResource(kind)
             word = resource.name.lower().replace("_", " ")
@@ -96,14 +114,15 @@ def _take_configs(
                 validate(resource, name, trial)
 
             kept, refused = _acceptable(values, check_values)
-            taken.left_out += [f"{word} {name}: {each}={values[each]}" for each in refused]
+            for each in refused:
+                taken.leave_out(f"{word} {name}: {each}={values[each]}")
             _add_config(taken, f"configurations ({word})", resource, name, kept)
 
 
 def _take_broker_config(taken: Taken, config: KafkaConfig, name: str, values: Mapping[str, str]) -> None:
     """The properties of all brokers ("") or of this one."""
     if name not in ("", str(config.node_id)):
-        taken.left_out.append(f"configuration of broker {name}: this is broker {config.node_id}")
+        taken.leave_out(f"configuration of broker {name}: this is broker {config.node_id}")
         return
 
     def check_values(trial: Mapping[str, str]) -> None:
@@ -113,7 +132,8 @@ def _take_broker_config(taken: Taken, config: KafkaConfig, name: str, values: Ma
             config.validate_dynamic(trial, {})
 
     kept, refused = _acceptable(values, check_values)
-    taken.left_out += [f"{_broker_words(name)}: {each}" for each in refused]
+    for each in refused:
+        taken.leave_out(f"{_broker_words(name)}: {each}")
     if not name:
         kept = {**config.dynamic_default_minimum(), **kept}
     else:
@@ -162,7 +182,7 @@ def _take_quotas(taken: Taken, metadata: KafkaMetadata) -> None:
         try:
             check_quotas(entity.by_type(), quotas)
         except KafkaError as error:
-            taken.left_out.append(f"quotas of {shown}: {error.message}")
+            taken.leave_out(f"quotas of {shown}: {error.message}")
         else:
             taken.add("quotas", shown, quota_key(entity), pack_quotas(entity, quotas))
 
@@ -194,8 +214,8 @@ def _binding(record: AccessControlEntryRecord) -> AclBinding:
     except (ValueError, KafkaError) as error:
         reason = error.message if isinstance(error, KafkaError) else str(error)
         raise StartError(
-            f"kwire cannot take an ACL of {record.principal} on {record.resource_name!r}: {reason}; delete it with"
-            " Apache Kafka, or give --without-security"
+            f"kwire cannot take an ACL of {_printable(record.principal)} on {_printable(record.resource_name)}:"
+            f" {_printable(str(reason))}; delete it with Apache Kafka, or give --without-security"
         ) from None
     return binding
 
@@ -207,7 +227,7 @@ def _take_users(taken: Taken, metadata: KafkaMetadata) -> None:
             mechanism = ScramMechanism(code)
         except (ValueError, KafkaError) as error:
             reason = error.message if isinstance(error, KafkaError) else "unknown mechanism"
-            taken.left_out.append(f"user {name[:100]}: {reason}")
+            taken.leave_out(f"user {name}: {reason}")
             continue
         credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
         taken.add("SCRAM users", name, keys.scram_key(mechanism, name), pack_credential(credential))
@@ -228,7 +248,7 @@ def _take_tokens(taken: Taken, metadata: KafkaMetadata) -> None:
                 record.expiration_timestamp,
             )
         except ValueError as error:
-            taken.left_out.append(f"delegation token {record.token_id[:100]!r}: {error}")
+            taken.leave_out(f"delegation token {record.token_id}: {error}")
         else:
             key = keys.delegation_token_key(token.id)
             taken.add("delegation tokens", f"{token.id} of {token.owner}", key, pack_token(token))
