@@ -8,7 +8,7 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,16 @@ def file_connectors() -> Path:
 
 
 class Worker:
-    """One Connect worker, the only one of its group; ``kill`` is SIGKILL."""
+    """One Connect worker, the only one of its group; ``kill`` is SIGKILL. ``client``: properties of its Kafka clients,
+    and of its connectors'."""
 
-    def __init__(self, broker: Broker, group: str, home: Path) -> None:
+    def __init__(self, bootstrap: str, group: str, home: Path, client: Mapping[str, str] | None = None) -> None:
         self._port = free_port()
         self._log = home / "worker.log"
         self._properties = home / "worker.properties"
         self._process: subprocess.Popen[bytes] | None = None
         settings = {
-            "bootstrap.servers": broker.bootstrap,
+            "bootstrap.servers": bootstrap,
             "group.id": group,
             "listeners": f"http://127.0.0.1:{self._port}",
             "plugin.path": str(file_connectors()),
@@ -59,6 +60,8 @@ class Worker:
         for kind in ("config", "offset", "status"):
             settings |= {f"{kind}.storage.topic": f"{group}-{kind}", f"{kind}.storage.replication.factor": "1"}
         settings |= {"offset.storage.partitions": "3", "status.storage.partitions": "2"}
+        for name, value in (client or {}).items():
+            settings |= {f"{prefix}{name}": value for prefix in ("", "producer.", "consumer.", "admin.")}
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def start(self) -> None:
@@ -106,7 +109,7 @@ class Worker:
 
 @pytest.fixture
 def worker(broker: Broker, new_name: Names, tmp_path: Path) -> Iterator[Worker]:
-    made = Worker(broker, new_name("connect")[-40:], tmp_path)
+    made = Worker(broker.bootstrap, new_name("connect")[-40:], tmp_path)
     yield made
     made.kill()
 

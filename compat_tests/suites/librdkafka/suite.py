@@ -163,7 +163,10 @@ class Brokers:
     def started(self, scenario: str) -> Entrance:
         """Start what the tests of a scenario run on; where they connect."""
         home, settings = self._folder / scenario, {**SETTINGS, **SCENARIOS[scenario]}
-        settings |= AUTHORIZER if self._realm is None else SECURED_AUTHORIZER
+        if self._realm is not None:
+            settings |= SECURED_AUTHORIZER
+        elif self._count == 1:  # three of Apache Kafka need super users for each other, which the tests would be, too
+            settings |= AUTHORIZER
         if self._count == 3:
             cluster = ThreeBrokers(self._kind, home, settings, self._realm)
             self._stack.callback(cluster.stop)
