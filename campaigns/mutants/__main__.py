@@ -16,7 +16,7 @@ import time
 from typing import NamedTuple
 
 from campaigns.command_line import campaign_parser
-from campaigns.mutants import access, acls, cluster, logins, logs, quotas, schedules, tls, transactions
+from campaigns.mutants import access, acl_changes, acls, cluster, logins, logs, quotas, schedules, tls, transactions
 from campaigns.mutants.mutant import Mutant
 from campaigns.seeds import silence
 
@@ -39,6 +39,7 @@ FAMILIES = {
     "logins": Family(logins.MUTANTS),
     "tls": Family(tls.MUTANTS),
     "acls": Family(acls.MUTANTS, first=1),
+    "acl-changes": Family(acl_changes.MUTANTS, first=1),
     "access": Family(access.MUTANTS, first=1),
     "quotas": Family(quotas.MUTANTS, first=1),
 }

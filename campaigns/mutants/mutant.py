@@ -1,7 +1,7 @@
 """What a mutant is: a promise broken on purpose by a patch, and the campaign that must notice.
 
-The mutants are in `logs`, `transactions`, `schedules`, `cluster`, `logins`, `tls`, `acls`, `access` and `quotas`;
-the command line is in `__main__`.
+The mutants are in `logs`, `transactions`, `schedules`, `cluster`, `logins`, `tls`, `acls`, `acl_changes`, `access` and
+`quotas`; the command line is in `__main__`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from kwire.base.errors import ErrorCode
 from kwire.cluster.replication.partition import Partition
 from kwire.codec.messages.create_acls_request import CreateAclsRequest
-from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.create_topics_request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -22,6 +23,7 @@ from kwire.handlers.security import create_acls
 from kwire.handlers.topics import create_topics
 from kwire.security.principals import Principal
 from kwire.server.broker import Broker
+from tests.server.access.guarded_cluster import GuardedCluster
 from tests.server.access.test_authorizers import acl, start
 from tests.server.conftest import Brokers
 
@@ -59,6 +61,31 @@ async def test_a_reader_does_not_fetch_as_a_follower(
     assert not told
     answer = await client.call(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]), version)
     assert answer.responses[0].partitions[0].error_code == 0
+
+
+async def test_a_reader_does_not_fetch_as_a_follower_in_a_cluster(tmp_path: Path) -> None:
+    """CVE-2018-1288 with the id of a follower that is in the cluster, and with that broker's client id."""
+    async with AsyncExitStack() as stack:
+        guarded = GuardedCluster(tmp_path, stack)
+        leader = await guarded.start(1)
+        await guarded.start(2)
+        root = await guarded.log_in(2, "root")
+        replicas = CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])
+        topic = CreatableTopic(name="orders", num_partitions=-1, replication_factor=-1, assignments=[replicas])
+        assert (await root.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)).topics[0].error_code == 0
+        await root.call(CreateAclsRequest(creations=[acl("orders", READ, "User:*")]), 3)
+        alice = await guarded.log_in(1, "alice")
+        alice._client_id = "broker-2"
+        wanted = FetchTopic(
+            topic="orders",
+            topic_id=leader.metadata.image.topics["orders"].id,
+            partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)],
+        )
+        for version, replica in ((12, {"replica_id": 2}), (18, {"replica_state": ReplicaState(replica_id=2)})):
+            request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[wanted], **replica)
+            answer = await alice.call(request, version)
+            codes = [each.error_code for each in answer.responses[0].partitions]
+            assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 async def test_a_stranger_does_not_learn_what_files_there_are(brokers: Brokers, broker: Broker, tmp_path: Path) -> None:

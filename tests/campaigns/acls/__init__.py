@@ -1,0 +1,1 @@
+"""Small runs of the campaigns of access control lists."""
