@@ -15,6 +15,12 @@ from harness.processes.brokers import BrokerFailed, wait_until
 from harness.processes.kwire_cluster import KwireCluster
 from harness.wire_client import WireClient
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kwire.codec.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 
 OLDER = os.environ.get("KWIRE_OLDER", "6151289")
@@ -94,6 +100,32 @@ def test_an_older_versions_cluster_is_upgraded_one_broker_at_a_time(make_cluster
         assert level(cluster, node_id, "eligible.leader.replicas.version") == 1
     assert update(cluster, 3, "group.version", 0, kind=2) == 0
     assert update(cluster, 1, "group.version", 1) == 0
+
+
+def test_requests_to_the_controller_pass_between_old_and_new_brokers(make_cluster: Make, older: Path) -> None:
+    """Brokers of the older version know no Envelope, whether they send requests to the controller or get them."""
+    cluster = make_cluster(sources=dict.fromkeys((1, 3), older))
+    _change_through_each(cluster, "first")
+    cluster.restart(1)
+    _change_through_each(cluster, "second")
+    cluster.restart(3)
+    _change_through_each(cluster, "third")
+
+
+def _change_through_each(cluster: KwireCluster, prefix: str) -> None:
+    """Create a topic and change a property through each broker: its own works, another one's does not."""
+    for node_id, broker in cluster.brokers.items():
+        topic = CreatableTopic(name=f"{prefix}-{node_id}", num_partitions=1, replication_factor=3)
+        config = AlterableConfig(name="log.cleaner.backoff.ms", config_operation=0, value="5000")
+        resources = [
+            AlterConfigsResource(resource_type=4, resource_name=str(each), configs=[config]) for each in cluster.brokers
+        ]
+        with WireClient(broker.bootstrap) as client:
+            created = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 7)
+            changed = client.call(IncrementalAlterConfigsRequest(resources=resources), 1)
+        assert created.topics[0].error_code == 0
+        codes = {each.resource_name: each.error_code for each in changed.responses}
+        assert codes == {str(each): 0 if each == node_id else 42 for each in cluster.brokers}
 
 
 def test_a_level_waits_for_the_last_old_broker_and_then_keeps_it_out(make_cluster: Make) -> None:

@@ -39,6 +39,8 @@ from tests.server.cluster import Cluster
 from tests.server.conftest import Brokers, closed
 
 CREATE = 5
+CLUSTER_ACTION = 9
+CLUSTER = 4
 BROKER = 4
 ALICE = Principal("User", "alice")
 
@@ -139,6 +141,23 @@ async def test_an_envelope_from_who_is_no_broker_is_refused(tmp_path: Path) -> N
         answer = await stranger.call(envelope(principal=Principal("User", "root")), 0)
         assert (answer.error_code, answer.response_data) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         assert "forged" not in guarded.brokers[1].metadata.image.topics
+
+
+async def test_a_broker_without_cluster_action_forwards_nothing(tmp_path: Path) -> None:
+    """Its principal needs nothing but CLUSTER_ACTION, which ACLs can give it."""
+    async with AsyncExitStack() as stack:
+        guarded = GuardedCluster(tmp_path, stack)
+        await guarded.start(1, super_users="User:root")
+        await guarded.start(2, super_users="User:root")
+        answer = await (await guarded.log_in(2, "root")).call(new_topic("orders"), 7)
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "CLUSTER_ACTION" in (answer.topics[0].error_message or "")
+        brokers = acl("kafka-cluster", CLUSTER_ACTION)
+        brokers.resource_type = CLUSTER
+        root = await guarded.log_in(1, "root")
+        assert (await root.call(CreateAclsRequest(creations=[brokers]), 3)).results[0].error_code == 0
+        assert await created(await guarded.log_in(2, "root"), "orders") == 0
+        assert await created(await guarded.connect(2), "bills") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_a_client_id_of_a_broker_gives_no_rights(guarded: GuardedCluster) -> None:
