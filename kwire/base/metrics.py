@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 Number = int | float
+
+Source = Callable[[], Iterable[tuple[str, dict[str, float]]]]
+"""A function that gives names of metrics with their attributes."""
 
 _SUB_BITS: Final = 2  # each power of two has 2**_SUB_BITS buckets: a percentile is at most 25 % too high
 _RATE_WINDOWS_S: Final = {"OneMinuteRate": 60.0, "FiveMinuteRate": 300.0, "FifteenMinuteRate": 900.0}
@@ -288,6 +291,7 @@ class MetricsRegistry:
         self._requests: dict[str, RequestMetrics] = {}
         self._removed_topics = TopicMetrics()  # the counts of deleted topics stay in the broker's sums
         self._rates: dict[str, Rates] = {}
+        self._sources: list[Source] = []
         self._start_s = monotonic()
 
     def counter(self, name: str) -> Counter:
@@ -305,6 +309,10 @@ class MetricsRegistry:
     def gauge(self, name: str, function: Callable[[], Number]) -> None:
         """Register a function that computes the number of this name; a later one replaces it."""
         self._metrics[name] = Gauge(function)
+
+    def source(self, source: Source) -> None:
+        """Register a function that gives the names and attributes of metrics which come and go."""
+        self._sources.append(source)
 
     def remove(self, name: str) -> None:
         """Remove a metric, if there is one."""
@@ -343,6 +351,8 @@ class MetricsRegistry:
                 result[name] = metric.snapshot(now_s)
             except Exception:  # one failing gauge must not prevent the others from being read
                 continue
+        for source in self._sources:
+            result.update(source())
         self._snapshot_topics(result, now_s)
         for api, metrics in self._requests.items():
             self._snapshot_requests(result, api, metrics, now_s)

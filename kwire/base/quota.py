@@ -2,7 +2,8 @@
 
 Bytes are counted in windows; the rate is their sum divided by the time since the oldest window began, which is at least
 one window (Kafka's `SimpleRate`). A window expires when the length of all windows together has passed since bytes were
-last added to it. What lives elsewhere: which requests or partitions are delayed while a quota is exceeded.
+last added to it. What lives elsewhere: which requests or partitions are delayed while a quota is exceeded; the quotas
+of clients, which measure with the same windows (`kwire.quotas`).
 """
 
 from __future__ import annotations
@@ -15,16 +16,62 @@ UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
 
 
 class _Window:
-    """Bytes of one window. ``started_ms`` and ``last_ms``: when it began and was last added to."""
+    """What was added in one window. ``started_ms`` and ``last_ms``: when it began and was last added to."""
 
-    __slots__ = ("last_ms", "size", "started_ms")
+    __slots__ = ("last_ms", "started_ms", "total")
 
     def __init__(self, now_ms: int) -> None:
         self.reset(now_ms)
 
     def reset(self, now_ms: int) -> None:
-        self.size = 0
+        self.total: float = 0
         self.started_ms = self.last_ms = now_ms
+
+
+class WindowedSum:
+    """Kafka's `WindowedSum`: the sum of what was recorded lately, in ``count`` windows of ``window_ms`` and the current
+    one. Windows are reused, so memory is bounded."""
+
+    __slots__ = ("_newest", "_windows", "count", "window_ms")
+
+    def __init__(self, count: int, window_ms: int) -> None:
+        self.count = count
+        self.window_ms = window_ms
+        self._windows: list[_Window] = []
+        self._newest = 0
+
+    def record(self, number: float, now_ms: int) -> None:
+        """Add a number."""
+        if not self._windows:
+            self._windows.append(_Window(now_ms))
+        window = self._windows[self._newest]
+        if now_ms - window.started_ms >= self.window_ms:
+            window = self._begin(now_ms)
+        window.total += number
+        window.last_ms = now_ms
+
+    def _begin(self, now_ms: int) -> _Window:
+        self._newest = (self._newest + 1) % (self.count + 1)
+        if self._newest == len(self._windows):
+            self._windows.append(_Window(now_ms))
+        else:
+            self._windows[self._newest].reset(now_ms)
+        return self._windows[self._newest]
+
+    def measure(self, now_ms: int) -> tuple[float, int]:
+        """The sum, and the milliseconds since the oldest window began."""
+        if not self._windows:  # a read before the first record begins the first window, as in Kafka
+            self._windows.append(_Window(now_ms))
+        total: float = 0
+        oldest_ms = now_ms
+        expiry_ms = self.count * self.window_ms
+        for window in self._windows:
+            if now_ms - window.last_ms >= expiry_ms:
+                window.reset(now_ms)
+            total += window.total
+            if window.started_ms < oldest_ms:  # noqa: PLR1730 (min() costs twice as much)
+                oldest_ms = window.started_ms
+        return total, now_ms - oldest_ms
 
 
 class Quota:
@@ -37,29 +84,11 @@ class Quota:
     def __init__(self, monotonic: Callable[[], float], windows: int = 11, window_s: int = 1) -> None:
         self.rate: float = UNLIMITED
         self._monotonic = monotonic
-        self._window_ms = window_s * 1000
-        self._count = windows
-        self._windows: list[_Window] = []
-        self._newest = 0
+        self._sum = WindowedSum(windows, window_s * 1000)
 
     def record(self, size: int) -> None:
         """Count bytes that were copied now."""
-        now_ms = round(self._monotonic() * 1000)
-        if not self._windows:
-            self._windows.append(_Window(now_ms))
-        window = self._windows[self._newest]
-        if now_ms - window.started_ms >= self._window_ms:
-            window = self._begin(now_ms)
-        window.size += size
-        window.last_ms = now_ms
-
-    def _begin(self, now_ms: int) -> _Window:
-        self._newest = (self._newest + 1) % (self._count + 1)
-        if self._newest == len(self._windows):
-            self._windows.append(_Window(now_ms))
-        else:
-            self._windows[self._newest].reset(now_ms)
-        return self._windows[self._newest]
+        self._sum.record(size, round(self._monotonic() * 1000))
 
     def bytes_per_second(self) -> float:
         """The current rate."""
@@ -77,18 +106,10 @@ class Quota:
             return longest_s
         return max(size / self.rate - elapsed_ms / 1000, 0.0)
 
-    def _measured(self) -> tuple[int, int]:
+    def _measured(self) -> tuple[float, int]:
         """Bytes, and the milliseconds in which they were copied."""
-        now_ms = round(self._monotonic() * 1000)
-        if not self._windows:  # a read before the first record begins the first window, as in Kafka
-            self._windows.append(_Window(now_ms))
-        size, oldest_ms = 0, now_ms
-        for window in self._windows:
-            if now_ms - window.last_ms >= self._count * self._window_ms:
-                window.reset(now_ms)
-            size += window.size
-            oldest_ms = min(oldest_ms, window.started_ms)
-        return size, max(now_ms - oldest_ms, self._window_ms)
+        size, elapsed_ms = self._sum.measure(round(self._monotonic() * 1000))
+        return size, max(elapsed_ms, self._sum.window_ms)
 
 
-__all__ = ["UNLIMITED", "Quota"]
+__all__ = ["UNLIMITED", "Quota", "WindowedSum"]
