@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from kwire.handlers.context import Authorizer, Services
+from kwire.quotas.managers import QuotaManagers
 
 
 class Missing:
@@ -23,6 +24,8 @@ class Missing:
 
 
 def services_with(**parts: Any) -> Services:
-    """Services with these parts; everything is authorised unless ``authorizer`` is given, all else is `Missing`."""
+    """Services with these parts; everything is authorised unless ``authorizer`` is given, and nobody has a quota unless
+    ``quotas`` are given; all else is `Missing`."""
     missing: dict[str, Any] = {each.name: Missing(each.name) for each in fields(Services)}
-    return Services(**{**missing, "authorizer": Authorizer(), **parts})
+    always = {"authorizer": Authorizer(), "quotas": QuotaManagers(lambda: 0.0)}
+    return Services(**{**missing, **always, **parts})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.security.acls.operations import ALL_OPERATIONS, AclOperation, Operation, ResourceType
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kwire.coordinator.transactions.coordinator import TransactionCoordinator
     from kwire.handlers.data.fetch.sessions import FetchSessions
     from kwire.log.manager.log_manager import LogManager
+    from kwire.quotas.managers import QuotaManagers
+    from kwire.quotas.mutations import MutationQuota
 
 AUTHORIZATION_FAILED = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -152,6 +154,7 @@ class Services:
     advertised_apis: Sequence[tuple[int, int, int]]
     """What ApiVersions returns: (key, first version, last version), by key."""
     authorizer: Authorizer
+    quotas: QuotaManagers
     fetch_sessions: FetchSessions
     broker_id: int
     supported_features: Mapping[str, Range]
@@ -170,9 +173,11 @@ class RequestContext:
 
     ``client_host`` is the client's address as Kafka shows it, such as ``/127.0.0.1``. ``endpoint`` is this broker's
     (host, port) in responses to this client: the listener's advertised address, or else the one that the client
-    connected to. A handler may set three attributes. ``throttle_time_ms``: the dispatcher mutes the connection for that
-    long. ``wake_early``, with a pending response: called when the client sends another request. ``exclusive``, with a
-    pending response of a pipelined API: the client's next request starts only after that response.
+    connected to. A handler may set four attributes. ``throttle_time_ms``: the dispatcher mutes the connection for that
+    long. ``charged``: the handler has charged the client's quotas itself, with the parts of the encoded response; they
+    are empty if it has to be encoded. ``wake_early``, with a pending response: called when the client sends another
+    request. ``exclusive``, with a pending response of a pipelined API: the client's next request starts only after that
+    response.
     """
 
     forwarded: ClassVar[bool] = False
@@ -181,6 +186,7 @@ class RequestContext:
     __slots__ = (
         "api_key",
         "api_version",
+        "charged",
         "client_host",
         "client_id",
         "connection_id",
@@ -230,8 +236,19 @@ class RequestContext:
         self.software_name = software_name
         self.software_version = software_version
         self.throttle_time_ms = 0
+        self.charged: list[Any] | None = None
         self.wake_early: Callable[[], object] | None = None
         self.exclusive = False
+
+    def mutation_quota(self, strict_since: int) -> MutationQuota:
+        """What the request pays with for creating and deleting partitions (KIP-599): a version that is older than
+        ``strict_since`` does not know THROTTLING_QUOTA_EXCEEDED, so all is done and the client is throttled."""
+        is_strict = self.api_version >= strict_since
+        return self.services.quotas.mutation_quota(self.principal.name, self.client_id, is_strict=is_strict)
+
+    def busy_s(self) -> float:
+        """The seconds that the broker has spent on this request, without those in which it waited for something."""
+        return 0.0
 
 
 class ForwardedContext(RequestContext):

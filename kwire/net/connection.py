@@ -483,10 +483,15 @@ class Connection:
             self._yield()  # no loop here: the other connections get their turn
 
     def mute(self, delay_ms: int) -> None:
-        """Start no request for this time (a quota is exceeded)."""
+        """Start no request for this time (a quota is exceeded, KIP-219), nor before an earlier one has passed."""
+        loop = self._wire.loop
+        end = loop.time() + delay_ms / 1000
         if self._muted is not None:
+            if self._muted.when() >= end:
+                return
             self._muted.cancel()
-        self._muted = self._wire.loop.call_later(delay_ms / 1000, self._unmute)
+        if not self.closed:
+            self._muted = loop.call_at(end, self._unmute)
 
     def _unmute(self) -> None:
         self._muted = None

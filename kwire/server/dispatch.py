@@ -42,11 +42,19 @@ if TYPE_CHECKING:
     from kwire.handlers.context import Services
     from kwire.handlers.registry import Registry
     from kwire.net.settings import Part
+    from kwire.quotas.managers import ClientSensors
 
 _read_header = Struct(">hhih").unpack_from
 _HEADER_SIZE: Final = 10
 _pack_header = Struct(">ii").pack
 _pack_flexible_header = Struct(">iix").pack
+_pack_throttle = Struct(">i").pack
+
+THROTTLE_POSITION: Final = -5
+"""Where the throttle time is in a response of Produce's fast path; behind it there is one byte, no tags."""
+
+EXEMPT: Final = (ApiKey.WRITE_TXN_MARKERS, ApiKey.ENVELOPE)
+"""APIs of brokers whose time is not limited, beside a follower's Fetch. A request in an Envelope has its own quotas."""
 
 REQUEST_LOGGER: Final = "kafka.request.logger"
 """Kafka's logger of requests: DEBUG logs a line per request, TRACE also the request and the response."""
@@ -123,7 +131,7 @@ class Route:
 class Exchange(RequestContext):
     """A request's context as handlers see it, and what the dispatcher needs to send the response."""
 
-    __slots__ = ("connection", "request", "route", "slot", "started", "waited")
+    __slots__ = ("connection", "request", "request_size", "route", "slot", "started", "waited")
 
     def __init__(
         self, services: Services, connection: Connection, route: Route, correlation_id: int, started: float
@@ -144,14 +152,23 @@ class Exchange(RequestContext):
         self.software_name = client.software_name
         self.software_version = client.software_version
         self.throttle_time_ms = 0
+        self.charged = None
         self.wake_early = None
         self.exclusive = False
         self.connection = connection
         self.route = route
         self.request: Any = None
+        self.request_size = 0
         self.slot: Slot | None = None
         self.started = started
         self.waited = 0.0  # seconds in purgatory
+
+    def busy_s(self) -> float:
+        """The seconds spent on this request; as in Kafka, what is done after it has waited does not count."""
+        waited = self.waited
+        if waited < 0:  # it waits since then
+            return -waited - self.started
+        return self.services.doors.clock.perf_counter() - self.started - waited
 
 
 def api_name(key: int) -> str:
@@ -178,6 +195,7 @@ class Dispatcher:
         self._log = get_logger("kwire.server.dispatch")
         self._request_log = get_logger(REQUEST_LOGGER)
         self._clock = services.doors.clock.perf_counter
+        self._quotas = services.quotas
         self.pipelined_keys = registry.pipelined_keys
         self.pending: dict[asyncio.Future[Any], Exchange] = {}  # also keeps tasks alive
 
@@ -200,9 +218,13 @@ class Dispatcher:
             if route.fast_path is not None and self._request_log.level > DEBUG:
                 response = route.fast_path(frame, position, version, correlation_id, self.services, client.decisions)
                 if response.__class__ is bytes:
-                    self._answer_quickly(connection, route, len(frame), response, started)
+                    if self._quotas.active:
+                        self._charge_quickly(connection, route, len(frame), response, started)
+                    else:
+                        self._answer_quickly(connection, route, len(frame), response, started)
                     return
             exchange = Exchange(self.services, connection, route, correlation_id, started)
+            exchange.request_size = len(frame)
             exchange.request, _ = decode(route.request_class, version, frame, position, REQUEST_BUDGET)
         except (CodecError, struct_error) as error:
             raise InvalidFrame(f"malformed request: {error}") from None
@@ -223,6 +245,20 @@ class Dispatcher:
         metrics.request_bytes += request_size
         metrics.response_bytes += size
         metrics.record(route.version, int((self._clock() - started) * 1e6), 0)
+
+    def _charge_quickly(self, connection: Connection, route: Route, size: int, response: bytes, started: float) -> None:
+        """`_answer_quickly`, with quotas: of the bytes that were produced, and of time."""
+        client: Client = connection.context
+        quotas = self._quotas
+        now = self._clock()
+        now_ms = int(now * 1000)
+        sensors = quotas.client(client.principal.name, client.id, now_ms)
+        throttle_ms = quotas.charge_produce(sensors, size, now - started, 1, now_ms)
+        if throttle_ms:
+            response = response[:THROTTLE_POSITION] + _pack_throttle(throttle_ms) + response[-1:]
+            connection.mute(throttle_ms)
+        self._answer_quickly(connection, route, size, response, started)
+        quotas.charge_sending(sensors, self._clock() - now, now_ms)
 
     def _meet(self, connection: Connection) -> Client:
         """Set up the client at the first request of its connection."""
@@ -330,6 +366,7 @@ class Dispatcher:
 
     def _answer(self, exchange: Exchange, response: Any) -> None:
         """Queue the response's bytes, directly or through its slot; count the request."""
+        sending = self._charge(exchange, response) if self._quotas.active else None
         route, slot = exchange.route, exchange.slot
         size = 0
         if response is not None:
@@ -342,6 +379,8 @@ class Dispatcher:
             slot.answer(None)
         if exchange.throttle_time_ms:
             exchange.connection.mute(exchange.throttle_time_ms)
+        if sending is not None:
+            sending()
         metrics = route.metrics
         metrics.response_bytes += size
         total = self._clock() - exchange.started
@@ -353,10 +392,34 @@ class Dispatcher:
         if self._request_log.level <= DEBUG:
             self._log_request(exchange, response, total)
 
+    def _charge(self, exchange: Exchange, response: Any) -> Callable[[], None]:
+        """Charge the client's quotas for a request, unless its handler has done so. Returns what to call when the
+        response is sent."""
+        quotas = self._quotas
+        now = self._clock()
+        now_ms = int(now * 1000)
+        sensors = quotas.client(exchange.principal.name, exchange.client_id, now_ms)
+        if exchange.charged is None:
+            exchange.throttle_time_ms = self._throttle_time_ms(exchange, response, sensors, now_ms)
+            if exchange.throttle_time_ms and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = exchange.throttle_time_ms
+        return lambda: quotas.charge_sending(sensors, self._clock() - now, now_ms)
+
+    def _throttle_time_ms(self, exchange: Exchange, response: Any, sensors: ClientSensors, now_ms: int) -> int:
+        """Charge a request. Returns how long the client is throttled."""
+        quotas, key, request, busy_s = self._quotas, exchange.route.key, exchange.request, exchange.busy_s()
+        if key == ApiKey.PRODUCE:
+            return quotas.charge_produce(sensors, exchange.request_size, busy_s, request.acks, now_ms)
+        follows = key == ApiKey.FETCH and max(request.replica_id, request.replica_state.replica_id) >= 0
+        if follows or key in EXEMPT:
+            quotas.charge_exempt(busy_s, now_ms)
+            return 0
+        return quotas.charge_request(sensors, busy_s, now_ms, getattr(response, "throttle_time_ms", 0))
+
     def _encode(self, exchange: Exchange, response: Any) -> tuple[list[Part], int]:
         """The frame of a response; one that cannot be encoded is a failure of its handler."""
         try:
-            return frame_of(exchange.route, exchange.correlation_id, response)
+            return frame_of(exchange.route, exchange.correlation_id, response, exchange.charged)
         except CodecError as error:
             failure = self._failed(exchange, error)
             return frame_of(exchange.route, exchange.correlation_id, failure) if failure is not None else ([], 0)
@@ -380,9 +443,11 @@ class Dispatcher:
         self._request_log.debug("completed request", **facts)
 
 
-def frame_of(route: Route, correlation_id: int, response: Any) -> tuple[list[Part], int]:
-    """The frame of a response in parts, and its size."""
-    parts: list[Any] = encode_parts(response, route.version)
+def frame_of(
+    route: Route, correlation_id: int, response: Any, encoded: list[Any] | None = None
+) -> tuple[list[Part], int]:
+    """The frame of a response in parts, and its size. ``encoded``: its body, if that is known."""
+    parts: list[Any] = encoded or encode_parts(response, route.version)
     size = route.response_header_size
     for part in parts:
         size += part.size if hasattr(part, "size") else len(part)

@@ -24,6 +24,8 @@ from kwire.handlers.context import Services
 from kwire.handlers.data.fetch.sessions import FetchSessions
 from kwire.net.connection import ListenerSetup
 from kwire.net.server import NetServer
+from kwire.quotas.managers import QuotaManagers
+from kwire.quotas.sensors import Windows
 from kwire.server.dispatch import Dispatcher
 from kwire.server.log_dir_failures import OfflineReplicas
 from kwire.server.session_loss import SessionLossHandler
@@ -142,6 +144,7 @@ class BrokerParts(NamedTuple):
             doors, config, cluster.replicas, metadata, groups, allocate_producer_ids, cluster.peers
         )
         transactions.add_metrics(metrics)
+        quotas = client_quotas(doors, config, metadata, metrics)
         services = Services(
             doors=doors,
             config=config,
@@ -154,6 +157,7 @@ class BrokerParts(NamedTuple):
             metrics=metrics,
             advertised_apis=registry.advertised(),
             authorizer=authorizer,
+            quotas=quotas,
             fetch_sessions=FetchSessions(doors, config.max_incremental_fetch_session_cache_slots),
             broker_id=config.node_id,
             supported_features=features,
@@ -181,6 +185,20 @@ class BrokerParts(NamedTuple):
             session_loss=session_loss,
             control=control,
         )
+
+
+def client_quotas(
+    doors: Doors, config: KafkaConfig, metadata: MetadataCache, metrics: MetricsRegistry
+) -> QuotaManagers:
+    """The quotas of clients, which follow the cluster's image."""
+    quotas = QuotaManagers(
+        doors.clock.perf_counter,
+        Windows(config.quota_window_num, config.quota_window_size_seconds),
+        Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds),
+    )
+    quotas.add_metrics(metrics)
+    metadata.add_listener(quotas.follow)
+    return quotas
 
 
 def _connector(doors: Doors, security: BrokerSecurity | None) -> Connector | None:

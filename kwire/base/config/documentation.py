@@ -24,6 +24,8 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "connections.max.idle.ms": "A connection on which nothing happens for this long is closed.",
     "connections.max.reauth.ms": "Milliseconds after which clients must log in again (KIP-368); 0: never.",
     "controlled.shutdown.enable": "Whether a broker that stops lets others lead first.",
+    "controller.quota.window.num": "Windows whose tokens a client may save up for creating and deleting partitions.",
+    "controller.quota.window.size.seconds": "Length of such a window, in seconds.",
     "default.replication.factor": "Replicas of a topic whose creator leaves the number to the broker.",
     "delegation.token.expiry.check.interval.ms": "How often expired delegation tokens are removed.",
     "delegation.token.expiry.time.ms": "How long a delegation token is valid without a renewal.",
@@ -112,6 +114,8 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "replica.alter.log.dirs.io.max.bytes.per.second": (
         "Bytes per second that logs are copied with between data directories."
     ),
+    "quota.window.num": "Windows that the rates of clients with quotas are measured over.",
+    "quota.window.size.seconds": "Length of such a window, in seconds; bounds the throttle time of request_percentage.",
     "replica.fetch.backoff.ms": "How long a follower leaves a partition alone that could not be fetched.",
     "replica.fetch.max.bytes": "How much of one partition a follower fetches at a time.",
     "replica.fetch.min.bytes": "Bytes that a follower's fetch waits for.",

@@ -42,6 +42,7 @@ from kwire.cluster.metadata.image import (
 )
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import ConfigResource, PartitionState
+from kwire.quotas.mutations import UNBOUNDED
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from kwire.cluster.controller.credentials import Alterations, CredentialChange
     from kwire.cluster.controller.delegation_tokens import DelegationTokens
     from kwire.cluster.store.store import MetadataStore
+    from kwire.quotas.mutations import MutationQuota
 
 _logger = get_logger("kwire.cluster.controller")
 
@@ -132,10 +134,16 @@ class Controller:
     # -- topics --------------------------------------------------------------------------------------------------------
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+        quota: MutationQuota = UNBOUNDED,
     ) -> dict[str, CreatedTopic | KafkaError]:
         """Create topics independently of each other; the outcome by name. Names must differ from each other.
 
+        ``quota`` is charged for their partitions, as in Kafka also if they are only validated.
         POLICY_VIOLATION for all topics if the request has too many partitions.
         """
         if sum(max(topic.partitions, len(topic.assignments)) for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
@@ -145,11 +153,13 @@ class Controller:
             return {topic.name: refusal for topic in topics}
 
         def decide(image: ClusterImage, plan: Plan) -> dict[str, CreatedTopic | KafkaError]:
+            quota.restart()
             existing = {collision_key(name): name for name in image.topics}
             results: dict[str, CreatedTopic | KafkaError] = {}
             for topic in topics:
                 try:
                     created, states = self._plan_topic(image, topic, existing)
+                    quota.spend(created.partitions)
                 except KafkaError as error:
                     results[topic.name] = error
                     continue
@@ -240,16 +250,23 @@ class Controller:
         return await self._decisions.decide(decide)
 
     async def delete_topics(
-        self, topic_ids: Sequence[bytes], *, timeout_ms: int | None = None
+        self, topic_ids: Sequence[bytes], *, timeout_ms: int | None = None, quota: MutationQuota = UNBOUNDED
     ) -> dict[bytes, KafkaError | None]:
-        """Delete topics with their configuration; UNKNOWN_TOPIC_ID for those that do not exist."""
+        """Delete topics with their configuration; UNKNOWN_TOPIC_ID for those that do not exist. ``quota`` is charged
+        for their partitions."""
 
         def decide(image: ClusterImage, plan: Plan) -> dict[bytes, KafkaError | None]:
+            quota.restart()
             results: dict[bytes, KafkaError | None] = {}
             for topic_id in topic_ids:
                 topic = image.topics_by_id.get(topic_id)
                 if topic is None:
                     results[topic_id] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                    continue
+                try:
+                    quota.spend(len(topic.partitions))
+                except KafkaError as error:
+                    results[topic_id] = error
                     continue
                 results[topic_id] = None
                 self._erase_topic(image, plan, topic)
@@ -265,15 +282,22 @@ class Controller:
             plan.write(keys.config_key(ConfigResource.TOPIC, topic.name), None)
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int | None = None
+        self,
+        topics: Sequence[NewPartitions],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+        quota: MutationQuota = UNBOUNDED,
     ) -> dict[str, KafkaError | None]:
-        """Add partitions to topics; the outcome by name. Names must differ from each other."""
+        """Add partitions to topics; the outcome by name. Names must differ from each other. ``quota`` is charged for
+        the new partitions."""
 
         def decide(image: ClusterImage, plan: Plan) -> dict[str, KafkaError | None]:
+            quota.restart()
             results: dict[str, KafkaError | None] = {}
             for topic in topics:
                 try:
-                    grown, replicas = self._plan_partitions(image, topic)
+                    grown, replicas = self._plan_partitions(image, topic, quota)
                     added = [new_partition(image, each) for each in replicas]
                 except KafkaError as error:
                     results[topic.name] = error
@@ -285,7 +309,9 @@ class Controller:
 
         return await self._decisions.decide_in_time(decide, timeout_ms)
 
-    def _plan_partitions(self, image: ClusterImage, grow: NewPartitions) -> tuple[TopicImage, list[tuple[int, ...]]]:
+    def _plan_partitions(
+        self, image: ClusterImage, grow: NewPartitions, quota: MutationQuota
+    ) -> tuple[TopicImage, list[tuple[int, ...]]]:
         topic = image.topics.get(grow.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -303,13 +329,14 @@ class Controller:
                 ErrorCode.INVALID_PARTITIONS, f"More than {PARTITIONS_PER_REQUEST_MAX} new partitions in one request."
             )
         factor = len(topic.partitions[0].replicas)
-        if grow.assignments is None:
-            return topic, place(image, more, factor, self._random)
-        if len(grow.assignments) != more:
+        if grow.assignments is not None and len(grow.assignments) != more:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{more} additional partition(s) requested, but {len(grow.assignments)} assignment(s) given.",
             )
+        quota.spend(more)
+        if grow.assignments is None:
+            return topic, place(image, more, factor, self._random)
         for replicas in grow.assignments:
             check_replicas(replicas, image.registered)
         check_same_factor(grow.assignments, factor)

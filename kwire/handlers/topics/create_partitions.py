@@ -5,6 +5,7 @@ Behaviour:
 - Each topic succeeds or fails by itself. A name that is given twice has one result, INVALID_REQUEST.
 - UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless the total grows; INVALID_REPLICA_ASSIGNMENT if assignments are
   given that do not fit the number of new partitions, the topic's replication factor or the brokers.
+- New partitions count towards `controller_mutation_rate`: THROTTLING_QUOTA_EXCEEDED.
 - With ``validate_only``, nothing is written. If ``timeout_ms`` has passed, or is not positive: REQUEST_TIMED_OUT.
 
 Versions: 2 flexible; 3 quota (KIP-599).
@@ -36,15 +37,17 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
         elif name not in allowed:
             outcomes[name] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     wanted = [_new_partitions(topic) for topic in request.topics if topic.name not in outcomes]
+    quota = context.mutation_quota(strict_since=3)
     try:
         outcomes.update(
             await context.services.controller.create_partitions(
-                wanted, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+                wanted, validate_only=request.validate_only, timeout_ms=request.timeout_ms, quota=quota
             )
         )
     except KafkaError as error:
         outcomes.update({topic.name: error for topic in wanted})
-    return CreatePartitionsResponse(results=[_result(name, outcomes[name]) for name in names])
+    results = [_result(name, outcomes[name]) for name in names]
+    return CreatePartitionsResponse(results=results, throttle_time_ms=quota.throttle_time_ms())
 
 
 def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:

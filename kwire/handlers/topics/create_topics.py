@@ -8,6 +8,7 @@ Behaviour:
 - INVALID_TOPIC_EXCEPTION (name, or collision of "." and "_"), TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_PARTITIONS,
   INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION (too many partitions in one
   request), in the order of Kafka's checks.
+- Partitions count towards `controller_mutation_rate`, those that are only validated, too: THROTTLING_QUOTA_EXCEEDED.
 - If ``timeout_ms`` has passed, or is not positive: REQUEST_TIMED_OUT.
 - When the response is sent, the topic is in this broker's image and can be written to.
 
@@ -37,6 +38,8 @@ from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kwire.quotas.mutations import MutationQuota
+
 
 CREATE_ANY: Final = Operation(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
 """The operation that allows creating any topic."""
@@ -48,7 +51,8 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     allows_any = is_allowed(context, CREATE_ANY, Purpose.CHOICE)
     allowed = names if allows_any else allowed_topics(context, AclOperation.CREATE, names)
     wanted = [topic for topic in request.topics if names[topic.name] == 1 and topic.name in allowed]
-    outcomes: Mapping[str, CreatedTopic | KafkaError] = await _create(request, context, wanted)
+    quota = context.mutation_quota(strict_since=6)
+    outcomes: Mapping[str, CreatedTopic | KafkaError] = await _create(request, context, wanted, quota)
     results = []
     for name, count in names.items():
         if count > 1:
@@ -58,17 +62,18 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         else:
             outcome = outcomes[name]
             results.append(_failed(name, outcome) if isinstance(outcome, KafkaError) else _created(context, outcome))
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(topics=results, throttle_time_ms=quota.throttle_time_ms())
 
 
 async def _create(
-    request: CreateTopicsRequest, context: RequestContext, wanted: list[CreatableTopic]
+    request: CreateTopicsRequest, context: RequestContext, wanted: list[CreatableTopic], quota: MutationQuota
 ) -> Mapping[str, CreatedTopic | KafkaError]:
     try:
         return await context.services.controller.create_topics(
             [_new_topic(topic) for topic in wanted],
             validate_only=request.validate_only,
             timeout_ms=request.timeout_ms,
+            quota=quota,
         )
     except KafkaError as error:
         return {topic.name: error for topic in wanted}

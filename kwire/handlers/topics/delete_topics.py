@@ -9,6 +9,7 @@ Behaviour:
 - TOPIC_AUTHORIZATION_FAILED for a name that the client may not delete, whether there is such a topic or not, and for
   the id of such a topic; the topic's name is shown only if the client may describe it. DELETE on the cluster allows all
   topics to be deleted.
+- The partitions count towards `controller_mutation_rate`: THROTTLING_QUOTA_EXCEEDED.
 - The partitions are no longer served when the response is sent; their files are deleted after `file.delete.delay.ms`.
 
 Versions: 3 TOPIC_DELETION_DISABLED (KIP-322); 4 flexible; 5 error message and quota (KIP-599); 6 topic ids (KIP-516).
@@ -41,8 +42,11 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         return refuse(request, context.api_version, code, "Topic deletion is disabled.")
     results, topics = _split(_requested(request, context.api_version), context)
     outcomes: dict[bytes, KafkaError | None]
+    quota = context.mutation_quota(strict_since=5)
     try:
-        outcomes = await context.services.controller.delete_topics(list(topics), timeout_ms=request.timeout_ms)
+        outcomes = await context.services.controller.delete_topics(
+            list(topics), timeout_ms=request.timeout_ms, quota=quota
+        )
     except KafkaError as error:
         outcomes = dict.fromkeys(topics, error)
     for topic_id, (requested, topic) in topics.items():
@@ -55,7 +59,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
             results.append(_result(requested.name, requested.topic_id, failure))
         else:
             results.append(_result(topic.name, topic_id, None))
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(responses=results, throttle_time_ms=quota.throttle_time_ms())
 
 
 def _requested(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:

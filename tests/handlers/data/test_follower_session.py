@@ -56,7 +56,7 @@ class Session:
             partition_index=index, **{"high_watermark": leader.log.high_watermark, "records": b"", **data}
         )
         part.log_start_offset = leader.log.log_start_offset
-        fetched.has_news(part)
+        fetched.take_news(part)
         self.session.responded(FOLLOWER, leader, fetched, part)  # type: ignore[arg-type]
 
     def to_read(self) -> list[int]:

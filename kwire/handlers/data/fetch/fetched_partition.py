@@ -37,19 +37,22 @@ class FetchedPartition:
         self.log_start_offset = -1
 
     def has_news(self, data: PartitionData) -> bool:
-        """Whether an incremental response must contain the partition; remembers what it contains."""
-        news = (
+        """Whether an incremental response must contain the partition."""
+        return bool(
             records_size(data.records) > 0
             or data.high_watermark != self.sent_high_watermark
             or data.log_start_offset != self.log_start_offset
             or data.preferred_read_replica != -1
             or data.diverging_epoch.epoch != -1
+            or data.error_code
         )
-        self.sent_high_watermark = data.high_watermark
+
+    def take_news(self, data: PartitionData) -> bool:
+        """`has_news`; remembers what the response contains. After an error, the next response has to contain the
+        partition, too."""
+        news = self.has_news(data)
+        self.sent_high_watermark = -1 if data.error_code else data.high_watermark
         self.log_start_offset = data.log_start_offset
-        if data.error_code:
-            self.sent_high_watermark = -1  # so that the next response contains it also if the error is gone
-            return True
         return news
 
 

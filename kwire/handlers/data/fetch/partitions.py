@@ -28,6 +28,7 @@ from kwire.handlers.api import error_of
 from kwire.handlers.authorization import CLUSTER_ACTION, is_allowed
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.current_leader import LEADER_CHANGED, current_leader, endpoints
+from kwire.handlers.data.fetch.consumer_quota import charge, client_bytes_max
 from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, records_size
 from kwire.handlers.data.fetch.sessions import FetchContext
 from kwire.handlers.partitions import find_partition
@@ -57,6 +58,7 @@ class Fetch:
         "_committed_only",
         "_context",
         "_fetch_context",
+        "_is_charged",
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
@@ -87,6 +89,9 @@ class Fetch:
         self._quota: ReplicationQuota | None = None
         if self.follower >= 0 and not context.services.replicas.throttles.leader.idle:
             self._quota = context.services.replicas.throttles.leader
+        self._is_charged = self.follower < 0 and context.services.quotas.active
+        if self._is_charged:
+            limit = min(limit, client_bytes_max(context))
         self._max_bytes = min(request.max_bytes, limit)
         self._min_bytes = min(request.min_bytes, limit)
         self._max_wait_ms = request.max_wait_ms
@@ -269,7 +274,12 @@ class Fetch:
         return [(key, partition) for key, (_, partition, _) in self._read.items() if partition is not None]
 
     def response(self) -> FetchResponse:
-        """The response: the partitions grouped by topic, in the order in which they were read."""
+        """The response: the partitions grouped by topic, in the order in which they were read. If a quota of the
+        consumer is exceeded, it is empty, and the session is as if nothing had been read."""
+        if self._is_charged and (throttle_ms := charge(self._context, self._preview)):
+            self.release()
+            session_id = self._context.services.fetch_sessions.throttled(self._fetch_context)
+            return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
         response = FetchResponse(session_id=self._fetch_context.session_id)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         leaders: dict[int, None] = {}
@@ -293,6 +303,22 @@ class Fetch:
                 leaders[data.current_leader.leader_id] = None
         if leaders:
             response.node_endpoints = endpoints(self._context, leaders, NodeEndpoint)
+        return response
+
+    def _preview(self) -> FetchResponse:
+        """What the response will be unless the client is throttled: the same, with nothing counted or remembered."""
+        response = FetchResponse(session_id=self._fetch_context.session_id)
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for fetched, _, data in self._read.values():
+            if self._fetch_context.would_include(fetched, data):
+                if fetched.topic not in topics:
+                    topics[fetched.topic] = self._topic(fetched.topic)
+                topics[fetched.topic].partitions.append(data)
+        response.responses.extend(topics.values())
+        leaders = [data.current_leader.leader_id for _, _, data in self._read.values()]
+        if any(leader >= 0 for leader in leaders):
+            known = dict.fromkeys(leader for leader in leaders if leader >= 0)
+            response.node_endpoints = endpoints(self._context, known, NodeEndpoint)
         return response
 
     def _count(self, partition: Partition, size: int) -> None:

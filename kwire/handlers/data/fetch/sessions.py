@@ -99,14 +99,24 @@ class FetchContext:
         self.follower_session = follower_session
         self._incremental = incremental
 
+    @property
+    def is_incremental(self) -> bool:
+        """Whether the request continues a session."""
+        return self._incremental
+
     def includes(self, partition: FetchedPartition, data: PartitionData) -> bool:
-        """Whether the response includes this partition: always, unless it is incremental and nothing is new."""
+        """Whether the response includes this partition: always, unless it is incremental and nothing is new. What it
+        includes is remembered."""
         if self.session_id == NO_SESSION:
             return True
-        news = partition.has_news(data)
+        news = partition.take_news(data)
         if self.follower_session is not None and data.high_watermark > partition.requested.high_watermark:
             return True  # the previous response may not have arrived
         return news or not self._incremental
+
+    def would_include(self, partition: FetchedPartition, data: PartitionData) -> bool:
+        """`includes` for a consumer, with nothing remembered."""
+        return not self._incremental or partition.has_news(data)
 
     def read(self, partition: FetchedPartition, gave_data: bool) -> None:
         """Note what the response includes: in a session, a partition that gave data is read last next time."""
@@ -189,6 +199,14 @@ class FetchSessions:
         if replica >= 0:
             self._of_followers[replica] = session_id
         return session
+
+    def throttled(self, context: FetchContext) -> int:
+        """The session id in the empty response to a throttled client. A session that this request would have opened
+        ends: the client does not learn of it, as in Kafka."""
+        if context.is_incremental:
+            return context.session_id
+        self._end(context.session_id)
+        return NO_SESSION
 
     def _end(self, session_id: int) -> None:
         """End a session, if there is one with this id."""

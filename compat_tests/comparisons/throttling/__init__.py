@@ -1,0 +1,1 @@
+"""Throttle times and rates of clients with quotas, on both brokers."""
