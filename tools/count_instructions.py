@@ -3,10 +3,12 @@
     .venv/bin/python -m tools.count_instructions                    # this version, also over TLS
     .venv/bin/python -m tools.count_instructions --base ../base     # beside another version, a checkout of it
     .venv/bin/python -m tools.count_instructions --start            # also from the start to the ready line
+    .venv/bin/python -m tools.count_instructions --authorizer       # beside the same version with an authorizer
 
 One connection sends one request after the other. A count depends little on other work of the machine: the same
 version differs by about 0.2 % from run to run (timers of the broker, memory addresses). The kernel's work is not
-counted. The exit status is 1 if a plaintext request executes over 1 % more instructions than in the other version.
+counted. The exit status is 1 if a plaintext request executes over 1 % more instructions than in the other version, or
+over 3 % more with an authorizer and 1,000 ACLs than without one.
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTop
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.server.ready_line import ReadyLine
-from tools.benchmark import frames
+from tools.benchmark import frames, guarded
 
 MORE_MAX = 0.01
+AUTHORIZER_MAX = 0.03
 START_S = 120
 _SIZE = struct.Struct(">i")
 
@@ -48,13 +51,15 @@ class Counted:
     """A broker under callgrind, with a PLAINTEXT listener, and an SSL listener if ``pem`` is given. The count of a
     Metadata request depends on the number of listeners."""
 
-    def __init__(self, source: Path, home: Path, pem: Path | None, *, from_start: bool = False) -> None:
+    def __init__(
+        self, source: Path, home: Path, pem: Path | None, *, from_start: bool = False, authorizer: bool = False
+    ) -> None:
         self._home = home
         listeners = {"PLAINTEXT": free_port()}
-        settings = {}
+        settings = dict(guarded.AUTHORIZER) if authorizer else {}
         if pem is not None:
             listeners["SSL"] = free_port()
-            settings = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pem)}
+            settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pem)}
         settings["listeners"] = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
         self.ports = listeners
         valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={home / 'counts'}"]
@@ -156,15 +161,17 @@ def requests(topic_id: bytes, name: str) -> dict[str, bytes]:
     }
 
 
-def count(source: Path, number: int, tls: bool) -> dict[str, float]:
+def count(source: Path, number: int, *, tls: bool = False, authorizer: bool = False) -> dict[str, float]:
     """Instructions of each request, by its name."""
     home = Path(tempfile.mkdtemp(prefix="kwire-count-"))
-    broker = Counted(source, home, rsa_server(home).pem if tls else None)
+    broker = Counted(source, home, rsa_server(home).pem if tls else None, authorizer=authorizer)
     found = {}
     try:
         with WireClient(f"127.0.0.1:{broker.ports['PLAINTEXT']}", timeout_s=START_S) as client:
             new = CreatableTopic(name="counted", num_partitions=1, replication_factor=1)
             created = client.call(CreateTopicsRequest(topics=[new], timeout_ms=60_000), 7).topics[0]
+            if authorizer:
+                guarded.add_acls(client, "count")
         with connected(broker.ports["SSL" if tls else "PLAINTEXT"], tls) as sock:
             for name, frame in requests(created.topic_id, "counted").items():
                 run = partial(send_all, sock, frame, number)
@@ -190,16 +197,27 @@ def count_start(source: Path) -> float:
     return statistics.median(counts[1:])
 
 
+def kept_with_authorizer(without: dict[str, float], counted: dict[str, float]) -> bool:
+    """Print both counts of each request; whether the authorizer adds no more than `AUTHORIZER_MAX` to any."""
+    for name, number in without.items():
+        more = counted[name] / number - 1
+        print(f"{name:20} {number:13,.0f} instructions, with an authorizer {counted[name]:13,.0f} ({more:+.2%})")
+    return all(counted[name] <= (1 + AUTHORIZER_MAX) * number for name, number in without.items())
+
+
 def main() -> int:
     """The command line; 1 if a plaintext request has become dearer."""
     parser = argparse.ArgumentParser(description="User-space instructions of a request.")
     parser.add_argument("--base", type=Path, metavar="DIR", help="a checkout of the version to compare with")
     parser.add_argument("--requests", type=int, default=1000, metavar="N", help="requests of each kind (default: 1000)")
+    parser.add_argument("--authorizer", action="store_true", help="compare with an authorizer instead, without TLS")
     parser.add_argument("--start", action="store_true", help="count a start of the broker, too")
     options = parser.parse_args()
-    ours = count(ROOT, options.requests, tls=False)
+    ours = count(ROOT, options.requests)
+    if options.authorizer:
+        return 0 if kept_with_authorizer(ours, count(ROOT, options.requests, authorizer=True)) else 1
     secured = count(ROOT, options.requests, tls=True)
-    base = count(options.base.resolve(), options.requests, tls=False) if options.base else {}
+    base = count(options.base.resolve(), options.requests) if options.base else {}
     if options.start:
         ours["start"] = count_start(ROOT)
         base["start"] = count_start(options.base.resolve()) if options.base else 0.0

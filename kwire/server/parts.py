@@ -165,7 +165,7 @@ class BrokerParts(NamedTuple):
             log_failure=_log_failure,
         )
         membership = cluster.membership
-        stands = None if authorizer.allows_all else lambda: membership.stands
+        stands = None if authorizer.allows_all else membership.stands
         dispatcher = Dispatcher(services, registry, network.advertised, stands)
         setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
         net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"))

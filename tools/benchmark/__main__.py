@@ -22,7 +22,7 @@ from typing import Any
 from harness.kafka_jars import KAFKA_VERSION, why_no_java
 from harness.paths import ROOT
 from harness.processes.production import production_broker
-from tools.benchmark import extras, generator, picture, results, secured, workloads
+from tools.benchmark import extras, generator, guarded, picture, results, secured, workloads
 from tools.benchmark.machine import compiled_modules, machine
 from tools.benchmark.results import KINDS, Line
 from tools.benchmark.targets import Target
@@ -74,7 +74,8 @@ class Run:
         self.together = [each for each in workloads.throughput() + extras.tools() if self._wanted(each)]
         self.alone = [each for each in extras.alone() if self._wanted(each)]
         self.secured = [each for each in secured.secured() if self._wanted(each)]
-        self.lines = {each.key: Line(each) for each in self.together + self.alone + self.secured}
+        self.guarded = [each for each in guarded.guarded() if self._wanted(each)]
+        self.lines = {each.key: Line(each) for each in self.together + self.alone + self.guarded + self.secured}
         self.done = 0
         self.started = time.monotonic()
 
@@ -98,6 +99,8 @@ class Run:
                     self._measure(workload, target, number)
         if self.together:
             self._on_both(self.together, number, order, lambda kind, home: Target(production_broker(kind, home)))
+        if self.guarded:
+            self._on_both(self.guarded, number, order, guarded.GuardedTarget)
         if self.secured:
             self._on_both(self.secured, number, order, secured.SecuredTarget)
 
@@ -148,7 +151,7 @@ def warm_up(target: Target, scale: float) -> None:
 
 def all_workloads() -> list[Workload]:
     """All workloads, in the order of the table."""
-    return workloads.throughput() + extras.tools() + extras.alone() + secured.secured()
+    return workloads.throughput() + extras.tools() + extras.alone() + guarded.guarded() + secured.secured()
 
 
 def report(run: Run, facts: dict[str, Any]) -> int:

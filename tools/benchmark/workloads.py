@@ -50,6 +50,7 @@ TOOLS = "Apache Kafka's own tools (their JVM is the larger part of the work)"
 CLUSTER = "Groups and metadata"
 FOOTPRINT = "Footprint"
 SECURED = "TLS and logins"
+GUARDED = "With an authorizer and 1,000 ACLs"
 
 
 def _answers(result: dict[str, Any]) -> Facts:

@@ -96,10 +96,10 @@ class Membership:
         """Whether there is a session that is not known to be lost; False before `join`."""
         return self._session is not None and self._session.alive
 
-    @property
     def stands(self) -> bool:
         """Whether this broker is certainly registered, so that its image is as new as acknowledged changes demand."""
-        return self._session is not None and self._session.alive and self._broker_id in self._metadata.image.brokers
+        session = self._session
+        return session is not None and self._broker_id in self._metadata.image.brokers and session.alive
 
     async def join(
         self, *, cluster_id: str | None = None, clean: bool = True, is_offline: IsOffline = lambda _topic, _index: False

@@ -32,13 +32,15 @@ from kwire.handlers.data.fetch.consumer_quota import charge, client_bytes_max
 from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, records_size
 from kwire.handlers.data.fetch.sessions import FetchContext
 from kwire.handlers.partitions import find_partition
-from kwire.security.acls.operations import AclOperation
+from kwire.security.acls.operations import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
     from kwire.cluster.replication.throttles import ReplicationQuota
 
 READ_COMMITTED: Final = 1
+_READ: Final = AclOperation.READ
+_TOPIC: Final = ResourceType.TOPIC
 _NO_EPOCH: Final = EpochEndOffset()
 _NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = SnapshotId()
@@ -153,13 +155,19 @@ class Fetch:
             last_fetch.ms = int(asyncio.get_running_loop().time() * 1000)
 
     def _find(self, fetched: FetchedPartition) -> Partition:
-        services = self._context.services
-        if self._reads_all:
-            if self._by_id:
-                return services.replicas.partition_by_id(fetched.topic, fetched.index)  # type: ignore[arg-type]
-            return services.replicas.partition(fetched.topic, fetched.index)  # type: ignore[arg-type]
         if self.is_refused:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        services = self._context.services
+        try:
+            find = services.replicas.partition_by_id if self._by_id else services.replicas.partition
+            partition = find(fetched.topic, fetched.index)  # type: ignore[arg-type]
+        except KafkaError:
+            if self._reads_all:
+                raise
+        else:
+            known = (_READ, _TOPIC, partition.topic)
+            if self._reads_all or services.authorizer.has_allowed(self._context.decisions, known):
+                return partition
         name, topic_id = ("", fetched.topic) if self._by_id else (fetched.topic, b"")
         return find_partition(
             self._context,
@@ -167,7 +175,7 @@ class Fetch:
             topic_id,  # type: ignore[arg-type]
             fetched.index,
             by_id=self._by_id,
-            operation=AclOperation.READ,
+            operation=_READ,
         )
 
     def _read_partition(self, partition: Partition, fetched: FetchedPartition) -> PartitionData:
