@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from campaigns.adoption.kraft_files import SNAPSHOT_HEADER, batch, control, some_of_everything, user, write
 from harness.raw_client import RawClient
 from kwire.base.addresses import parse_address
 from kwire.base.doors import Doors
@@ -20,7 +21,6 @@ from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRe
 from kwire.codec.records import Record, build_batch
 from kwire.server.broker import Broker
 from tests.cli.conftest import Command
-from tests.cluster.kraft.kraft_tools import SNAPSHOT_HEADER, batch, control, some_of_everything, user, write
 
 
 async def write_logs(directory: Path) -> bytes:

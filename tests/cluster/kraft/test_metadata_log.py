@@ -8,6 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from campaigns.adoption.kraft_files import (
+    LEADER_CHANGE,
+    TOPIC_ID,
+    acl,
+    batch,
+    broker,
+    config,
+    control,
+    quota,
+    snapshot,
+    some_of_everything,
+    token,
+    user,
+    values_batch,
+    write,
+)
 from kwire.base.doors import Files
 from kwire.cluster.kraft.metadata import KafkaMetadata, MetadataLogError
 from kwire.cluster.kraft.metadata_log import METADATA_DIRECTORY, has_metadata, read_metadata
@@ -24,22 +40,6 @@ from kwire.codec.messages.remove_user_scram_credential_record import RemoveUserS
 from kwire.codec.messages.topic_record import TopicRecord
 from kwire.codec.messages.unregister_broker_record import UnregisterBrokerRecord
 from kwire.quotas.entities import QuotaEntity
-from tests.cluster.kraft.kraft_tools import (
-    LEADER_CHANGE,
-    TOPIC_ID,
-    acl,
-    batch,
-    broker,
-    config,
-    control,
-    quota,
-    snapshot,
-    some_of_everything,
-    token,
-    user,
-    values_batch,
-    write,
-)
 
 ALICE = QuotaEntity.of({"user": "alice"})
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.adoption.kraft_files import batch, some_of_everything, user, write
 from kwire.base.config import ConfigError, KafkaConfig
 from kwire.base.doors import Doors
 from kwire.cluster.metadata import features
@@ -19,7 +20,6 @@ from kwire.server.adoption.adopt import Adopted, adopt
 from kwire.server.broker import Broker
 from kwire.server.errors import StartError
 from kwire.server.offline import offline_store
-from tests.cluster.kraft.kraft_tools import batch, some_of_everything, user, write
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 META = "version=1\ncluster.id={}\nnode.id={}\n"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from campaigns.adoption.kraft_files import acl, broker, token, user
 from kwire.base.config import KafkaConfig
 from kwire.cluster.kraft.metadata import KafkaMetadata
 from kwire.cluster.kraft.records import UnknownRecord
 from kwire.codec.message import Message
 from kwire.server.adoption.closed import why_open
-from tests.cluster.kraft.kraft_tools import acl, broker, token, user
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 SECURED = {"listeners": "SASL_SSL://localhost:9093"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from campaigns.adoption.kraft_files import TOPIC_ID, acl, config, quota, some_of_everything, token, user
 from harness.random_messages import random_message
 from kwire.base.config import KafkaConfig
 from kwire.cluster.controller.acls import chunks
@@ -26,7 +27,6 @@ from kwire.codec.messages.topic_record import TopicRecord
 from kwire.quotas.entities import QuotaEntity
 from kwire.server.adoption.entries import Taken, take
 from kwire.server.errors import StartError
-from tests.cluster.kraft.kraft_tools import TOPIC_ID, acl, config, quota, some_of_everything, token, user
 
 SECRET = "top secret"
 

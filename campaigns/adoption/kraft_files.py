@@ -59,6 +59,7 @@ def write(log_dir: Path, **files: bytes) -> Path:
 
 
 def config(kind: int, resource: str, name: str, value: str | None) -> ConfigRecord:
+    """A property of a resource; None removes it."""
     return ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
 
 
@@ -78,17 +79,20 @@ def acl(number: int = 1, **fields: object) -> AccessControlEntryRecord:
 
 
 def quota(names: dict[str, str | None], key: str, value: float, *, remove: bool = False) -> ClientQuotaRecord:
+    """A limit of an entity."""
     entity = [EntityData(entity_type=kind, entity_name=name) for kind, name in names.items()]
     return ClientQuotaRecord(entity=entity, key=key, value=value, remove=remove)
 
 
 def user(name: str = "alice", mechanism: int = 1) -> UserScramCredentialRecord:
+    """A credential."""
     return UserScramCredentialRecord(
         name=name, mechanism=mechanism, salt=b"salt", stored_key=b"s" * 32, server_key=b"k" * 32, iterations=4096
     )
 
 
 def token(token_id: str = "dG9rZW4") -> DelegationTokenRecord:
+    """A token of alice."""
     return DelegationTokenRecord(
         owner="User:alice",
         requester="User:alice",

@@ -1,0 +1,1 @@
+"""Adopting damaged directories of Apache Kafka."""
