@@ -2,7 +2,10 @@
 
 At `max.connections` nothing is accepted until a connection closes (clients wait in the backlog, as in Kafka). A new
 connection from an address that has `max.connections.per.ip` is closed at once. When the process has no descriptor left,
-accepting pauses instead of spinning. What lives elsewhere: the connections (`connection`), all listeners (`server`).
+accepting pauses instead of spinning. A connection beyond `max.connection.creation.rate` waits, and the listener with
+it; one beyond the rate of its address is closed a little later, so that its client does not try again at once
+(KIP-612). What lives elsewhere: the connections (`connection`), all listeners (`server`), the rates
+(`kwire.quotas.connections`).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from kwire.base.limited_log import LimitedLog
     from kwire.base.logging import Logger
     from kwire.net.settings import NetSettings
+    from kwire.quotas.connections import ConnectionRates
 
 ACCEPTS_PER_TURN: Final = 8
 PORTS_TRIED: Final = 16
@@ -27,6 +31,10 @@ PORTS_TRIED: Final = 16
 
 PAUSE_S: Final = 0.5
 """Seconds without accepting after the system had no descriptor or buffer left."""
+
+
+REFUSED_MAX: Final = 1000
+"""Connections of throttled addresses that a listener holds until they are closed; more are closed at once."""
 
 
 class ConnectionCounts:
@@ -116,6 +124,7 @@ class Listener:
         bound: BoundSocket,
         *,
         counts: ConnectionCounts,
+        rates: ConnectionRates,
         log: Logger,
         lines: LimitedLog,
         on_connection: Callable[[Listener, Any, tuple[str, int]], None],
@@ -124,6 +133,9 @@ class Listener:
         self._socket = bound.socket
         self._fd: int = bound.socket.fileno()
         self._counts = counts
+        self._rates = rates
+        self._held: tuple[Any, tuple[str, int]] | None = None  # the connection that waits
+        self._refused: dict[Any, asyncio.TimerHandle] = {}
         self._log = log
         self._lines = lines
         self._on_connection = on_connection
@@ -134,9 +146,15 @@ class Listener:
 
     def start(self) -> None:
         """Accept connections, unless it does already or is closed."""
-        if not self._accepting and self._fd >= 0 and self._pause is None:
-            self._accepting = True
-            self._loop.add_reader(self._fd, self._acceptable)
+        if self._accepting or self._fd < 0 or self._pause is not None:
+            return
+        if self._held is not None:
+            if self._counts.full():
+                return
+            held, self._held = self._held, None
+            self._admit(*held)
+        self._accepting = True
+        self._loop.add_reader(self._fd, self._acceptable)
 
     def stop(self) -> None:
         """Stop accepting until `start`."""
@@ -159,9 +177,19 @@ class Listener:
                 self._pause = self._loop.call_later(PAUSE_S, self._resume)
                 self._log.warning("cannot accept", listener=self.name, error=str(error), pause_s=PAUSE_S)
                 return
+            throttle_ms = self._rates.accepted(self.name)
+            if throttle_ms:
+                self.stop()
+                self._held = (sock, host_and_port(address))
+                self._pause = self._loop.call_later(throttle_ms / 1000, self._resume)
+                return
             self._admit(sock, host_and_port(address))
 
     def _admit(self, sock: Any, peer: tuple[str, int]) -> None:
+        refused_ms = self._rates.refused_ms(self.name, peer[0])
+        if refused_ms:
+            self._refuse(sock, refused_ms)
+            return
         if not self._counts.enter(peer[0]):
             most = self._counts.limit_of(peer[0])
             self._lines.info("too many connections from one address", listener=self.name, address=peer[0], max=most)
@@ -173,13 +201,31 @@ class Listener:
             self._counts.leave(peer[0])
             sock.close()
 
+    def _refuse(self, sock: Any, after_ms: int) -> None:
+        """Close a connection, later."""
+        if len(self._refused) >= REFUSED_MAX:
+            sock.close()
+        else:
+            self._refused[sock] = self._loop.call_later(after_ms / 1000, self._close_refused, sock)
+
+    def _close_refused(self, sock: Any) -> None:
+        del self._refused[sock]
+        sock.close()
+
     def _resume(self) -> None:
         self._pause = None
         self.start()
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket, and the connections that are not served yet."""
         self.stop()
+        if self._held is not None:
+            self._held[0].close()
+            self._held = None
+        for sock, timer in self._refused.items():
+            timer.cancel()
+            sock.close()
+        self._refused.clear()
         if self._pause is not None:
             self._pause.cancel()
         if self._fd >= 0:

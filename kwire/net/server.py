@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kwire.net.addresses import host_and_port
 from kwire.net.connection import Connection, ListenerSetup, Wire
 from kwire.net.listener import BoundSocket, ConnectionCounts, Listener
+from kwire.quotas.connections import ConnectionRates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ SWEEPS: Final = 8
 
 class NetServer:
     """The network side of a broker, on bound sockets. Use: `start`, ..., `stop_accepting`, `drain`, `close`.
-    ``setups``: how the connections of each listener begin, by the listener's name."""
+    ``setups``: how the connections of each listener begin, by the listener's name. ``rates``: None has no limits."""
 
     def __init__(
         self,
@@ -35,7 +36,9 @@ class NetServer:
         sockets: Sequence[BoundSocket],
         setups: Mapping[str, ListenerSetup],
         log: Logger,
+        rates: ConnectionRates | None = None,
     ) -> None:
+        rates = rates or ConnectionRates(doors.clock.monotonic)
         self._doors = doors
         self._settings = settings
         self._log = log
@@ -49,7 +52,13 @@ class NetServer:
         self._idle_ticks = SWEEPS
         self.listeners = [
             Listener(
-                self._loop, bound, counts=self._counts, log=log, lines=self._wire.lines, on_connection=self._connected
+                self._loop,
+                bound,
+                counts=self._counts,
+                rates=rates,
+                log=log,
+                lines=self._wire.lines,
+                on_connection=self._connected,
             )
             for bound in sockets
         ]

@@ -24,6 +24,7 @@ from kwire.handlers.context import Services
 from kwire.handlers.data.fetch.sessions import FetchSessions
 from kwire.net.connection import ListenerSetup
 from kwire.net.server import NetServer
+from kwire.quotas.connections import ConnectionRates
 from kwire.quotas.managers import QuotaManagers
 from kwire.quotas.sensors import Windows
 from kwire.server.dispatch import Dispatcher
@@ -168,7 +169,8 @@ class BrokerParts(NamedTuple):
         stands = None if authorizer.allows_all else membership.stands
         dispatcher = Dispatcher(services, registry, network.advertised, stands)
         setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
-        net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"))
+        rates = connection_rates(doors, config, metadata, metrics)
+        net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"), rates)
         session_loss = SessionLossHandler(
             cluster.membership, cluster.replicas, net.close_connections, fatal, storage.logs.is_offline
         )
@@ -199,6 +201,27 @@ def client_quotas(
     quotas.add_metrics(metrics)
     metadata.add_listener(quotas.follow)
     return quotas
+
+
+def connection_rates(
+    doors: Doors, config: KafkaConfig, metadata: MetadataCache, metrics: MetricsRegistry
+) -> ConnectionRates:
+    """The rates of new connections, which follow the configuration and the cluster's image."""
+    listeners = list(dict.fromkeys(endpoint.listener for endpoint in config.endpoints()))
+    protected = config.inter_broker_listener() if len(listeners) > 1 else None
+    windows = Windows(config.quota_window_num, config.quota_window_size_seconds)
+    rates = ConnectionRates(doors.clock.monotonic, windows, protected)
+
+    def follow(_: frozenset[str]) -> None:
+        rates.limit_broker(config.max_connection_creation_rate)
+        for listener in listeners:
+            rates.limit_listener(listener, config.get_for_listener(listener, "max.connection.creation.rate"))
+
+    follow(frozenset())
+    config.on_change(follow)
+    metadata.add_listener(rates.follow)
+    rates.add_metrics(metrics, listeners)
+    return rates
 
 
 def _connector(doors: Doors, security: BrokerSecurity | None) -> Connector | None:

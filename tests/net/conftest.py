@@ -19,6 +19,7 @@ from kwire.net.connection import Connection, ListenerSetup, Slot
 from kwire.net.listener import BoundSocket
 from kwire.net.server import NetServer
 from kwire.net.settings import NetSettings
+from kwire.quotas.connections import ConnectionRates
 
 PIPELINED_KEY = 0
 OTHER_KEY = 1
@@ -84,13 +85,14 @@ class Network:
         doors: Doors | None = None,
         request_max_bytes: int = REQUEST_MAX_BYTES,
         login: bool = False,
+        rates: ConnectionRates | None = None,
         **settings: Any,
     ) -> NetServer:
         doors, chosen = doors or Doors(), NetSettings(**settings)
         bound = BoundSocket.bind(doors, chosen, Endpoint("PLAINTEXT", host, 0, "PLAINTEXT"))
         tls = self.server_tls
         setup = ListenerSetup(self.answers, request_max_bytes, None if tls is None else lambda: tls, login)
-        server = NetServer(doors, chosen, bound, {"PLAINTEXT": setup}, get_logger("tests.net"))
+        server = NetServer(doors, chosen, bound, {"PLAINTEXT": setup}, get_logger("tests.net"), rates)
         server.start()
         self.servers.append(server)
         return server

@@ -14,8 +14,10 @@ from kwire.base.config import Endpoint
 from kwire.base.doors import Doors, Sockets
 from kwire.net import listener as listener_module
 from kwire.net.listener import BoundSocket
+from kwire.net.server import NetServer
 from kwire.net.settings import NetSettings
-from tests.net.conftest import OTHER_KEY, Network, frame, request
+from kwire.quotas.connections import ConnectionRates
+from tests.net.conftest import OTHER_KEY, Client, Network, frame, request
 
 
 async def test_port_0_is_a_free_port_that_answers(network: Network) -> None:
@@ -212,3 +214,81 @@ async def test_draining_gives_up_on_clients_that_do_not_read(network: Network) -
     await asyncio.wait_for(server.drain(0.05), PATIENCE_S)
     server.close()
     assert not server.connections
+
+
+class Refusals(ConnectionRates):
+    """Rates that let connections wait, or refuse them, for as long as a test says."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 0.0)
+        self.wait_ms = self.refuse_ms = 0
+
+    def accepted(self, listener: str) -> int:
+        return self.wait_ms
+
+    def refused_ms(self, listener: str, host: str) -> int:
+        return self.refuse_ms
+
+
+async def knock(network: Network, server: NetServer) -> Client:
+    """A connection that sends nothing, not even a TLS handshake."""
+    client = Client(*await asyncio.open_connection("127.0.0.1", server.listeners[0].address[1]))
+    network.clients.append(client)
+    return client
+
+
+async def is_closed(client: Client) -> bool:
+    """Wait until the broker has closed a connection."""
+    async with asyncio.timeout(PATIENCE_S):
+        return not await client.reader.read()
+
+
+async def test_a_connection_beyond_the_rate_is_served_later(network: Network) -> None:
+    rates = Refusals()
+    server = network.serve(rates=rates)
+    rates.wait_ms = 100
+    started = asyncio.get_running_loop().time()
+    client = await network.connect(server)
+    await client.send(request(OTHER_KEY, b"hello"))
+    assert await client.receive() == b"\0\x01hello"
+    assert asyncio.get_running_loop().time() - started > 0.09
+
+
+async def test_connections_wait_one_after_the_other_and_are_closed_with_the_listener(network: Network) -> None:
+    rates = Refusals()
+    rates.wait_ms = 3_600_000
+    server = network.serve(rates=rates)
+    clients = [await knock(network, server) for _ in range(3)]
+    async with asyncio.timeout(PATIENCE_S):
+        while server.listeners[0]._held is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    server.listeners[0].start()  # as when another connection closes
+    assert not server.connections
+    server.close()
+    assert await is_closed(clients[0])
+
+
+async def test_a_connection_of_a_throttled_address_is_closed_later_and_does_not_count(network: Network) -> None:
+    rates = Refusals()
+    rates.refuse_ms = 100
+    server = network.serve(rates=rates, max_connections_per_ip=1)
+    started = asyncio.get_running_loop().time()
+    assert await is_closed(await knock(network, server))
+    assert asyncio.get_running_loop().time() - started > 0.09
+    rates.refuse_ms = 0
+    client = await network.connect(server)
+    await client.send(request(OTHER_KEY))
+    await client.receive()
+
+
+async def test_only_so_many_throttled_connections_are_held(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "REFUSED_MAX", 1)
+    rates = Refusals()
+    rates.refuse_ms = 3_600_000
+    server = network.serve(rates=rates)
+    await knock(network, server)
+    async with asyncio.timeout(PATIENCE_S):
+        while not server.listeners[0]._refused:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert await is_closed(await knock(network, server))
+    assert len(server.listeners[0]._refused) == 1

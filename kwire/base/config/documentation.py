@@ -89,6 +89,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "log.roll.ms": "Age in milliseconds at which a segment is closed and a new one begun.",
     "log.segment.bytes": "Size at which a segment is closed and a new one begun.",
     "log.segment.delete.delay.ms": "How long the file of a removed segment stays on disk.",
+    "max.connection.creation.rate": "Most new connections per second, of the broker and of each listener.",
     "max.connections": "Most connections at one time.",
     "max.connections.per.ip": "Most connections at one time from one address.",
     "max.connections.per.ip.overrides": "Limits of their own for some hosts or addresses, as host:limit.",
