@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from kwire.handlers.context import Authorizer, Services
+from kwire.handlers.context import Authorizer, Quotas, Services
 from kwire.quotas.managers import QuotaManagers
 
 
@@ -27,5 +27,5 @@ def services_with(**parts: Any) -> Services:
     """Services with these parts; everything is authorised unless ``authorizer`` is given, and nobody has a quota unless
     ``quotas`` are given; all else is `Missing`."""
     missing: dict[str, Any] = {each.name: Missing(each.name) for each in fields(Services)}
-    always = {"authorizer": Authorizer(), "quotas": QuotaManagers(lambda: 0.0)}
+    always = {"authorizer": Authorizer(), "quotas": Quotas(lambda: QuotaManagers(lambda: 0.0))}
     return Services(**{**missing, **always, **parts})

@@ -20,7 +20,8 @@ from campaigns.command_line import campaign_parser
 from harness.paths import ROOT
 from harness.processes.java_oracle import JavaOracle
 from kwire.base.errors import KafkaError
-from kwire.quotas.mutations import BoundedMutationQuota, MutationQuota
+from kwire.base.quota import MutationQuota
+from kwire.quotas.mutations import BoundedMutationQuota
 from kwire.quotas.rates import Rate, throttle_time_ms
 from kwire.quotas.sensors import MutationSensor, Windows
 

@@ -112,4 +112,24 @@ class Quota:
         return size, max(elapsed_ms, self._sum.window_ms)
 
 
-__all__ = ["UNLIMITED", "Quota", "WindowedSum"]
+class MutationQuota:
+    """What one request pays with for creating and deleting partitions. This one is for clients without a limit; the
+    other one is in `kwire.quotas.mutations`."""
+
+    __slots__ = ()
+
+    def spend(self, permits: int) -> None:
+        """Pay for the creation or deletion of partitions. THROTTLING_QUOTA_EXCEEDED if nothing is left."""
+
+    def restart(self) -> None:
+        """Give back what was paid: the request is decided once more, by a newer image of the cluster."""
+
+    def throttle_time_ms(self) -> int:
+        """How long the client is to be throttled from now on."""
+        return 0
+
+
+UNBOUNDED: Final = MutationQuota()
+
+
+__all__ = ["UNBOUNDED", "UNLIMITED", "MutationQuota", "Quota", "WindowedSum"]

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.quota import UNBOUNDED, MutationQuota
 from kwire.security.acls.operations import ALL_OPERATIONS, AclOperation, Operation, ResourceType
 from kwire.security.principals import ANONYMOUS, Principal
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from kwire.coordinator.transactions.coordinator import TransactionCoordinator
     from kwire.handlers.data.fetch.sessions import FetchSessions
     from kwire.log.manager.log_manager import LogManager
+    from kwire.quotas.limits import ClientLimits
     from kwire.quotas.managers import QuotaManagers
-    from kwire.quotas.mutations import MutationQuota
 
 AUTHORIZATION_FAILED = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -138,6 +139,33 @@ class Authorizer:
         return field
 
 
+class Quotas:
+    """The quotas of clients (`kwire.quotas.managers`), loaded with the first one. ``active``: somebody has a limit."""
+
+    def __init__(self, make: Callable[[], QuotaManagers]) -> None:
+        self._make = make
+        self._managers: QuotaManagers | None = None
+        self.active = False
+
+    @property
+    def managers(self) -> QuotaManagers:
+        """Who may use what, and has used what."""
+        if self._managers is None:
+            self._managers = self._make()
+        return self._managers
+
+    def follow(self, image: ClusterImage, _delta: object = None) -> None:
+        """Apply the limits of this image from the next request on."""
+        if image.client_quotas or self.active:
+            self.managers.follow(image)
+            self.active = self.managers.active
+
+    def limit_by(self, limits: ClientLimits) -> None:
+        """Apply these limits until the image has others."""
+        self.managers.limit_by(limits)
+        self.active = self.managers.active
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Services:
     """The broker's parts, for handlers. `kwire.server.parts` makes it, complete, before a request is dispatched."""
@@ -154,7 +182,7 @@ class Services:
     advertised_apis: Sequence[tuple[int, int, int]]
     """What ApiVersions returns: (key, first version, last version), by key."""
     authorizer: Authorizer
-    quotas: QuotaManagers
+    quotas: Quotas
     fetch_sessions: FetchSessions
     broker_id: int
     supported_features: Mapping[str, Range]
@@ -243,8 +271,11 @@ class RequestContext:
     def mutation_quota(self, strict_since: int) -> MutationQuota:
         """What the request pays with for creating and deleting partitions (KIP-599): a version that is older than
         ``strict_since`` does not know THROTTLING_QUOTA_EXCEEDED, so all is done and the client is throttled."""
+        quotas = self.services.quotas
+        if not quotas.active:
+            return UNBOUNDED
         is_strict = self.api_version >= strict_since
-        return self.services.quotas.mutation_quota(self.principal.name, self.client_id, is_strict=is_strict)
+        return quotas.managers.mutation_quota(self.principal.name, self.client_id, is_strict=is_strict)
 
     def busy_s(self) -> float:
         """The seconds that the broker has spent on this request, without those in which it waited for something."""

@@ -124,7 +124,7 @@ class Listener:
         bound: BoundSocket,
         *,
         counts: ConnectionCounts,
-        rates: ConnectionRates,
+        rates: Callable[[], ConnectionRates],
         log: Logger,
         lines: LimitedLog,
         on_connection: Callable[[Listener, Any, tuple[str, int]], None],
@@ -177,7 +177,7 @@ class Listener:
                 self._pause = self._loop.call_later(PAUSE_S, self._resume)
                 self._log.warning("cannot accept", listener=self.name, error=str(error), pause_s=PAUSE_S)
                 return
-            throttle_ms = self._rates.accepted(self.name)
+            throttle_ms = self._rates().accepted(self.name)
             if throttle_ms:
                 self.stop()
                 self._held = (sock, host_and_port(address))
@@ -186,7 +186,7 @@ class Listener:
             self._admit(sock, host_and_port(address))
 
     def _admit(self, sock: Any, peer: tuple[str, int]) -> None:
-        refused_ms = self._rates.refused_ms(self.name, peer[0])
+        refused_ms = self._rates().refused_ms(self.name, peer[0])
         if refused_ms:
             self._refuse(sock, refused_ms)
             return

@@ -6,20 +6,21 @@ What lives elsewhere: one connection (`connection`), accepting (`listener`), req
 from __future__ import annotations
 
 import asyncio
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.net.addresses import host_and_port
 from kwire.net.connection import Connection, ListenerSetup, Wire
 from kwire.net.listener import BoundSocket, ConnectionCounts, Listener
-from kwire.quotas.connections import ConnectionRates
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
     from kwire.net.settings import NetSettings
     from kwire.net.tls_connection import Handshakes
+    from kwire.quotas.connections import ConnectionRates
 
 SWEEPS: Final = 8
 """Sweeps in one `connections.max.idle.ms`: a connection may idle an eighth longer than that."""
@@ -27,7 +28,8 @@ SWEEPS: Final = 8
 
 class NetServer:
     """The network side of a broker, on bound sockets. Use: `start`, ..., `stop_accepting`, `drain`, `close`.
-    ``setups``: how the connections of each listener begin, by the listener's name. ``rates``: None has no limits."""
+    ``setups``: how the connections of each listener begin, by the listener's name. ``rates``: called with
+    the first connection; None has no limits."""
 
     def __init__(
         self,
@@ -36,9 +38,9 @@ class NetServer:
         sockets: Sequence[BoundSocket],
         setups: Mapping[str, ListenerSetup],
         log: Logger,
-        rates: ConnectionRates | None = None,
+        rates: Callable[[], ConnectionRates] | None = None,
     ) -> None:
-        rates = rates or ConnectionRates(doors.clock.monotonic)
+        rates = rates or cache(partial(_without_limits, doors))
         self._doors = doors
         self._settings = settings
         self._log = log
@@ -156,3 +158,9 @@ class NetServer:
         self.stop_accepting()
         self.close_connections()
         self._wire.close()
+
+
+def _without_limits(doors: Doors) -> ConnectionRates:
+    from kwire.quotas.connections import ConnectionRates
+
+    return ConnectionRates(doors.clock.monotonic)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kwire.base.quota import UNBOUNDED, MutationQuota
 from kwire.quotas.entities import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -25,7 +26,7 @@ from kwire.quotas.entities import (
     REQUEST_PERCENTAGE,
 )
 from kwire.quotas.limits import ClientLimits
-from kwire.quotas.mutations import UNBOUNDED, BoundedMutationQuota
+from kwire.quotas.mutations import BoundedMutationQuota
 from kwire.quotas.rates import Rate
 from kwire.quotas.sensors import Attributes, MutationSensor, RateSensor, Sensor, Windows, metric_tags
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from kwire.base.metrics import MetricsRegistry
     from kwire.quotas.entities import ClientQuotas
-    from kwire.quotas.mutations import MutationQuota
 
 EXPIRY_MS: Final = 3_600_000
 """A sensor that has not been used for this long is dropped, as in Kafka."""
@@ -246,8 +246,6 @@ class QuotaManagers:
 
     def mutation_quota(self, user: str, client_id: str | None, *, is_strict: bool) -> MutationQuota:
         """What one request for controller mutations pays with."""
-        if not self.active:
-            return UNBOUNDED
         sensor = self.client(user, client_id, self.now_ms()).mutation
         return UNBOUNDED if sensor is None else BoundedMutationQuota(sensor, self.now_ms, is_strict=is_strict)
 

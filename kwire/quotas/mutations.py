@@ -7,34 +7,16 @@ thing that is granted may make the number of tokens negative. What lives elsewhe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.quota import MutationQuota
 from kwire.quotas.rates import refill_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kwire.quotas.sensors import MutationSensor
-
-
-class MutationQuota:
-    """The quota of one request. This one is that of clients without a limit."""
-
-    __slots__ = ()
-
-    def spend(self, permits: int) -> None:
-        """Pay for the creation or deletion of partitions. THROTTLING_QUOTA_EXCEEDED if nothing is left."""
-
-    def restart(self) -> None:
-        """Give back what was paid: the request is decided once more, by a newer image of the cluster."""
-
-    def throttle_time_ms(self) -> int:
-        """How long the client is to be throttled from now on."""
-        return 0
-
-
-UNBOUNDED: Final = MutationQuota()
 
 
 class BoundedMutationQuota(MutationQuota):

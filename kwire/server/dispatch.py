@@ -249,7 +249,7 @@ class Dispatcher:
     def _charge_quickly(self, connection: Connection, route: Route, size: int, response: bytes, started: float) -> None:
         """`_answer_quickly`, with quotas: of the bytes that were produced, and of time."""
         client: Client = connection.context
-        quotas = self._quotas
+        quotas = self._quotas.managers
         now = self._clock()
         now_ms = int(now * 1000)
         sensors = quotas.client(client.principal.name, client.id, now_ms)
@@ -395,7 +395,7 @@ class Dispatcher:
     def _charge(self, exchange: Exchange, response: Any) -> Callable[[], None]:
         """Charge the client's quotas for a request, unless its handler has done so. Returns what to call when the
         response is sent."""
-        quotas = self._quotas
+        quotas = self._quotas.managers
         now = self._clock()
         now_ms = int(now * 1000)
         sensors = quotas.client(exchange.principal.name, exchange.client_id, now_ms)
@@ -407,7 +407,7 @@ class Dispatcher:
 
     def _throttle_time_ms(self, exchange: Exchange, response: Any, sensors: ClientSensors, now_ms: int) -> int:
         """Charge a request. Returns how long the client is throttled."""
-        quotas, key, request, busy_s = self._quotas, exchange.route.key, exchange.request, exchange.busy_s()
+        quotas, key, request, busy_s = self._quotas.managers, exchange.route.key, exchange.request, exchange.busy_s()
         if key == ApiKey.PRODUCE:
             return quotas.charge_produce(sensors, exchange.request_size, busy_s, request.acks, now_ms)
         follows = key == ApiKey.FETCH and max(request.replica_id, request.replica_state.replica_id) >= 0

@@ -6,6 +6,7 @@ The storage is open and the listeners are bound before, so that every part is co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.logging import get_logger
@@ -20,13 +21,10 @@ from kwire.cluster.replication.replica_manager import ReplicaManager
 from kwire.cluster.replication.throttles import Throttles
 from kwire.coordinator.groups.coordinator import GroupCoordinator
 from kwire.coordinator.transactions.coordinator import TransactionCoordinator
-from kwire.handlers.context import Services
+from kwire.handlers.context import Quotas, Services
 from kwire.handlers.data.fetch.sessions import FetchSessions
 from kwire.net.connection import ListenerSetup
 from kwire.net.server import NetServer
-from kwire.quotas.connections import ConnectionRates
-from kwire.quotas.managers import QuotaManagers
-from kwire.quotas.sensors import Windows
 from kwire.server.dispatch import Dispatcher
 from kwire.server.log_dir_failures import OfflineReplicas
 from kwire.server.session_loss import SessionLossHandler
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from kwire.cluster.metadata.image import MetadataCache
     from kwire.handlers.context import Authorizer
     from kwire.handlers.registry import Registry
+    from kwire.quotas.connections import ConnectionRates
+    from kwire.quotas.managers import QuotaManagers
     from kwire.server.control import Control
     from kwire.server.listeners.security import BrokerSecurity
     from kwire.server.log_dir_failures import FatalFailure
@@ -169,7 +169,7 @@ class BrokerParts(NamedTuple):
         stands = None if authorizer.allows_all else membership.stands
         dispatcher = Dispatcher(services, registry, network.advertised, stands)
         setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
-        rates = connection_rates(doors, config, metadata, metrics)
+        rates = cache(partial(connection_rates, doors, config, metadata, metrics))
         net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"), rates)
         session_loss = SessionLossHandler(
             cluster.membership, cluster.replicas, net.close_connections, fatal, storage.logs.is_offline
@@ -189,16 +189,22 @@ class BrokerParts(NamedTuple):
         )
 
 
-def client_quotas(
-    doors: Doors, config: KafkaConfig, metadata: MetadataCache, metrics: MetricsRegistry
-) -> QuotaManagers:
+def client_quotas(doors: Doors, config: KafkaConfig, metadata: MetadataCache, metrics: MetricsRegistry) -> Quotas:
     """The quotas of clients, which follow the cluster's image."""
-    quotas = QuotaManagers(
-        doors.clock.perf_counter,
-        Windows(config.quota_window_num, config.quota_window_size_seconds),
-        Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds),
-    )
-    quotas.add_metrics(metrics)
+
+    def make() -> QuotaManagers:
+        from kwire.quotas.managers import QuotaManagers
+        from kwire.quotas.sensors import Windows
+
+        managers = QuotaManagers(
+            doors.clock.perf_counter,
+            Windows(config.quota_window_num, config.quota_window_size_seconds),
+            Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds),
+        )
+        managers.add_metrics(metrics)
+        return managers
+
+    quotas = Quotas(make)
     metadata.add_listener(quotas.follow)
     return quotas
 
@@ -206,7 +212,11 @@ def client_quotas(
 def connection_rates(
     doors: Doors, config: KafkaConfig, metadata: MetadataCache, metrics: MetricsRegistry
 ) -> ConnectionRates:
-    """The rates of new connections, which follow the configuration and the cluster's image."""
+    """The rates of new connections, which follow the configuration and the cluster's image. Made with the first
+    connection."""
+    from kwire.quotas.connections import ConnectionRates
+    from kwire.quotas.sensors import Windows
+
     listeners = list(dict.fromkeys(endpoint.listener for endpoint in config.endpoints()))
     protected = config.inter_broker_listener() if len(listeners) > 1 else None
     windows = Windows(config.quota_window_num, config.quota_window_size_seconds)

@@ -92,7 +92,8 @@ class Network:
         bound = BoundSocket.bind(doors, chosen, Endpoint("PLAINTEXT", host, 0, "PLAINTEXT"))
         tls = self.server_tls
         setup = ListenerSetup(self.answers, request_max_bytes, None if tls is None else lambda: tls, login)
-        server = NetServer(doors, chosen, bound, {"PLAINTEXT": setup}, get_logger("tests.net"), rates)
+        chosen_rates = None if rates is None else lambda: rates
+        server = NetServer(doors, chosen, bound, {"PLAINTEXT": setup}, get_logger("tests.net"), chosen_rates)
         server.start()
         self.servers.append(server)
         return server

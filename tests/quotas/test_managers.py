@@ -6,6 +6,7 @@ import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.metrics import MetricsRegistry
+from kwire.base.quota import UNBOUNDED, MutationQuota
 from kwire.quotas.entities import (
     CLIENT_ID,
     CONSUMER_BYTE_RATE,
@@ -17,7 +18,6 @@ from kwire.quotas.entities import (
 )
 from kwire.quotas.limits import ClientLimits
 from kwire.quotas.managers import EXPIRY_MS, UNLIMITED_BYTES, QuotaManagers
-from kwire.quotas.mutations import UNBOUNDED, MutationQuota
 from kwire.quotas.sensors import metric_tags
 
 ALICE: dict[str, str | None] = {USER: "alice"}

@@ -16,6 +16,7 @@ from kwire.base.config.definitions import has_stores
 from kwire.base.config.resources import ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
+from kwire.base.quota import UNBOUNDED, MutationQuota
 from kwire.base.uuids import random_uuid, uuid_to_text
 from kwire.cluster.controller.decisions import Decisions
 from kwire.cluster.controller.leaders import LeaderElections
@@ -42,7 +43,6 @@ from kwire.cluster.metadata.image import (
 )
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import ConfigResource, PartitionState
-from kwire.quotas.mutations import UNBOUNDED
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from kwire.cluster.controller.credentials import Alterations, CredentialChange
     from kwire.cluster.controller.delegation_tokens import DelegationTokens
     from kwire.cluster.store.store import MetadataStore
-    from kwire.quotas.mutations import MutationQuota
 
 _logger = get_logger("kwire.cluster.controller")
 

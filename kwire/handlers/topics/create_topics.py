@@ -38,7 +38,7 @@ from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kwire.quotas.mutations import MutationQuota
+    from kwire.base.quota import MutationQuota
 
 
 CREATE_ANY: Final = Operation(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)

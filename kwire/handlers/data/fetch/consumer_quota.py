@@ -22,14 +22,14 @@ _SIZE_FIELD: Final = 4
 
 def client_bytes_max(context: RequestContext) -> int:
     """The most bytes that the client can get in one response without certainly being throttled."""
-    quotas = context.services.quotas
+    quotas = context.services.quotas.managers
     return quotas.fetch_bytes_max(quotas.client(context.principal.name, context.client_id, quotas.now_ms()))
 
 
 def charge(context: RequestContext, preview: Callable[[], FetchResponse]) -> int:
     """Charge the client for a response. Returns how long the client is throttled; if it is not 0, it must get an empty
     response."""
-    quotas = context.services.quotas
+    quotas = context.services.quotas.managers
     now_ms = quotas.now_ms()
     client = quotas.client(context.principal.name, context.client_id, now_ms)
     parts, size = [], 0
