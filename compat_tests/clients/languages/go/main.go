@@ -1,4 +1,4 @@
-// Clients of other makes in Go, each asserting what it sees: go run . BOOTSTRAP PREFIX franz|sarama|segmentio
+// Clients of other makes in Go, each asserting what it sees: go run . BOOTSTRAP PREFIX franz|sarama|segmentio|franz-acls|sarama-acls
 // With more arguments it logs in (login.go).
 //
 // Every scenario prints one line "ok NAME"; the first thing that is not as it should be ends the program with status 1.
@@ -63,5 +63,7 @@ func main() {
 		logins[client](loginOf(os.Args[4:]))
 		return
 	}
-	map[string]func(){"franz": franz, "sarama": saramaClient, "segmentio": segmentio}[client]()
+	map[string]func(){
+		"franz": franz, "sarama": saramaClient, "segmentio": segmentio, "franz-acls": franzACLs, "sarama-acls": saramaACLs,
+	}[client]()
 }
