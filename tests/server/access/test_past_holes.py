@@ -10,14 +10,26 @@ import pytest
 
 from kwire.base.errors import ErrorCode
 from kwire.cluster.replication.partition import Partition
+from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from kwire.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kwire.codec.messages.create_acls_request import CreateAclsRequest
 from kwire.codec.messages.create_topics_request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.describe_transactions_request import DescribeTransactionsRequest
+from kwire.codec.messages.end_txn_request import EndTxnRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
+from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.codec.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kwire.codec.records import Record, build_batch
 from kwire.handlers.context import RequestContext
 from kwire.handlers.security import create_acls
 from kwire.handlers.topics import create_topics
@@ -27,7 +39,7 @@ from tests.server.access.guarded_cluster import GuardedCluster
 from tests.server.access.test_authorizers import acl, start
 from tests.server.conftest import Brokers
 
-READ = 3
+READ, WRITE = 3, 4
 
 
 @pytest.fixture
@@ -96,3 +108,56 @@ async def test_a_stranger_does_not_learn_what_files_there_are(brokers: Brokers, 
         resource = AlterConfigsResource(resource_type=4, resource_name=str(broker.config.node_id), configs=[config])
         answer = await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert answer.responses[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_a_batch_of_a_transaction_needs_the_acl_of_a_transactional_id(brokers: Brokers, broker: Broker) -> None:
+    """CVE-2018-17196: a request without a transactional id brought batches of a transaction past the check."""
+    context = RequestContext(broker.services, api_version=3, principal=Principal("User", "root"))
+    await create_acls.handle(CreateAclsRequest(creations=[acl("orders", WRITE, "User:*")]), context)
+    client = await brokers.connect(broker)
+    records = [Record(timestamp=1, value=b"value")]
+    ordinary = build_batch(records)
+    crafted = build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+    async def produced(batch: bytes, transactional_id: str | None) -> int:
+        data = [PartitionProduceData(index=0, records=batch)]
+        topic = TopicProduceData(name="orders", partition_data=data)
+        request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=[topic])
+        answer = await client.call(request, 9)
+        code: int = answer.responses[0].partition_responses[0].error_code
+        return code
+
+    assert await produced(ordinary, None) == 0
+    for transactional_id in (None, "of another"):
+        assert await produced(crafted, transactional_id) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+async def test_every_request_of_a_transaction_needs_its_acls(brokers: Brokers, broker: Broker) -> None:
+    """CVE-2023-50976: Redpanda carried out requests of transactions without asking whether the client may send them."""
+    client = await brokers.connect(broker)
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    producer: dict[str, Any] = {"transactional_id": "txn", "producer_id": 7, "producer_epoch": 0}
+    begun = await client.call(InitProducerIdRequest(transactional_id="txn", transaction_timeout_ms=1000), 4)
+    assert begun.error_code == refused
+    topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
+    added = await client.call(
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="txn",
+            v3_and_below_producer_id=7,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=topics,
+        ),
+        3,
+    )
+    assert added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == refused
+    offsets = await client.call(AddOffsetsToTxnRequest(group_id="group", **producer), 3)
+    assert offsets.error_code == refused
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    committed = [TxnOffsetCommitRequestTopic(name="orders", partitions=[partition])]
+    commit = await client.call(TxnOffsetCommitRequest(group_id="group", topics=committed, **producer), 3)
+    assert commit.topics[0].partitions[0].error_code == refused
+    for commits in (True, False):
+        ended = await client.call(EndTxnRequest(committed=commits, **producer), 3)
+        assert ended.error_code == refused
+    described = await client.call(DescribeTransactionsRequest(transactional_ids=["txn"]), 0)
+    assert described.transaction_states[0].error_code == refused
