@@ -7,6 +7,7 @@ What lives elsewhere: which events there are, and when a session ends (`embedded
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from kwire.cluster.store.store import Change, Entry, Event, Listener
@@ -63,10 +64,8 @@ class OwnSession:
         self._callbacks: list[Callable[[], None]] = []
         self._alive = True
 
-    @property
-    def alive(self) -> bool:
-        """Whether the session is neither closed nor lost."""
-        return self._alive
+    alive = property(attrgetter("_alive"), doc="Whether the session is neither closed nor lost.")
+    """Read for every request of a broker with an authorizer, therefore without a function in Python."""
 
     def on_loss(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once if the session is lost (not if it is closed)."""
