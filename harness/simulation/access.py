@@ -3,7 +3,8 @@
 The settings `SETTINGS` let every client do everything, except on the topic `SUBJECT`, which has entries. An `Alterer`
 denies the host of an `Asker` everything there, and takes that back; every denial is another entry, because a request
 without a response is sent again and may arrive late. What the asker sends after the denial was acknowledged, and gets
-an answer to before the next change was sent, must have been refused; `leaks` finds what was not.
+an answer to before the next change was sent, must have been refused; `leaks` finds what was not. All clients have
+quotas, so that some of their connections are muted now and then.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.simulation.workload import PAUSE_S, PRODUCE_MS, Client, create_topic
 from kwire.base.errors import ErrorCode
+from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kwire.codec.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -39,6 +41,9 @@ SETTINGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
+
+QUOTAS: Final = {"producer_byte_rate": 1500.0, "consumer_byte_rate": 8000.0, "request_percentage": 100.0}
+"""The quotas of each client id: clients exceed them now and then."""
 
 LATE_S: Final = 30.0
 """How long after the last fault the asker may be refused what it is allowed."""
@@ -75,8 +80,11 @@ class Alterer:
         self.changes = 0
 
     async def prepare(self, cluster: SimulatedCluster) -> None:
-        """Create the topic, with an entry that allows everybody everything."""
+        """Create the topic, with an entry that allows everybody everything, and give every client id quotas."""
         await create_topic(cluster, self._client.partitions, {}, SUBJECT)
+        limits = [OpData(key=name, value=limit) for name, limit in QUOTAS.items()]
+        entity = [EntityData(entity_type="client-id", entity_name=None)]
+        await self._until_done(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=limits)]), 1)
         allowed = _entry("*", PermissionType.ALLOW, SUBJECT, "User:*")
         await self._until_done(CreateAclsRequest(creations=[allowed]))
 
@@ -97,10 +105,10 @@ class Alterer:
         """Delete all denials."""
         await self._until_done(DeleteAclsRequest(filters=[_filter(_DENIALS[0], every=True)]))
 
-    async def _until_done(self, request: Message) -> None:
+    async def _until_done(self, request: Message, version: int = 3) -> None:
         while True:
-            response = await self._client.call(await self._client.any_broker(), request, 3)
-            results = [] if response is None else getattr(response, "results", None) or response.filter_results
+            response = await self._client.call(await self._client.any_broker(), request, version)
+            results = [] if response is None else _results(response)
             if results and not any(each.error_code for each in results):
                 self.changes += 1
                 return
@@ -145,6 +153,15 @@ class Asker:
             return False
         self._history.served.append((sent_s, loop.time(), host, type(request).__name__))
         return True
+
+
+def _results(response: Any) -> list[Any]:
+    """The results in a response, each with an error code."""
+    for name in ("results", "filter_results", "entries"):
+        if hasattr(response, name):
+            found: list[Any] = getattr(response, name)
+            return found
+    raise TypeError(type(response).__name__)
 
 
 def _entry(host: str, permission: PermissionType, name: str, principal: str) -> AclCreation:
