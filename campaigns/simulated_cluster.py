@@ -109,11 +109,15 @@ async def scenario(simulation: Simulation, outcome: Outcome, *, access: bool) ->
         "acked": len(history.acked),
         "unknown": len(history.unknown),
         "polled": polled,
-        **(
-            {"ACL changes": altering.changes, "refused": asking.refused, "served": len(asking.served)} if access else {}
-        ),
         **ends,
     }
+    if access:
+        outcome.counts |= {
+            "ACL changes": altering.changes,
+            "refused": asking.refused,
+            "served": len(asking.served),
+            "throttled": asking.throttled,
+        }
     await cluster.stop()
 
 

@@ -40,9 +40,10 @@ ALTERER: Final = "alterer"
 SETTINGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
+    "quota.window.num": "2",
 }
 
-QUOTAS: Final = {"producer_byte_rate": 1500.0, "consumer_byte_rate": 8000.0, "request_percentage": 100.0}
+QUOTAS: Final = {"producer_byte_rate": 250.0, "consumer_byte_rate": 60_000.0, "request_percentage": 100.0}
 """The quotas of each client id: clients exceed them now and then."""
 
 LATE_S: Final = 30.0
@@ -59,6 +60,7 @@ class AccessHistory:
     forbidden: list[tuple[float, float]] = field(default_factory=list)
     served: list[tuple[float, float, str, str]] = field(default_factory=list)
     refused: int = 0
+    throttled: int = 0
     trouble: list[str] = field(default_factory=list)
 
     def leaks(self) -> list[str]:
@@ -148,7 +150,11 @@ class Asker:
         response = await self._client.call((host, port), request, version)
         if response is None:
             return False
-        if code_of(response) == _REFUSED:
+        self._history.throttled += response.throttle_time_ms > 0
+        code = code_of(response)
+        if code is None:  # a throttled Fetch has no partitions
+            return False
+        if code == _REFUSED:
             self._history.refused += 1
             return False
         self._history.served.append((sent_s, loop.time(), host, type(request).__name__))
@@ -208,7 +214,7 @@ def _produce(client: Client) -> tuple[Message, int, Any]:
 def _fetch(client: Client) -> tuple[Message, int, Any]:
     topic = FetchTopic(topic=SUBJECT, partitions=[FetchPartition(partition=0, partition_max_bytes=1000)])
     request = FetchRequest(max_wait_ms=0, max_bytes=1000, topics=[topic])
-    return request, 12, lambda response: response.responses[0].partitions[0].error_code
+    return request, 12, lambda response: response.responses[0].partitions[0].error_code if response.responses else None
 
 
 def _metadata(client: Client) -> tuple[Message, int, Any]:

@@ -264,6 +264,9 @@ class Consumer:
         if response is None or response.error_code:
             self._client.forget_leader(partition)
             return 0, -1
+        if not response.responses:  # throttled by a quota
+            await asyncio.sleep(PAUSE_S)
+            return 0, -1
         found = response.responses[0].partitions[0]
         if found.error_code:
             if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and not anywhere:  # a follower may be behind
