@@ -13,6 +13,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.simulation.network import address_of
 from harness.simulation.workload import PAUSE_S, PRODUCE_MS, Client, create_topic
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -183,7 +184,7 @@ def _entry(host: str, permission: PermissionType, name: str, principal: str) -> 
 
 
 _DENIALS: Final = [
-    _entry(ASKER, PermissionType.DENY, SUBJECT[:length], principal)
+    _entry(address_of(ASKER), PermissionType.DENY, SUBJECT[:length], principal)
     for length in range(len(SUBJECT), 1, -1)
     for principal in ("User:*", "User:ANONYMOUS")
 ]

@@ -9,9 +9,12 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from contextvars import Context
+from ipaddress import ip_address
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 from kwire.base.doors import Sockets
 
@@ -29,6 +32,13 @@ WIRE: Final = Context()
 
 PIECE_MIN: Final = 512
 """The smallest piece; with shorter ones large frames would take for ever."""
+
+
+def address_of(host: str) -> str:
+    """The IP address from which a host connects to others: it depends on nothing but the host's name."""
+    with suppress(ValueError):
+        return str(ip_address(host))
+    return str(ip_address(0x0A000000 | crc32(host.encode()) & 0xFFFFFF))
 
 
 class Network:
@@ -293,11 +303,12 @@ class SimulatedSockets(Sockets):
         there = network.find(host, port)
         if there is None or there.fileno() < 0:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-        mine = (self._host, network.free_port())
-        here = SimulatedSocket(network, mine, (host, port))
+        local_port = network.free_port()
+        mine = (address_of(self._host), local_port)
+        here = SimulatedSocket(network, mine, (host, port), self._host)
         here.other = SimulatedSocket(network, (host, port), mine)
         here.other.other = here
-        network.trace.record("connect", mine, (host, port))
+        network.trace.record("connect", (self._host, local_port), (host, port))
         there.enqueue(here.other)
         return here
 

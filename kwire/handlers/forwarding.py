@@ -25,6 +25,7 @@ from kwire.codec.messages.create_topics_request import CreatableTopic, Creatable
 
 if TYPE_CHECKING:
     from kwire.codec.message import Message
+    from kwire.codec.messages.create_topics_response import CreateTopicsResponse
     from kwire.handlers.api import Handle
     from kwire.handlers.context import RequestContext, Services
 
@@ -167,6 +168,15 @@ async def auto_create(context: RequestContext, names: Sequence[str], *, for_clie
         else:
             response = await _call(services, request, CREATE_TOPICS_VERSION, deadline)
         if response is not None:
+            _warn_of_refusals(response)
             await services.controller.catch_up()
     except KafkaError as error:
         _logger.warning("topics cannot be created", topics=list(names), error=str(error))
+
+
+def _warn_of_refusals(response: CreateTopicsResponse) -> None:
+    """Log which topics the controller does not create. (Another broker may have created them just before.)"""
+    for topic in response.topics:
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            error = ErrorCode(topic.error_code).name
+            _logger.warning("topic cannot be created", topic=topic.name, error=error, reason=topic.error_message)

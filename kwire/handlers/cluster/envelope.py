@@ -2,7 +2,7 @@
 
 Behaviour:
 
-- It is for brokers of one cluster only. On a listener for clients, and on a broker that has no others, the connection
+- It is for brokers of one cluster only. On a listener for clients, and on a broker that knows no other, the connection
   is closed, as for an API that does not exist. Without CLUSTER_ACTION: CLUSTER_AUTHORIZATION_FAILED.
 - The request is authorised and handled as the client's: with its principal, its address, its client id.
 - In this order: a principal that cannot be read: PRINCIPAL_DESERIALIZATION_FAILURE; an address that is none:
@@ -49,7 +49,7 @@ class Forwarded(NamedTuple):
 async def handle(envelope: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
     """Handle the request in the Envelope."""
     services = context.services
-    if not services.config.is_clustered or context.listener != services.config.inter_broker_listener():
+    if len(services.image.registered) < 2 or context.listener != services.config.inter_broker_listener():
         raise CloseConnection(f"Envelope on {context.listener}, which is not the listener of other brokers")
     require(context, *CLUSTER_ACTION)
     forwarded = _opened(envelope, context)

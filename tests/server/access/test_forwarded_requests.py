@@ -136,7 +136,8 @@ async def test_an_envelope_on_a_listener_of_clients_closes_the_connection(guarde
 async def test_an_envelope_from_who_is_no_broker_is_refused(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         guarded = GuardedCluster(tmp_path, stack)
-        await guarded.start(1, super_users="User:root")
+        for node_id in (1, 2):
+            await guarded.start(node_id, super_users="User:root")
         stranger = await guarded.connect(1)
         answer = await stranger.call(envelope(principal=Principal("User", "root")), 0)
         assert (answer.error_code, answer.response_data) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
