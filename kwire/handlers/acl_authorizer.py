@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 KEPT_MAX: Final = 4096
 """Decisions kept for a connection; more begin anew."""
 
+KEPT_NAME_MAX: Final = 255
+"""Characters in the name of a resource about which a decision is kept. The longest name of a topic has 249; a client
+could fill the memory with decisions about longer ones, which may have 32,767."""
+
 
 class AclAuthorizer(Authorizer):
     """Follows the entries of the image. ``super_users`` are texts such as ``User:admin``; ``open_without_entries`` is
@@ -60,7 +64,8 @@ class AclAuthorizer(Authorizer):
         allowed = made.get(operation)
         if allowed is None:
             allowed = self._index.allows(str(context.principal), context.client_host[1:], *operation)
-            made[operation] = allowed
+            if len(operation.resource_name) <= KEPT_NAME_MAX:
+                made[operation] = allowed
         if not allowed or self._logger.level <= DEBUG:
             self._audit(context, operation, allowed, purpose)
         return allowed

@@ -20,7 +20,7 @@ from kwire.codec.protocol import ApiKey, decode, encode, response_class
 from kwire.handlers.api import Api, CloseConnection
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.fetch.fetched_partition import FetchedPartition
-from kwire.handlers.data.fetch.partitions import Fetch
+from kwire.handlers.data.fetch.partitions import Fetch, refuses_follower
 from kwire.handlers.data.fetch.sessions import FetchContext
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class _FailingFetch(Fetch):
     def __init__(
         self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext, code: ErrorCode
     ) -> None:
-        super().__init__(request, context, fetch_context)
+        super().__init__(request, context, fetch_context, is_refused=False)  # the error is the same for all
         self._code = code
 
     def _find(self, fetched: FetchedPartition) -> Partition:
@@ -91,7 +91,8 @@ class _FailingFetch(Fetch):
 
 def _failed_fetch(request: FetchRequest, context: RequestContext, code: ErrorCode) -> FetchResponse:
     """The error for every partition of the request or of its session."""
-    fetch_context = context.services.fetch_sessions.context(request, context.api_version)
+    is_refused = refuses_follower(request, context)
+    fetch_context = context.services.fetch_sessions.context(request, context.api_version, is_refused=is_refused)
     failing = _FailingFetch(request, context, fetch_context, code)
     failing.read_all()
     return failing.response()

@@ -10,7 +10,7 @@ from harness.services import services_with
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.metadata.acls import acl_key
 from kwire.cluster.metadata.image import ClusterImage
-from kwire.handlers.acl_authorizer import KEPT_MAX, AclAuthorizer
+from kwire.handlers.acl_authorizer import KEPT_MAX, KEPT_NAME_MAX, AclAuthorizer
 from kwire.handlers.authorization import CREATE_IN_CLUSTER
 from kwire.handlers.context import Decisions, RequestContext
 from kwire.security.acls.bindings import AclBinding, PatternType, PermissionType
@@ -135,3 +135,12 @@ def test_a_refusal_says_what_is_refused(operation: Operation, code: ErrorCode, t
     with pytest.raises(KafkaError) as raised:
         authorizer.require(context(authorizer), operation)
     assert (raised.value.code, raised.value.message) == (code, text)
+
+
+def test_decisions_about_impossible_names_are_not_kept() -> None:
+    """They could be 32,767 characters long, times `KEPT_MAX`, for each connection."""
+    authorizer = AclAuthorizer()
+    request = context(authorizer)
+    for size in (KEPT_NAME_MAX, KEPT_NAME_MAX + 1):
+        assert not authorizer.authorize(request, Operation(AclOperation.WRITE, ResourceType.TOPIC, "x" * size))
+    assert len(request.decisions.made) == 1

@@ -9,7 +9,7 @@ committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -29,11 +29,13 @@ class Instant(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """The sender of a request: client id, host, and the API version of the request."""
+    """The sender of a request: client id, host, and the API version of the request. ``describable``: of some topics,
+    those that the sender may describe; None if that is all of them."""
 
     client_id: str
     client_host: str
     api_version: int
+    describable: Callable[[Iterable[str]], Collection[str]] | None = None
 
 
 class CoordinatorRecord(NamedTuple):

@@ -5,14 +5,21 @@ The coordinator is in `kwire.coordinator.groups`; handlers turn requests into ca
 
 from __future__ import annotations
 
+from functools import partial
+
 from kwire.cluster.metadata.features import GROUP_VERSION
 from kwire.coordinator.runtime.machine import Caller
-from kwire.handlers.context import RequestContext
+from kwire.handlers.authorization import allowed_topics
+from kwire.handlers.context import Purpose, RequestContext
+from kwire.security.acls.operations import AclOperation
 
 
 def caller_of(context: RequestContext) -> Caller:
-    """The client as a coordinator remembers it."""
-    return Caller(context.client_id or "", context.client_host, context.api_version)
+    """The client as a coordinator sees it."""
+    describable = None
+    if not context.services.authorizer.allows_all:
+        describable = partial(allowed_topics, context, AclOperation.DESCRIBE, purpose=Purpose.CHOICE)
+    return Caller(context.client_id or "", context.client_host, context.api_version, describable)
 
 
 def offers_consumer_groups(context: RequestContext) -> bool:

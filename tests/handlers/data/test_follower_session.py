@@ -149,3 +149,14 @@ def test_a_follower_has_one_session() -> None:
             FetchRequest(session_epoch=0, topics=topics, replica_state=ReplicaState(replica_id=replica)), 18
         )
     assert len(sessions) == 4
+
+
+def test_a_refused_follower_gets_a_consumers_session() -> None:
+    doors = SimpleNamespace(clock=SimpleNamespace(time_ms=lambda: 0), random=random.Random(1))
+    sessions = FetchSessions(doors, 10)  # type: ignore[arg-type]
+    topics = [FetchTopic(topic_id=TOPIC, partitions=[FetchPartition(partition=0)])]
+    request = FetchRequest(session_epoch=0, topics=topics, replica_state=ReplicaState(replica_id=FOLLOWER))
+    follower = sessions.context(request, 18)
+    assert sessions.context(request, 18, is_refused=True).follower_session is None
+    continued = sessions.context(FetchRequest(session_id=follower.session_id, session_epoch=1), 18)
+    assert continued.follower_session is follower.follower_session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from kwire.base.errors import ErrorCode
 from kwire.cluster.replication.partition import Partition
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kwire.codec.messages.create_acls_request import CreateAclsRequest
 from kwire.codec.messages.create_topics_request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.describe_transactions_request import DescribeTransactionsRequest
 from kwire.codec.messages.end_txn_request import EndTxnRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -161,3 +164,54 @@ async def test_every_request_of_a_transaction_needs_its_acls(brokers: Brokers, b
         assert ended.error_code == refused
     described = await client.call(DescribeTransactionsRequest(transactional_ids=["txn"]), 0)
     assert described.transaction_states[0].error_code == refused
+
+
+async def test_a_stranger_does_not_end_a_followers_session(tmp_path: Path) -> None:
+    """In kwire, a follower has one session: a new one ends the former."""
+    async with AsyncExitStack() as stack:
+        guarded = GuardedCluster(tmp_path, stack)
+        leader = await guarded.start(1)
+        root = await guarded.log_in(1, "root")
+        topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+        assert (await root.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)).topics[0].error_code == 0
+        wanted = FetchTopic(
+            topic_id=leader.metadata.image.topics["orders"].id,
+            partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)],
+        )
+        opens = FetchRequest(max_wait_ms=0, session_epoch=0, topics=[wanted], replica_state=ReplicaState(replica_id=2))
+        follower = await guarded.connect(1)
+        session = (await follower.call(opens, 18)).session_id
+        alice = await guarded.log_in(1, "alice")
+        refused = await alice.call(opens, 18)
+        assert refused.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        continued = FetchRequest(
+            max_wait_ms=0, session_id=session, session_epoch=1, replica_state=ReplicaState(replica_id=2)
+        )
+        assert (await follower.call(continued, 18)).error_code == 0
+
+
+async def test_a_pattern_matches_only_topics_that_its_subscriber_may_describe(brokers: Brokers, broker: Broker) -> None:
+    root = RequestContext(broker.services, api_version=7, principal=Principal("User", "root"))
+    hidden = CreateTopicsRequest(
+        topics=[CreatableTopic(name="hidden", num_partitions=1, replication_factor=1)], timeout_ms=5000
+    )
+    created: Any = create_topics.handle(hidden, root)
+    assert (await created).topics[0].error_code == 0
+    group = acl("group", READ, "User:ANONYMOUS")
+    group.resource_type = 3
+    await create_acls.handle(CreateAclsRequest(creations=[group]), root)
+    client = await brokers.connect(broker)
+    epoch, assigned = 0, None
+    async with asyncio.timeout(30):
+        while assigned is None or not assigned.topic_partitions:
+            await client.call(FindCoordinatorRequest(coordinator_keys=["group"]), 6)
+            joins: dict[str, Any] = {}
+            if not epoch:
+                joins = {"rebalance_timeout_ms": 60000, "subscribed_topic_regex": ".*", "topic_partitions": []}
+            request = ConsumerGroupHeartbeatRequest(group_id="group", member_id="A" * 22, member_epoch=epoch, **joins)
+            answer = await client.call(request, 1)
+            if not answer.error_code:
+                epoch, assigned = answer.member_epoch, answer.assignment or assigned
+            await asyncio.sleep(0.02)
+    orders = broker.metadata.image.topics["orders"].id
+    assert {each.topic_id for each in assigned.topic_partitions} == {orders}

@@ -99,7 +99,7 @@ class ClassicMembers:
             self._protocol.restart_session(group.group_id, member_id, now, request.session_timeout_ms)
             self._protocol.schedule("sync", group.group_id, member_id, request.rebalance_timeout_ms, now)
             if update.needs_regex_refresh:
-                self._protocol.refresh_regexes(group.group_id, now)
+                self._protocol.refresh_regexes(group.group_id, caller, now)
 
         perform(out, now, applied)
 

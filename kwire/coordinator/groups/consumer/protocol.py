@@ -150,7 +150,7 @@ class ConsumerProtocol:
             if member != new:
                 self._watch_revocation(request.group_id, member, now)
             if update.needs_regex_refresh:
-                self.refresh_regexes(request.group_id, now)
+                self.refresh_regexes(request.group_id, caller, now)
 
         perform(out, now, applied)
 
@@ -377,20 +377,23 @@ class ConsumerProtocol:
 
     # -- regular expressions -------------------------------------------------------------------------------------------
 
-    def refresh_regexes(self, group_id: str, now: Instant) -> None:
-        """Resolve the regular expressions of a group after the present operation, not within the heartbeat."""
+    def refresh_regexes(self, group_id: str, caller: Caller, now: Instant) -> None:
+        """Resolve the regular expressions of a group after the present operation, not within the heartbeat. They match
+        only topics that the sender of the heartbeat may describe."""
         key = ("consumer-regex", group_id)
         if key not in self._timers:
-            self._timers.schedule(key, now.timer_ms, partial(self._resolve, group_id))
+            self._timers.schedule(key, now.timer_ms, partial(self._resolve, group_id, caller))
 
-    def _resolve(self, group_id: str, out: Result[Any], now: Instant) -> None:
+    def _resolve(self, group_id: str, caller: Caller, out: Result[Any], now: Instant) -> None:
         group = self._groups.find(group_id)
         if not isinstance(group, ConsumerGroup):
             return
         topics = self.topics
-        resolved = {
-            pattern: ResolvedRegex(topics.matching(pattern), topics.revision, now.wall_ms) for pattern in group.regexes
-        }
+        matching = {pattern: topics.matching(pattern) for pattern in group.regexes}
+        if caller.describable is not None:
+            describable = frozenset(caller.describable(sorted(frozenset().union(*matching.values()))))
+            matching = {pattern: names & describable for pattern, names in matching.items()}
+        resolved = {pattern: ResolvedRegex(names, topics.revision, now.wall_ms) for pattern, names in matching.items()}
         written = consumer_records
         out.records.extend(written.regex(group_id, pattern, result) for pattern, result in resolved.items())
         bump = any(

@@ -30,7 +30,7 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.data.current_leader import LEADER_CHANGED, current_leader, endpoints
 from kwire.handlers.data.fetch.consumer_quota import charge, client_bytes_max
 from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, records_size
-from kwire.handlers.data.fetch.sessions import FetchContext
+from kwire.handlers.data.fetch.sessions import FetchContext, follower_of
 from kwire.handlers.partitions import find_partition
 from kwire.security.acls.operations import AclOperation, ResourceType
 
@@ -49,6 +49,11 @@ _NOT_READ: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
+
+
+def refuses_follower(request: FetchRequest, context: RequestContext) -> bool:
+    """Whether a client that is no broker fetches as a follower."""
+    return follower_of(request) >= 0 and not is_allowed(context, *CLUSTER_ACTION)
 
 
 class Fetch:
@@ -75,15 +80,17 @@ class Fetch:
         "is_refused",
     )
 
-    def __init__(self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext) -> None:
+    def __init__(
+        self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext, *, is_refused: bool
+    ) -> None:
         limit: int = context.services.config.fetch_max_bytes
         self._context = context
         self._fetch_context = fetch_context
         self._by_id = context.api_version >= 13
         self._committed_only = request.isolation_level == READ_COMMITTED
-        self.follower = max(request.replica_id, request.replica_state.replica_id)
+        self.follower = follower_of(request)
         self.follower_session = fetch_context.follower_session
-        self.is_refused = self.follower >= 0 and not is_allowed(context, *CLUSTER_ACTION)
+        self.is_refused = is_refused
         """Whether a client that is no broker fetches as a follower: it gets TOPIC_AUTHORIZATION_FAILED only."""
         self._reads_all = context.services.authorizer.allows_all or (self.follower >= 0 and not self.is_refused)
         self._any_replica = self.follower < 0 and context.api_version >= 11

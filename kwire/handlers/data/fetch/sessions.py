@@ -33,6 +33,7 @@ FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 NO_SESSION: Final = 0
 EVICTION_MS: Final = 120_000
+_CONSUMER: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 
 
@@ -124,6 +125,11 @@ class FetchContext:
             self.partitions.move_to_end((partition.topic, partition.index))
 
 
+def follower_of(request: FetchRequest) -> int:
+    """The broker id of the follower that fetches; negative for a consumer."""
+    return max(request.replica_id, request.replica_state.replica_id)
+
+
 def requested_partitions(request: FetchRequest, by_id: bool) -> FetchedPartitions:
     """The partitions that a request names. If one is named twice, the last entry counts."""
     partitions: FetchedPartitions = OrderedDict()
@@ -147,8 +153,9 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def context(self, request: FetchRequest, version: int) -> FetchContext:
-        """What a request reads. KafkaError: an unknown session, a wrong epoch, or a change between names and ids."""
+    def context(self, request: FetchRequest, version: int, *, is_refused: bool = False) -> FetchContext:
+        """What a request reads. ``is_refused``: the client may not fetch as a follower, so its session takes no
+        follower's place. KafkaError: an unknown session, a wrong epoch, or a change between names and ids."""
         by_id = version >= 13
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
@@ -156,7 +163,7 @@ class FetchSessions:
             partitions = requested_partitions(request, by_id)
             if request.session_epoch == FINAL_EPOCH or not partitions:
                 return FetchContext(partitions)
-            session = self._open(partitions, by_id, max(request.replica_id, request.replica_state.replica_id))
+            session = self._open(partitions, by_id, _CONSUMER if is_refused else follower_of(request))
             if session is None:
                 return FetchContext(partitions)
             if session.follower_session is not None:
