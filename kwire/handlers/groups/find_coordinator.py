@@ -15,6 +15,7 @@ TRANSACTION_ABORTABLE (KIP-890: no effect here); 6 share keys (KIP-932).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
@@ -26,10 +27,10 @@ from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import group_operation, require, transactional_id_operation
-from kwire.handlers.context import RequestContext
+from kwire.handlers.authorization import group_operation, is_allowed, require, transactional_id_operation
+from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.forwarding import auto_create
-from kwire.security.acls.operations import AclOperation
+from kwire.security.acls.operations import AclOperation, Operation
 
 MESSAGE_SINCE: Final = 1
 MANY_KEYS_SINCE: Final = 4
@@ -52,13 +53,26 @@ class KeyType(IntEnum):
 _TOPICS: Final[dict[int, str]] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
 """The topic in which the coordinators of a key type keep their state."""
 
+_OPERATIONS: Final[dict[int, Callable[[AclOperation, str], Operation]]] = {
+    KeyType.GROUP: group_operation,
+    KeyType.TRANSACTION: transactional_id_operation,
+}
+"""What a key type's keys name."""
+
 
 def handle(request: FindCoordinatorRequest, context: RequestContext) -> NowOrLater[FindCoordinatorResponse]:
     """Respond from the image, after creating the topic if it does not exist."""
     topic = _TOPICS.get(request.key_type)
-    if topic is not None and context.services.image.topic(topic) is None:
+    if topic is not None and context.services.image.topic(topic) is None and _may_know_one(request, context):
         return _create_and_find(topic, request, context)
     return _find(request, context)
+
+
+def _may_know_one(request: FindCoordinatorRequest, context: RequestContext) -> bool:
+    """Whether the client may know the coordinator of one of the keys, at least: for others, no topic is created."""
+    keys = request.coordinator_keys if context.api_version >= MANY_KEYS_SINCE else [request.key]
+    operation = _OPERATIONS[request.key_type]
+    return any(is_allowed(context, operation(AclOperation.DESCRIBE, key), Purpose.CHOICE) for key in keys)
 
 
 async def _create_and_find(
@@ -95,10 +109,9 @@ def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinato
 
 def _check(key: str, key_type: int, context: RequestContext) -> None:
     """KafkaError if the key is invalid, or the principal may not know its coordinator."""
-    if key_type == KeyType.GROUP:
-        require(context, group_operation(AclOperation.DESCRIBE, key))
-    elif key_type == KeyType.TRANSACTION:
-        require(context, transactional_id_operation(AclOperation.DESCRIBE, key))
+    operation = _OPERATIONS.get(key_type)
+    if operation is not None:
+        require(context, operation(AclOperation.DESCRIBE, key))
     elif key_type == KeyType.SHARE and context.api_version >= SHARE_KEYS_SINCE and _is_share_key(key):
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     else:

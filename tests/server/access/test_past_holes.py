@@ -215,3 +215,16 @@ async def test_a_pattern_matches_only_topics_that_its_subscriber_may_describe(br
             await asyncio.sleep(0.02)
     orders = broker.metadata.image.topics["orders"].id
     assert {each.topic_id for each in assigned.topic_partitions} == {orders}
+
+
+@pytest.mark.parametrize("key_type", [0, 1])
+async def test_a_stranger_does_not_have_internal_topics_created(
+    brokers: Brokers, broker: Broker, key_type: int
+) -> None:
+    client = await brokers.connect(broker)
+    answer = await client.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"]), 6)
+    assert answer.coordinators[0].error_code in (
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
+    assert set(broker.metadata.image.topics) == {"orders"}
