@@ -24,8 +24,9 @@ UnknownTags: TypeAlias = tuple[tuple[int, bytes], ...]
 #: Stands for "not given" where the default is a fresh list or struct (None may mean null).
 UNSET: Any = type("Unset", (), {"__slots__": (), "__repr__": lambda _: "UNSET"})()
 
-SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "salted_password"})
-"""Fields with which one could log in: passwords, what they are verified with, and delegation tokens."""
+SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "request_data", "response_data", "salted_password"})
+"""Fields with which one could log in: passwords, what they are verified with, and delegation tokens. The contents of an
+Envelope may have such fields."""
 
 
 class Struct:

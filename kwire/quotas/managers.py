@@ -61,6 +61,14 @@ class HasQuotas(Protocol):
         """All quotas of the cluster."""
 
 
+CLIENTS_MAX: Final = 16_384
+"""Clients whose sensors are known by one look-up; more begin anew."""
+
+CLIENT_NAME_MAX: Final = 512
+"""Characters in the names of such a client, user and client id. A client chooses its id for every request, with up to
+32,767 characters: it must not fill the memory with them."""
+
+
 class ClientSensors:
     """The sensors of one client; None where it has no limit."""
 
@@ -132,16 +140,24 @@ class QuotaManagers:
         found = self._clients.get(key)
         if found is None:
             self._drop_unused(now_ms)
-            found = self._clients[key] = ClientSensors(
+            found = ClientSensors(
                 self._sensor(PRODUCER_BYTE_RATE, *key, now_ms),
                 self._sensor(CONSUMER_BYTE_RATE, *key, now_ms),
                 self._sensor(REQUEST_PERCENTAGE, *key, now_ms),
                 self._sensor(CONTROLLER_MUTATION_RATE, *key, now_ms),
                 now_ms,
             )
+            self._keep(key, found)
         if now_ms - found.used_ms >= SWEEP_MS:
             found.use(now_ms)
         return found
+
+    def _keep(self, key: tuple[str, str], client: ClientSensors) -> None:
+        if len(key[0]) + len(key[1]) > CLIENT_NAME_MAX:
+            return
+        if len(self._clients) >= CLIENTS_MAX:
+            self._clients = {}
+        self._clients[key] = client
 
     def _sensor(self, quota_key: str, user: str, client_id: str, now_ms: int) -> Any | None:
         limit = self._limits.limit(quota_key, user, client_id)

@@ -21,6 +21,8 @@ from kwire.codec.messages.describe_delegation_token_response import (
     DescribedDelegationToken,
     DescribeDelegationTokenResponse,
 )
+from kwire.codec.messages.envelope_request import EnvelopeRequest
+from kwire.codec.messages.envelope_response import EnvelopeResponse
 from kwire.codec.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -85,3 +87,9 @@ def test_secrets_are_hidden(message: Struct) -> None:
 )
 def test_all_else_is_shown(message: Any) -> None:
     assert loggable(message) == repr(message)
+
+
+@pytest.mark.parametrize("message", [EnvelopeRequest(request_data=SECRET), EnvelopeResponse(response_data=SECRET)])
+def test_what_an_envelope_carries_is_not_shown(message: Any) -> None:
+    assert "s3cret" not in loggable(message)
+    assert "<6 bytes>" in loggable(message)

@@ -17,7 +17,7 @@ from kwire.quotas.entities import (
     QuotaEntity,
 )
 from kwire.quotas.limits import ClientLimits
-from kwire.quotas.managers import EXPIRY_MS, UNLIMITED_BYTES, QuotaManagers
+from kwire.quotas.managers import CLIENT_NAME_MAX, CLIENTS_MAX, EXPIRY_MS, UNLIMITED_BYTES, QuotaManagers
 from kwire.quotas.sensors import metric_tags
 
 ALICE: dict[str, str | None] = {USER: "alice"}
@@ -228,3 +228,16 @@ def test_what_is_decided_again_is_paid_once(bench: Bench) -> None:
     quota.restart()
     quota.spend(8)
     assert bench.metrics()["kafka.server:type=ControllerMutation,user=alice"]["tokens"] == 3
+
+
+def test_client_ids_do_not_fill_the_memory_and_evade_no_limit(bench: Bench) -> None:
+    """A client may have another id in every request."""
+    bench.limit((ALICE, PRODUCER_BYTE_RATE, 1000))
+    for number in range(CLIENTS_MAX + 10):
+        bench.quotas.client("alice", f"id-{number}", bench.clock.ms)
+    kept = len(bench.quotas._clients)
+    assert kept <= CLIENTS_MAX
+    long_id = "x" * (CLIENT_NAME_MAX + 1)
+    assert not bench.produce(1000, client_id=long_id)
+    assert bench.produce(100_000, client_id=long_id) == bench.produce(0, client_id="another")
+    assert len(bench.quotas._clients) == kept + 1
