@@ -6,10 +6,10 @@
 Three broker processes share a metadata store. Each broker has a network namespace of its own, and so has a ZooKeeper
 server. Clients (confluent-kafka and aiokafka, a process each, in the root namespace, without faults) send unique values
 with idempotent producers and acks=all, write and read in transactions, copy everything exactly once, and read with both
-isolation levels. With ``--secured``, clients and brokers log in over TLS, brokers at ZooKeeper, too, and the cluster has
-an authorizer and quotas. A seed decides which faults come when (`campaigns/chaos/faults.py`); real time decides the
-rest, so a seed does not replay. At the end all faults are removed, everything is read, the brokers are stopped and their
-logs are compared.
+isolation levels. With ``--secured``, clients and brokers log in over TLS, brokers at ZooKeeper, too, and there are an
+authorizer and quotas. A seed decides which faults come when (`campaigns/chaos/faults.py`); real time decides the rest,
+so a seed does not replay. At the end all faults are removed, everything is read, the brokers are stopped and their logs
+are compared.
 
 Namespaces need root, `ip` and `iptables`; `--no-namespaces` runs on loopback, without network partitions. Progress goes
 to standard error; each run prints one line of JSON and keeps its history. The data is kept with `--keep`, or if
