@@ -104,11 +104,11 @@ def test_acks_0_mutes_the_connection(limited: Limited, topic: Topic, observe: Ob
 def test_the_connection_is_muted_for_the_throttle_time(limited: Limited, topic: Topic) -> None:
     connect = limited(producer_byte_rate=2950)  # a throttle time of about 0.2 s
     client = connect()
-    throttle_s = client.call(produce_request(topic), 13).throttle_time_ms / 1000
     started = time.monotonic()
+    throttle_s = client.call(produce_request(topic), 13).throttle_time_ms / 1000
     client.call(MetadataRequest(topics=[]), 12)
     assert 0.1 < throttle_s < 0.5
-    assert time.monotonic() - started > throttle_s - 0.05
+    assert time.monotonic() - started > throttle_s - 0.01
 
 
 def test_another_client_is_not_throttled(limited: Limited, topic: Topic, observe: Observations) -> None:

@@ -92,11 +92,11 @@ async def test_a_muted_connection_goes_on_when_the_throttle_time_has_passed(brok
     broker, _ = await start(brokers)
     limit(broker, "producer_byte_rate", 1000)
     client = await brokers.connect(broker)
-    throttled = await client.call(produce(), 9)
     before = asyncio.get_running_loop().time()
+    throttled = await client.call(produce(), 9)
     await client.call(MetadataRequest(topics=[]), 12)
     assert 0 < throttled.throttle_time_ms < 1000
-    assert asyncio.get_running_loop().time() - before > throttled.throttle_time_ms / 1000 - 0.1
+    assert asyncio.get_running_loop().time() - before > throttled.throttle_time_ms / 1000 - 0.01
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])
