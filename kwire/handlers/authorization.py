@@ -67,7 +67,10 @@ def is_topic_allowed(
     context: RequestContext, operation: AclOperation, topic: str, purpose: Purpose = Purpose.ACCESS
 ) -> bool:
     """Whether the principal may do an operation on a topic."""
-    return is_allowed(context, Operation(operation, ResourceType.TOPIC, topic), purpose)
+    authorizer = context.services.authorizer
+    return authorizer.allows_all or authorizer.authorize(
+        context, Operation(operation, ResourceType.TOPIC, topic), purpose
+    )
 
 
 def is_allowed_somewhere(context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:

@@ -186,6 +186,7 @@ class Services:
     fetch_sessions: FetchSessions
     broker_id: int
     supported_features: Mapping[str, Range]
+    """Those that clients know of."""
     image_source: Callable[[], ClusterImage]
     log_failure: Callable[[str, BaseException], None]
     """Logs an unexpected failure, by where it happened; the client gets UNKNOWN_SERVER_ERROR."""

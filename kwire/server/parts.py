@@ -13,7 +13,7 @@ from kwire.base.logging import get_logger
 from kwire.cluster.controller.controller import Controller
 from kwire.cluster.controller.failover import Failover
 from kwire.cluster.controller.membership import Membership, Registration
-from kwire.cluster.metadata.features import supported
+from kwire.cluster.metadata.features import for_clients, supported
 from kwire.cluster.replication.fetcher_manager import ReplicaFetchers
 from kwire.cluster.replication.isr_writer import IsrWriter
 from kwire.cluster.replication.peers import Peers
@@ -161,7 +161,7 @@ class BrokerParts(NamedTuple):
             quotas=quotas,
             fetch_sessions=FetchSessions(doors, config.max_incremental_fetch_session_cache_slots),
             broker_id=config.node_id,
-            supported_features=features,
+            supported_features=for_clients(features),
             image_source=lambda: metadata.image,
             log_failure=_log_failure,
         )

@@ -21,7 +21,7 @@ import re
 from typing import Final
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster.metadata.features import for_clients
+from kwire.cluster.metadata.features import ACCESS_VERSION
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.api_versions_response import (
     ApiVersion,
@@ -52,14 +52,14 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in for_clients(context.services.supported_features).items()
+            for name, (low, high) in context.services.supported_features.items()
             if low > 0 or version >= 4
         ],
         finalized_features_epoch=image.revision,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in for_clients(image.features).items()
-            if level
+            for name, level in image.features.items()
+            if level and name != ACCESS_VERSION
         ],
     )
 
