@@ -20,8 +20,8 @@ from kwire.codec.protocol import ApiKey, decode, encode, response_class
 from kwire.handlers.api import Api, CloseConnection
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.fetch.fetched_partition import FetchedPartition
-from kwire.handlers.data.fetch.partitions import Fetch, refuses_follower
-from kwire.handlers.data.fetch.sessions import FetchContext
+from kwire.handlers.data.fetch.partitions import Fetch, is_follower_allowed
+from kwire.handlers.data.fetch.sessions import FetchContext, follower_of
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
@@ -82,7 +82,8 @@ class _FailingFetch(Fetch):
     def __init__(
         self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext, code: ErrorCode
     ) -> None:
-        super().__init__(request, context, fetch_context, is_refused=False)  # the error is the same for all
+        follower = follower_of(request)
+        super().__init__(request, context, fetch_context, follower, is_refused=False)  # the error is the same for all
         self._code = code
 
     def _find(self, fetched: FetchedPartition) -> Partition:
@@ -91,7 +92,7 @@ class _FailingFetch(Fetch):
 
 def _failed_fetch(request: FetchRequest, context: RequestContext, code: ErrorCode) -> FetchResponse:
     """The error for every partition of the request or of its session."""
-    is_refused = refuses_follower(request, context)
+    is_refused = follower_of(request) >= 0 and not is_follower_allowed(context)
     fetch_context = context.services.fetch_sessions.context(request, context.api_version, is_refused=is_refused)
     failing = _FailingFetch(request, context, fetch_context, code)
     failing.read_all()

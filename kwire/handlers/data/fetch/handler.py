@@ -40,7 +40,8 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, top_level_error
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.fetch.fetched_partition import PartitionKey
-from kwire.handlers.data.fetch.partitions import Fetch, refuses_follower
+from kwire.handlers.data.fetch.partitions import Fetch, is_follower_allowed
+from kwire.handlers.data.fetch.sessions import follower_of
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
@@ -48,12 +49,13 @@ if TYPE_CHECKING:
 
 def handle(request: FetchRequest, context: RequestContext) -> NowOrLater[FetchResponse]:
     """Read once; wait only if that is not enough."""
-    is_refused = refuses_follower(request, context)
+    follower = follower_of(request)
+    is_refused = follower >= 0 and not is_follower_allowed(context)
     try:
         fetch_context = context.services.fetch_sessions.context(request, context.api_version, is_refused=is_refused)
     except KafkaError as error:
         return top_level_error(FetchResponse, error.code)  # type: ignore[no-any-return]
-    fetch = Fetch(request, context, fetch_context, is_refused=is_refused)
+    fetch = Fetch(request, context, fetch_context, follower, is_refused=is_refused)
     if fetch.follower >= 0 and not fetch.is_refused:
         fetch.note_follower(request.replica_state.replica_epoch)
     fetch.read_all()

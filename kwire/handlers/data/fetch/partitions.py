@@ -30,7 +30,7 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.data.current_leader import LEADER_CHANGED, current_leader, endpoints
 from kwire.handlers.data.fetch.consumer_quota import charge, client_bytes_max
 from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, records_size
-from kwire.handlers.data.fetch.sessions import FetchContext, follower_of
+from kwire.handlers.data.fetch.sessions import FetchContext
 from kwire.handlers.partitions import find_partition
 from kwire.security.acls.operations import AclOperation, ResourceType
 
@@ -51,9 +51,9 @@ _NOT_READ: Final = (
 )
 
 
-def refuses_follower(request: FetchRequest, context: RequestContext) -> bool:
-    """Whether a client that is no broker fetches as a follower."""
-    return follower_of(request) >= 0 and not is_allowed(context, *CLUSTER_ACTION)
+def is_follower_allowed(context: RequestContext) -> bool:
+    """Whether the client may fetch as a follower, as brokers do."""
+    return is_allowed(context, *CLUSTER_ACTION)
 
 
 class Fetch:
@@ -81,14 +81,20 @@ class Fetch:
     )
 
     def __init__(
-        self, request: FetchRequest, context: RequestContext, fetch_context: FetchContext, *, is_refused: bool
+        self,
+        request: FetchRequest,
+        context: RequestContext,
+        fetch_context: FetchContext,
+        follower: int,
+        *,
+        is_refused: bool,
     ) -> None:
         limit: int = context.services.config.fetch_max_bytes
         self._context = context
         self._fetch_context = fetch_context
         self._by_id = context.api_version >= 13
         self._committed_only = request.isolation_level == READ_COMMITTED
-        self.follower = follower_of(request)
+        self.follower = follower
         self.follower_session = fetch_context.follower_session
         self.is_refused = is_refused
         """Whether a client that is no broker fetches as a follower: it gets TOPIC_AUTHORIZATION_FAILED only."""
@@ -165,16 +171,17 @@ class Fetch:
         if self.is_refused:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         services = self._context.services
+        if self._reads_all:
+            if self._by_id:
+                return services.replicas.partition_by_id(fetched.topic, fetched.index)  # type: ignore[arg-type]
+            return services.replicas.partition(fetched.topic, fetched.index)  # type: ignore[arg-type]
+        find = services.replicas.partition_by_id if self._by_id else services.replicas.partition
         try:
-            find = services.replicas.partition_by_id if self._by_id else services.replicas.partition
             partition = find(fetched.topic, fetched.index)  # type: ignore[arg-type]
-        except KafkaError:
-            if self._reads_all:
-                raise
-        else:
-            known = (_READ, _TOPIC, partition.topic)
-            if self._reads_all or services.authorizer.has_allowed(self._context.decisions, known):
+            if services.authorizer.has_allowed(self._context.decisions, (_READ, _TOPIC, partition.topic)):
                 return partition
+        except KafkaError:
+            pass  # the client is told so only if it may know
         name, topic_id = ("", fetched.topic) if self._by_id else (fetched.topic, b"")
         return find_partition(
             self._context,
