@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import subprocess
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError, NotEmptyError
 
 from compat_tests.needs import need
 from harness.kafka_jars import why_no_java
@@ -121,3 +127,53 @@ async def test_without_one_of_them_the_start_fails_with_one_line(
     assert str(caught.value).startswith(named[1 if text == "no-such-file.pem" else 0])
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+async def test_nodes_from_before_the_acls_are_protected_from_strangers(tmp_path: Path) -> None:
+    """`kwire zookeeper protect`: old nodes, credentials among them, are the brokers' alone afterwards."""
+    need(why_no_java())
+    (tmp_path / "jaas.conf").write_text(JAAS)
+    provider = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+    options = [f"-Djava.security.auth.login.config={tmp_path / 'jaas.conf'}"]
+    zookeeper = ZooKeeper(tmp_path / "zookeeper", options, **provider)
+    zookeeper.start()
+    anybody = {"listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": f"{zookeeper.address}/open"}
+    broker = {**anybody, "zookeeper.set.acl": "true", "kwire.zookeeper.sasl.jaas.config": LOGIN.format("secret")}
+    file = tmp_path / "broker.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in broker.items()))
+    try:
+        store = ZooKeeperStore(settings_of(KafkaConfig(anybody)))
+        await store.open()
+        await store.commit([], [Write("scram/1/alice", b"credential")])
+        await store.close()
+        command = [sys.executable, "-m", "kwire", "zookeeper", "protect", "--config", str(file)]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+        assert re.fullmatch(r"kwire protected nodes=\d+\n", done.stdout), done.stderr
+        with pytest.raises(StoreError, match="NoAuth"):
+            await ZooKeeperStore(settings_of(KafkaConfig(anybody))).open()
+        assert await asyncio.to_thread(readable_by_strangers, zookeeper.address, "/open/kwire") == []
+        store = ZooKeeperStore(settings_of(KafkaConfig(broker)))
+        await store.open()
+        assert (await store.read("scram/"))[1]["scram/1/alice"].value == b"credential"
+        await store.close()
+    finally:
+        zookeeper.stop()
+
+
+def readable_by_strangers(address: str, base: str) -> list[str]:
+    """The nodes from one on that a client without a login can read, list or change."""
+    client = KazooClient(hosts=address)
+    client.start(timeout=20)
+    found = []
+    try:
+        for path in (base, *(f"{base}/{name}" for name in ("log", "keys", "sessions", "changes"))):
+            for act in (client.get, client.get_children, partial(client.set, value=b"x"), client.delete):
+                try:
+                    act(path)
+                except (NoAuthError, NotEmptyError):
+                    continue
+                found.append(path)
+    finally:
+        client.stop()
+        client.close()
+    return found

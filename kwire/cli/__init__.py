@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "user": "add, delete and list users who log in with SCRAM",
     "acl": "add, remove and list access control entries",
     "quota": "add, remove and list quotas of clients",
+    "zookeeper": "protect what a cluster has in ZooKeeper",
     "ping": "check whether a Kafka broker responds",
     "adopt": "adopt a data directory written by Apache Kafka",
     "dump-log": "print the contents of segments, indexes, snapshots and checkpoints",

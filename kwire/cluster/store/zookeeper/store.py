@@ -78,6 +78,7 @@ from kwire.cluster.store.zookeeper.log import (
     unpack_entry,
     unpack_value,
 )
+from kwire.cluster.store.zookeeper.protection import is_open_to_everybody, protect
 
 T = TypeVar("T")
 
@@ -130,6 +131,7 @@ class ZooKeeperStore:
     def __init__(self, settings: ZooKeeperSettings) -> None:
         self._connect = settings.connect
         self._base = f"{settings.chroot}/kwire"
+        self._sets_acl = settings.set_acl
         self._executor = Executor(1)
         self._connection = Connection(
             settings,
@@ -169,6 +171,10 @@ class ZooKeeperStore:
             await self._make_nodes()
             await self._catch_up()
             await self._end_expired()
+            if self._sets_acl and await is_open_to_everybody(self._connection, self._base):
+                _logger.warning(
+                    "nodes from before zookeeper.set.acl are open to everybody: run kwire zookeeper protect"
+                )
         except StoreUnavailable as error:  # the address is for the operator, so only this message has it
             raise StoreUnavailable(f"zookeeper.connect={self._connect}: {error}") from error
 
@@ -208,6 +214,10 @@ class ZooKeeperStore:
         self._feed.clear()
         await self._connection.stop()
         self._executor.close()
+
+    async def protect(self) -> int:
+        """Give every node the ACL that `zookeeper.set.acl` gives new ones; how many there are. `StoreUnavailable`."""
+        return await protect(self._connection, self._base)
 
     def _path(self, *names: str) -> str:
         return "/".join((self._base, *names))
