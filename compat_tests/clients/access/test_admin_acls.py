@@ -79,7 +79,7 @@ def test_kafka_python(guarded: SecuredBroker, acls: Acls, observe: Observations)
         return ACL("User:alice", "*", operation, ACLPermissionType.DENY, pattern)
 
     def parts(result: object) -> list[str]:
-        return sorted(re.findall(r"<ACL .*?, host=\*>|kafka\.errors\.\w+", str(result)))
+        return sorted(re.findall(r"<ACL principal=User:.*?, host=\*>|kafka\.errors\.\w+", str(result)))
 
     admin = KafkaAdminClient(bootstrap_servers=guarded.bootstrap)
     try:
