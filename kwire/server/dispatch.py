@@ -178,7 +178,7 @@ def api_name(key: int) -> str:
 
 class Dispatcher:
     """Handles the requests of all connections of one broker. ``stands``: whether this broker may decide what clients
-    may do; while it must not, requests close their connections. None: every client may do everything."""
+    may do; while it must not, requests close their connections. None: it always may."""
 
     def __init__(
         self,

@@ -166,7 +166,7 @@ class BrokerParts(NamedTuple):
             log_failure=_log_failure,
         )
         membership = cluster.membership
-        stands = None if authorizer.allows_all else membership.stands
+        stands = None if authorizer.allows_all or storage.is_alone else membership.stands
         dispatcher = Dispatcher(services, registry, network.advertised, stands)
         setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
         rates = cache(partial(connection_rates, doors, config, metadata, metrics))

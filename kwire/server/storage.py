@@ -33,10 +33,12 @@ _log = get_logger("kwire.server")
 
 
 class Storage(NamedTuple):
-    """The parts that keep data. ``config`` has the node id that the log directories name, if no property sets it."""
+    """The parts that keep data. ``config`` has the node id that the log directories name, if no property sets it.
+    ``is_alone``: no other process can use the metadata store, so nobody else ends this broker's session."""
 
     config: KafkaConfig
     store: MetadataStore
+    is_alone: bool
     on_refused: OnRefused
     metadata: MetadataCache
     logs: LogManager
@@ -51,6 +53,7 @@ class Storage(NamedTuple):
             logs.guard.report(path, error)  # made below: the store touches no file before that
 
         on_refused: OnRefused = _ignore
+        is_alone = store is None and not config.is_clustered
         if store is None:
             store, on_refused = create_store(config, doors, report_failure)
         metadata = MetadataCache(store)
@@ -71,7 +74,7 @@ class Storage(NamedTuple):
             on_directory_failure=failures.directory_failed,
             topic_id_of=topic_id,
         )
-        return cls(config, store, on_refused, metadata, logs, failures)
+        return cls(config, store, is_alone, on_refused, metadata, logs, failures)
 
     async def open(self, files: Files, cluster_id: str | None, stack: AsyncExitStack) -> str | None:
         """Lock the directories, read the store and load the logs; ``stack`` closes them. Returns the cluster's id, as
