@@ -6,12 +6,13 @@ the brokers confirm a change (`acl_confirmations`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
+from kwire.cluster.controller.plan import chunks, value_bytes
 from kwire.cluster.metadata.acls import acl_key, pack_acl
 from kwire.cluster.store import keys
 
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 CHANGES_MAX: Final = 10_000
 """Entries that one request may add or delete, as in Kafka."""
-
-WRITES_MAX: Final = 500
-BYTES_MAX: Final = 256 * 1024
-"""What one commit writes at most; ZooKeeper refuses commits of about 1 MiB, and brokers apply one between requests."""
 
 _logger = get_logger("kwire.cluster.acls")
 
@@ -46,7 +43,7 @@ class AclDecisions:
         new = await self._decisions.decide(partial(_missing, wanted))
         if len(new) > CHANGES_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-        for chunk in chunks({key: pack_acl(wanted[key]) for key in new}):
+        for chunk in chunks({key: pack_acl(wanted[key]) for key in new}, value_bytes):
             added = await self._decisions.decide(partial(_add, chunk))
             _report("ACL created", (wanted[key] for key in added))
         await self._confirmed()
@@ -59,7 +56,7 @@ class AclDecisions:
         if len(selected) > CHANGES_MAX:
             text = f"Cannot remove more than {CHANGES_MAX} acls in a single delete operation."
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-        for chunk in chunks(selected):
+        for chunk in chunks(selected, value_bytes):
             _report("ACL deleted", await self._decisions.decide(partial(_remove, chunk)))
         await self._confirmed()
         return [list(each.values()) for each in found]
@@ -93,20 +90,6 @@ def _remove(selected: Iterable[str], image: ClusterImage, plan: Plan) -> list[Ac
     if present:
         plan.write(keys.ACL_CHANGE, keys.pack())
     return [image.acls[key] for key in present]
-
-
-def chunks(values: dict[str, bytes]) -> Iterator[dict[str, bytes]]:
-    """Keys with their values, in parts that one commit may write."""
-    chunk: dict[str, bytes] = {}
-    size = 0
-    for key, value in values.items():
-        if len(chunk) >= WRITES_MAX or (chunk and size + len(value) > BYTES_MAX):
-            yield chunk
-            chunk, size = {}, 0
-        chunk[key] = value
-        size += len(value)
-    if chunk:
-        yield chunk
 
 
 def _report(event: str, bindings: Iterable[AclBinding]) -> None:

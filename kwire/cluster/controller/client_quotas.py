@@ -5,12 +5,13 @@ What lives elsewhere: what a quota may be (`kwire.quotas.rules`), which of them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
+from kwire.cluster.controller.plan import chunks
 from kwire.cluster.metadata.client_quotas import pack_quotas, quota_key
 from kwire.quotas.entities import QuotaEntity, Quotas
 
@@ -24,10 +25,6 @@ Alterations: TypeAlias = Mapping[QuotaEntity, "Changes"]
 
 CHANGES_MAX: Final = 10_000
 """Limits that one request may change, as in Kafka."""
-
-WRITES_MAX: Final = 500
-BYTES_MAX: Final = 256 * 1024
-"""What one commit writes at most; ZooKeeper refuses commits of about 1 MiB, and brokers apply one between requests."""
 
 _NONE: Final[Quotas] = {}
 
@@ -47,7 +44,7 @@ class QuotaDecisions:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "Request parameters do not satisfy the configured policy.")
         if validate_only:
             return
-        for chunk in chunks(alterations):
+        for chunk in chunks(alterations, _bytes_of):
             for entity, quotas in (await self._decisions.decide(partial(_alter, chunk))).items():
                 _logger.info("client quotas altered", **_named(entity), quotas=dict(quotas))
 
@@ -58,19 +55,9 @@ def altered(present: Quotas, changes: Changes) -> dict[str, float]:
     return {key: value for key, value in after.items() if value is not None}
 
 
-def chunks(alterations: Alterations) -> Iterator[dict[QuotaEntity, Changes]]:
-    """Alterations in parts that one commit may write."""
-    chunk: dict[QuotaEntity, Changes] = {}
-    size = 0
-    for entity, changes in alterations.items():
-        length = len(pack_quotas(entity, altered(_NONE, changes)))
-        if len(chunk) >= WRITES_MAX or (chunk and size + length > BYTES_MAX):
-            yield chunk
-            chunk, size = {}, 0
-        chunk[entity] = changes
-        size += length
-    if chunk:
-        yield chunk
+def _bytes_of(entity: QuotaEntity, changes: Changes) -> int:
+    """What an entity's new limits take in the store, about."""
+    return len(pack_quotas(entity, altered(_NONE, changes)))
 
 
 def _count(alterations: Alterations, image: ClusterImage, _plan: Plan) -> int:

@@ -7,7 +7,8 @@ make a new plan from the newest image. What lives elsewhere: the decisions (`con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeVar
 
 from kwire.cluster.metadata import features
 from kwire.cluster.metadata.image import SHARD_PARTITIONS, MetadataCache
@@ -17,6 +18,35 @@ from kwire.cluster.store.store import Check, Conflict, MetadataStore, Write
 
 ChangedStates = dict[str, dict[int, PartitionState]]
 """New states of partitions, by topic name and index."""
+
+
+WRITES_MAX: Final = 500
+BYTES_MAX: Final = 256 * 1024
+"""What one commit of many entries writes at most; ZooKeeper refuses commits of about 1 MiB, and brokers apply one
+between requests."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def chunks(changes: Mapping[K, V], bytes_of: Callable[[K, V], int]) -> Iterator[dict[K, V]]:
+    """Changes in parts that one commit may write; ``bytes_of`` one of them."""
+    chunk: dict[K, V] = {}
+    size = 0
+    for key, change in changes.items():
+        length = bytes_of(key, change)
+        if len(chunk) >= WRITES_MAX or (chunk and size + length > BYTES_MAX):
+            yield chunk
+            chunk, size = {}, 0
+        chunk[key] = change
+        size += length
+    if chunk:
+        yield chunk
+
+
+def value_bytes(_key: str, value: bytes) -> int:
+    """For `chunks` of values by key."""
+    return len(value)
 
 
 class Plan:

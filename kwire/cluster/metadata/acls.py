@@ -7,10 +7,7 @@ imports this module when the store has such keys. What lives elsewhere: which en
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from hashlib import sha256
-from typing import Final
 
 from kwire.cluster.store import keys
 from kwire.security.acls.bindings import AclBinding, PatternType, PermissionType
@@ -19,13 +16,10 @@ from kwire.security.acls.operations import AclOperation, ResourceType
 Acls = dict[str, AclBinding]
 """Entries by key."""
 
-_DIGEST_CHARACTERS: Final = 40
-
 
 def acl_key(binding: AclBinding) -> str:
     """The key of an entry."""
-    text = json.dumps([str(each) if isinstance(each, str) else int(each) for each in binding])
-    return keys.ACLS + sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return keys.digest_key(keys.ACLS, *binding)
 
 
 def pack_acl(binding: AclBinding) -> bytes:

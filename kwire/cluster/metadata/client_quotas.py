@@ -6,23 +6,17 @@ lives elsewhere: who has which limit (`kwire.quotas`), decisions about them (`kw
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from functools import lru_cache
-from hashlib import sha256
-from typing import Final
 
 from kwire.cluster.store import keys
 from kwire.quotas.entities import ClientQuotas, QuotaEntity, Quotas
-
-_DIGEST_CHARACTERS: Final = 40
 
 
 @lru_cache(maxsize=1 << 14)  # deletions look up the entities of all keys
 def quota_key(entity: QuotaEntity) -> str:
     """The key of an entity's quotas."""
-    text = json.dumps(entity.names)
-    return keys.CLIENT_QUOTAS + sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return keys.digest_key(keys.CLIENT_QUOTAS, *entity.names)
 
 
 def pack_quotas(entity: QuotaEntity, quotas: Quotas) -> bytes:

@@ -42,6 +42,7 @@ from kwire.base.uuids import uuid_to_text
 from kwire.cluster.store.store import StoreFormatError
 
 VALUE_FORMAT: Final = 1
+_DIGEST_CHARACTERS: Final = 40
 SHARD_PARTITIONS: Final = 64
 
 CLUSTER: Final = "cluster"
@@ -163,6 +164,13 @@ def delegation_token_key(token_id: str) -> str:
 def acl_confirmation_key(broker_id: int) -> str:
     """The key with which a broker confirms the newest change of the access control entries."""
     return f"{ACL_CONFIRMATIONS}{broker_id}"
+
+
+def digest_key(prefix: str, *names: object) -> str:
+    """A key below a prefix for what has these names, of whatever length."""
+    from hashlib import sha256  # few clusters have such keys
+
+    return prefix + sha256(json.dumps(names).encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def pack(**fields: Any) -> bytes:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from kwire.base.errors import KafkaError
-from kwire.cluster.controller.acls import chunks
+from kwire.cluster.controller.plan import chunks, value_bytes
 from kwire.cluster.metadata.acls import acl_key, pack_acl, unpack_acl
 from kwire.cluster.store import keys
 from kwire.cluster.store.store import ABSENT, Check, Conflict, Write
@@ -48,7 +48,7 @@ class OfflineAcls:
                 raise StartError(error.message) from None
         present = await self._read()
         new = {key: each for key, each in wanted.items() if key not in present}
-        for chunk in chunks({key: pack_acl(each) for key, each in new.items()}):
+        for chunk in chunks({key: pack_acl(each) for key, each in new.items()}, value_bytes):
             await self._write([Check(key, ABSENT) for key in chunk], [Write(*item) for item in chunk.items()])
         return list(new.values())
 
@@ -56,7 +56,7 @@ class OfflineAcls:
         """Delete the entries that any of the filters selects; which they were."""
         found = await self.select(filters)
         present = await self._read()
-        for chunk in chunks({acl_key(each): b"" for each in found}):
+        for chunk in chunks({acl_key(each): b"" for each in found}, value_bytes):
             checks = [Check(key, present[key].version) for key in chunk if key in present]
             await self._write(checks, [Write(key, None) for key in chunk])
         return found

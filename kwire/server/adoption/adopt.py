@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.config import KafkaConfig
-from kwire.cluster.controller.acls import chunks
+from kwire.cluster.controller.plan import chunks, value_bytes
 from kwire.cluster.kraft.metadata import KafkaMetadata, MetadataLogError
 from kwire.cluster.kraft.metadata_log import METADATA_DIRECTORY, has_metadata, read_metadata
 from kwire.cluster.metadata import features
@@ -145,7 +145,7 @@ def _check(metadata: KafkaMetadata, found: AdoptableDirectory, config: KafkaConf
 
 async def _write(config: KafkaConfig, doors: Doors, taken: Taken) -> None:
     async with offline_store(config, doors, create=True) as store:
-        for chunk in chunks(taken.values):
+        for chunk in chunks(taken.values, value_bytes):
             await write_access(store, [], [Write(*item) for item in chunk.items()])
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller import client_quotas as decisions
+from kwire.cluster.controller import plan
 from kwire.cluster.metadata.client_quotas import quota_key, unpack_quotas
 from kwire.cluster.metadata.image import NO_QUOTAS
 from kwire.cluster.store.keys import CLIENT_QUOTAS
@@ -88,7 +89,7 @@ async def test_of_an_entity_that_is_named_twice_the_first_alteration_counts(brok
 
 
 async def test_many_entities_take_several_commits(broker: AdminBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "WRITES_MAX", 7)
+    monkeypatch.setattr(plan, "WRITES_MAX", 7)
     before = broker.image.revision
     await alter(broker, *(entry(f"u{number:02d}", producer_byte_rate=1.0) for number in range(20)))
     assert len(await users(broker)) == 20
@@ -96,7 +97,7 @@ async def test_many_entities_take_several_commits(broker: AdminBroker, monkeypat
 
 
 async def test_long_names_take_several_commits(broker: AdminBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "BYTES_MAX", 1000)
+    monkeypatch.setattr(plan, "BYTES_MAX", 1000)
     before = broker.image.revision
     await alter(broker, *(entry(f"u{number}".ljust(600), producer_byte_rate=1.0) for number in range(3)))
     assert len(await users(broker)) == 3

@@ -11,6 +11,7 @@ import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller import acls as decisions
+from kwire.cluster.controller import plan
 from kwire.cluster.metadata.acls import acl_key, pack_acl, unpack_acl
 from kwire.cluster.store.keys import ACLS
 from kwire.cluster.store.store import StoreFormatError
@@ -75,7 +76,7 @@ async def test_a_filter_deletes_what_it_selects(broker: AdminBroker) -> None:
 
 
 async def test_many_entries_take_several_commits(broker: AdminBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "WRITES_MAX", 7)
+    monkeypatch.setattr(plan, "WRITES_MAX", 7)
     before = broker.image.revision
     await create(broker, *(entry(f"t{number:02d}") for number in range(20)))
     assert broker.image.revision == before + 3
@@ -100,7 +101,7 @@ async def test_a_request_changes_a_limited_number_of_entries(
 
 
 async def test_large_entries_take_several_commits(broker: AdminBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "BYTES_MAX", 1000)
+    monkeypatch.setattr(plan, "BYTES_MAX", 1000)
     before = broker.image.revision
     await create(broker, *(entry(str(number) * 600) for number in range(3)))
     assert broker.image.revision == before + 3

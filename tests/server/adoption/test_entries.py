@@ -11,7 +11,7 @@ import pytest
 from campaigns.adoption.kraft_files import TOPIC_ID, acl, config, quota, some_of_everything, token, user
 from harness.random_messages import random_message
 from kwire.base.config import KafkaConfig
-from kwire.cluster.controller.acls import chunks
+from kwire.cluster.controller.plan import chunks, value_bytes
 from kwire.cluster.kraft.metadata import KafkaMetadata
 from kwire.cluster.metadata.acls import acl_key, unpack_acl
 from kwire.cluster.metadata.client_quotas import quota_key, unpack_quotas
@@ -168,7 +168,7 @@ async def test_no_record_that_decodes_makes_a_store_that_cannot_be_read(seed: in
             continue
         store = MemoryStore()
         await store.open()
-        for chunk in chunks(found.values):
+        for chunk in chunks(found.values, value_bytes):
             await store.commit([], [Write(*item) for item in chunk.items()])
         metadata = MetadataCache(store)
         await metadata.start()
