@@ -5,25 +5,18 @@ Seeds of `campaigns.simulated_cluster --access` must notice them. How mutants ar
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 from typing import Any
 from unittest.mock import PropertyMock, patch
 
-from campaigns import simulated_cluster
+from campaigns.mutants.cluster import seeds
 from campaigns.mutants.mutant import Mutant
 from kwire.cluster.controller import acl_confirmations
 from kwire.cluster.controller.membership import Membership
 from kwire.handlers.acl_authorizer import AclAuthorizer
 
 SEEDS = 300
-
-
-def _seeds(first: int, count: int) -> tuple[Counter[str], list[str]]:
-    for seed in range(first, first + count):
-        wrong = simulated_cluster.run(seed, access=True).wrong
-        if wrong:
-            return Counter(), [f"seed {seed}: {wrong[0]}"]
-    return Counter(), []
+_seeds = partial(seeds, access=True)
 
 
 def _acknowledged_at_once() -> Any:

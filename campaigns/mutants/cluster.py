@@ -26,9 +26,10 @@ from kwire.log.state.producer_state import ProducerStateManager
 SEEDS = 500
 
 
-def _seeds(first: int, count: int) -> tuple[Counter[str], list[str]]:
+def seeds(first: int, count: int, *, access: bool = False) -> tuple[Counter[str], list[str]]:
+    """Run seeds of the simulated cluster until one fails. ``access``: with an authorizer."""
     for seed in range(first, first + count):
-        wrong = cluster_campaign.run(seed).wrong
+        wrong = cluster_campaign.run(seed, access=access).wrong
         if wrong:
             return Counter(), [f"seed {seed}: {wrong[0]}"]
     return Counter(), []
@@ -153,13 +154,13 @@ def _goes_on_fenced() -> Iterator[None]:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "unclean-stays-in-isr": Mutant("who lost data leaves the ISR", _stays_in_sync, _seeds, SEEDS),
-    "ack-before-replication": Mutant("acks=all waits for the ISR", _acks_at_once, _seeds, SEEDS),
-    "truncated-by-high-watermark": Mutant("epochs tell where to cut", _truncates_by_high_watermark, _seeds, SEEDS),
-    "fetch-without-epochs": Mutant("Fetch is checked by epochs", _fetches_without_epochs, _seeds, SEEDS),
-    "isr-without-compare-and-set": Mutant("ISR changes are checked", _shrinks_without_checks, _seeds, SEEDS),
-    "elected-outside-isr": Mutant("leaders come from the ISR", _elects_anybody, _seeds, SEEDS),
-    "snapshot-forgotten": Mutant("producers are known after a restart", _forgets_producers, _seeds, SEEDS),
-    "served-above-high-watermark": Mutant("what is read is committed", _serves_everything, _seeds, SEEDS),
-    "fenced-leader-goes-on": Mutant("without registration nothing is led", _goes_on_fenced, _seeds, SEEDS),
+    "unclean-stays-in-isr": Mutant("who lost data leaves the ISR", _stays_in_sync, seeds, SEEDS),
+    "ack-before-replication": Mutant("acks=all waits for the ISR", _acks_at_once, seeds, SEEDS),
+    "truncated-by-high-watermark": Mutant("epochs tell where to cut", _truncates_by_high_watermark, seeds, SEEDS),
+    "fetch-without-epochs": Mutant("Fetch is checked by epochs", _fetches_without_epochs, seeds, SEEDS),
+    "isr-without-compare-and-set": Mutant("ISR changes are checked", _shrinks_without_checks, seeds, SEEDS),
+    "elected-outside-isr": Mutant("leaders come from the ISR", _elects_anybody, seeds, SEEDS),
+    "snapshot-forgotten": Mutant("producers are known after a restart", _forgets_producers, seeds, SEEDS),
+    "served-above-high-watermark": Mutant("what is read is committed", _serves_everything, seeds, SEEDS),
+    "fenced-leader-goes-on": Mutant("without registration nothing is led", _goes_on_fenced, seeds, SEEDS),
 }

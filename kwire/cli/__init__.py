@@ -104,6 +104,19 @@ def _help_width() -> int:
         return 78
 
 
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns below their headings; nothing if there are no rows."""
+    table = [headings, *rows] if rows else []
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+
+
+def fail_with_file(error: OSError) -> int:
+    """`fail`, with the file's name if the failure is about one."""
+    return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
+
+
 def fail(reason: object) -> int:
     """Say in one line why a command failed; its exit status."""
     print("kwire: " + " ".join(str(reason).split()), file=sys.stderr)

@@ -17,7 +17,7 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from kwire.cli import configuration, fail
+from kwire.cli import configuration, fail, fail_with_file, print_table
 from kwire.cli.running import client as running
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, StartError, running.ClusterError, ValueError) as error:
         return fail(error)
     except OSError as error:
-        return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
+        return fail_with_file(error)
 
 
 async def _run(arguments: argparse.Namespace) -> int:
@@ -217,7 +217,4 @@ def _print(bindings: Sequence[AclBinding], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=2, ensure_ascii=False))
         return
-    table = [HEADINGS, *rows] if rows else []
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        print("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
+    print_table(HEADINGS, rows)

@@ -16,7 +16,7 @@ from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kwire.cli import configuration, fail
+from kwire.cli import configuration, fail, fail_with_file
 from kwire.cli.running import client as running
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, StartError, running.ClusterError, ValueError) as error:
         return fail(error)
     except OSError as error:
-        return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
+        return fail_with_file(error)
     except (EOFError, KeyboardInterrupt):
         return fail("no password was given")
 

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from kwire.cli import configuration, fail
+from kwire.cli import configuration, fail, fail_with_file
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, StoreError) as error:
         return fail(error)
     except OSError as error:
-        return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
+        return fail_with_file(error)
     print(f"kwire protected nodes={count}")
     return 0
 

@@ -25,7 +25,7 @@ from typing import Final
 from compat_tests.comparisons.admin.requests import Wire
 from compat_tests.comparisons.configs.quotas import Quotas
 from compat_tests.comparisons.data.requests import Topic
-from compat_tests.comparisons.throttling.rates import RECORD_BYTES, Bystander
+from compat_tests.comparisons.throttling.rates import RECORD_BYTES, Bystander, create_topics
 from harness.processes.brokers import make_broker
 from harness.wire_client import WireClient
 from kwire.quotas.entities import CLIENT_ID, PRODUCER_BYTE_RATE
@@ -95,21 +95,13 @@ def main() -> int:
             broker = make_broker(kind, Path(home))
             broker.start()
             try:
-                _create_topics(broker.bootstrap)
+                create_topics(broker.bootstrap, "noise", "other")
                 found = measure(broker.bootstrap, arguments.seconds, arguments.rounds)
             finally:
                 broker.kill()
         medians = {name: median(each) for name, each in found.items()}
         print(json.dumps({"broker": kind, "median p99, ms": medians, "p99, ms": found}), flush=True)
     return 0
-
-
-def _create_topics(bootstrap: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(name, 1, 1) for name in ("noise", "other")]).values():
-        future.result(60)
 
 
 if __name__ == "__main__":

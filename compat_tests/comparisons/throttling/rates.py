@@ -147,10 +147,10 @@ def _fill(topic: Topic, size: int) -> None:
         topic.produce(data)
 
 
-def _topics(bootstrap: str) -> None:
+def create_topics(bootstrap: str, *names: str) -> None:
+    """Create topics with one partition."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    names = ("librdkafka-producer", "java-producer", "full", "other")
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
         future.result(60)
@@ -158,7 +158,7 @@ def _topics(bootstrap: str) -> None:
 
 def measure(broker: Broker, seconds: float, directory: Path) -> dict[str, Any]:
     """Run the clients on a broker."""
-    _topics(broker.bootstrap)
+    create_topics(broker.bootstrap, "librdkafka-producer", "java-producer", "full", "other")
     with WireClient(broker.bootstrap, "bystander") as client:
         full, other = Topic(client, "full"), Topic(client, "other")
         _fill(full, round(LIMIT * (seconds + WARM_UP_S) * 1.5))

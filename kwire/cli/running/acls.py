@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kwire.cli.running.client import check
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
@@ -29,30 +29,9 @@ class RunningAcls:
         """The entries that any of the filters selects, in alphabetical order. `ClusterError`."""
         found: set[AclBinding] = set()
         for each in filters:
-            request = DescribeAclsRequest(
-                resource_type_filter=each.resource_type,
-                resource_name_filter=each.resource_name,
-                pattern_type_filter=each.pattern_type,
-                principal_filter=each.principal,
-                host_filter=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
-            )
-            response = await self._client.call(request, VERSION)
+            response = await self._client.call(DescribeAclsRequest(**_fields(each)), VERSION)
             check(response.error_code, response.error_message)
-            for resource in response.resources:
-                for acl in resource.acls:
-                    found.add(
-                        AclBinding(
-                            ResourceType(resource.resource_type),
-                            resource.resource_name,
-                            PatternType(resource.pattern_type),
-                            acl.principal,
-                            acl.host,
-                            AclOperation(acl.operation),
-                            PermissionType(acl.permission_type),
-                        )
-                    )
+            found.update(_binding(resource, acl) for resource in response.resources for acl in resource.acls)
         return sorted(found)
 
     async def add(self, bindings: Iterable[AclBinding]) -> list[AclBinding]:
@@ -78,33 +57,38 @@ class RunningAcls:
 
     async def remove(self, filters: Iterable[AclFilter]) -> list[AclBinding]:
         """Delete the entries that any of the filters selects; which they were. `ClusterError`."""
-        wanted = [
-            DeleteAclsFilter(
-                resource_type_filter=each.resource_type,
-                resource_name_filter=each.resource_name,
-                pattern_type_filter=each.pattern_type,
-                principal_filter=each.principal,
-                host_filter=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
-            )
-            for each in filters
-        ]
-        response = await self._client.call(DeleteAclsRequest(filters=wanted), VERSION)
+        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields(each)) for each in filters])
+        response = await self._client.call(request, VERSION)
         found: set[AclBinding] = set()
         for result in response.filter_results:
             check(result.error_code, result.error_message)
             for each in result.matching_acls:
                 check(each.error_code, each.error_message)
-                found.add(
-                    AclBinding(
-                        ResourceType(each.resource_type),
-                        each.resource_name,
-                        PatternType(each.pattern_type),
-                        each.principal,
-                        each.host,
-                        AclOperation(each.operation),
-                        PermissionType(each.permission_type),
-                    )
-                )
+                found.add(_binding(each, each))
         return sorted(found)
+
+
+def _fields(chosen: AclFilter) -> dict[str, Any]:
+    """A filter in DescribeAcls and DeleteAcls."""
+    return {
+        "resource_type_filter": chosen.resource_type,
+        "resource_name_filter": chosen.resource_name,
+        "pattern_type_filter": chosen.pattern_type,
+        "principal_filter": chosen.principal,
+        "host_filter": chosen.host,
+        "operation": chosen.operation,
+        "permission_type": chosen.permission,
+    }
+
+
+def _binding(resource: Any, acl: Any) -> AclBinding:
+    """An entry in a response, from the fields of its pattern of resources and its own."""
+    return AclBinding(
+        ResourceType(resource.resource_type),
+        resource.resource_name,
+        PatternType(resource.pattern_type),
+        acl.principal,
+        acl.host,
+        AclOperation(acl.operation),
+        PermissionType(acl.permission_type),
+    )
