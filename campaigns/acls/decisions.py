@@ -13,21 +13,16 @@ from __future__ import annotations
 
 import json
 import random
-import time
-from collections import Counter
 from typing import Any, Final
 
-from campaigns.command_line import campaign_parser
+from campaigns.java.oracle import OracleCampaign
 from harness.paths import ROOT
-from harness.processes.java_oracle import JavaOracle
 from kwire.security.acls.bindings import AclBinding, AclFilter, PatternType, PermissionType
 from kwire.security.acls.index import AclIndex
 from kwire.security.acls.operations import AclOperation, ResourceType
 from kwire.security.principals import Principal, parse_principals
 
 SOURCE: Final = ROOT / "campaigns" / "java" / "AclOracle.java"
-BATCH: Final = 500
-DIFFERENCES_MAX: Final = 20
 NAMES: Final = ("a", "ab", "abc", "abcd", "abd", "b", "ba", "*", "hardcode", "hard", "h", "é", "éa", "\U0001f600", "A")
 TYPES: Final = [each for each in ResourceType if each > ResourceType.ANY]
 OPERATIONS: Final = [each for each in AclOperation if each > AclOperation.ALL]
@@ -132,53 +127,13 @@ def _filter(chance: random.Random, types: list[ResourceType], operations: list[A
     )
 
 
-def run(cases: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """Ask about so many cases; what the decisions were, and the differences."""
-    counts: Counter[str] = Counter()
-    differences: list[str] = []
-    with JavaOracle(SOURCE) as oracle:
-        for number, start in enumerate(range(0, cases, BATCH)):
-            chance = random.Random(f"{seed}/{number}")
-            batch = [Case(chance) for _ in range(min(BATCH, cases - start))]
-            questions = [case.question() for case in batch]
-            for case, question, theirs in zip(batch, questions, oracle.ask(questions), strict=True):
-                ours = case.answer()
-                decisions = ours.partition(" ")[0]
-                counts["allowed"] += decisions.count("1")
-                counts["denied"] += decisions.count("0")
-                if ours != theirs:
-                    differences.append(f"{question}: Kafka {theirs}, kwire {ours}")
-            if len(differences) >= DIFFERENCES_MAX:
-                break
-    return counts, differences
+def _counts(answer: str) -> dict[str, int]:
+    decisions = answer.partition(" ")[0]
+    return {"allowed": decisions.count("1"), "denied": decisions.count("0")}
 
 
-def run_seeds(first: int, count: int) -> tuple[Counter[str], list[str]]:
-    """`run` with a batch of cases for each seed from ``first`` on, until one has differences; for mutants."""
-    counts: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        more, differences = run(BATCH, seed)
-        counts += more
-        if differences:
-            return counts, differences
-    return counts, []
-
-
-def main() -> int:
-    """Run from the command line; return the exit status."""
-    parser = campaign_parser("acls.decisions", __doc__)
-    parser.add_argument("--cases", type=int, default=10_000, help="how many sets of ACLs")
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    started = time.monotonic()
-    counts, differences = run(arguments.cases, arguments.seed)
-    seconds = round(time.monotonic() - started, 1)
-    summary = {"campaign": "acls.decisions", "seed": arguments.seed, "seconds": seconds, "cases": arguments.cases}
-    print(json.dumps({**summary, **counts, "different": len(differences)}))
-    for difference in differences[:DIFFERENCES_MAX]:
-        print(difference)
-    return 1 if differences else 0
-
+CAMPAIGN: Final = OracleCampaign("acls.decisions", __doc__, SOURCE, Case, _counts, "ACLs")
+run, run_seeds = CAMPAIGN.run, CAMPAIGN.run_seeds
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(CAMPAIGN.main())

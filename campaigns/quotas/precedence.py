@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import json
 import random
-import time
-from collections import Counter
 from typing import Final
 
-from campaigns.command_line import campaign_parser
+from campaigns.java.oracle import OracleCampaign
 from harness.paths import ROOT
-from harness.processes.java_oracle import JavaOracle
 from kwire.quotas.entities import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
@@ -35,8 +32,6 @@ from kwire.quotas.entities import (
 from kwire.quotas.limits import ClientLimits, Limit
 
 SOURCE: Final = ROOT / "campaigns" / "java" / "QuotaOracle.java"
-BATCH: Final = 500
-DIFFERENCES_MAX: Final = 20
 KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 USERS: Final = ("alice", "bob", "<default>", "CN=x, O=y*", "é%")
 CLIENT_IDS: Final = ("app", "b", "<default>", "a/b:ä%")
@@ -87,52 +82,13 @@ def _word(limit: Limit | None) -> str:
     return f"{int(limit.value)}{'u' * (limit.user is not None)}{'c' * (limit.client_id is not None)}"
 
 
-def run(cases: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """Ask about so many cases; how many clients and addresses had a limit, and the differences."""
-    counts: Counter[str] = Counter()
-    differences: list[str] = []
-    with JavaOracle(SOURCE) as oracle:
-        for number, start in enumerate(range(0, cases, BATCH)):
-            chance = random.Random(f"{seed}/{number}")
-            batch = [Case(chance) for _ in range(min(BATCH, cases - start))]
-            questions = [case.question() for case in batch]
-            for case, question, theirs in zip(batch, questions, oracle.ask(questions), strict=True):
-                ours = case.answer()
-                counts["limited"] += sum(word != "-" for word in ours.split())
-                counts["unlimited"] += ours.split().count("-")
-                if ours != theirs:
-                    differences.append(f"{question}: Kafka {theirs}, kwire {ours}")
-            if len(differences) >= DIFFERENCES_MAX:
-                break
-    return counts, differences
+def _counts(answer: str) -> dict[str, int]:
+    words = answer.split()
+    return {"limited": len(words) - words.count("-"), "unlimited": words.count("-")}
 
 
-def run_seeds(first: int, count: int) -> tuple[Counter[str], list[str]]:
-    """`run` with a batch of cases for each seed from ``first`` on, until one has differences; for mutants."""
-    counts: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        more, differences = run(BATCH, seed)
-        counts += more
-        if differences:
-            return counts, differences
-    return counts, []
-
-
-def main() -> int:
-    """Run from the command line; return the exit status."""
-    parser = campaign_parser("quotas.precedence", __doc__)
-    parser.add_argument("--cases", type=int, default=10_000, help="how many sets of quotas")
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    started = time.monotonic()
-    counts, differences = run(arguments.cases, arguments.seed)
-    seconds = round(time.monotonic() - started, 1)
-    summary = {"campaign": "quotas.precedence", "seed": arguments.seed, "seconds": seconds, "cases": arguments.cases}
-    print(json.dumps({**summary, **counts, "different": len(differences)}))
-    for difference in differences[:DIFFERENCES_MAX]:
-        print(difference)
-    return 1 if differences else 0
-
+CAMPAIGN: Final = OracleCampaign("quotas.precedence", __doc__, SOURCE, Case, _counts, "quotas")
+run, run_seeds = CAMPAIGN.run, CAMPAIGN.run_seeds
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(CAMPAIGN.main())

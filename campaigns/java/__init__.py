@@ -1,0 +1,1 @@
+"""Java programs that campaigns ask, and the campaigns' loop around them."""

@@ -1,0 +1,87 @@
+"""Campaigns that ask a Java class of Apache Kafka and kwire the same random questions: no difference is allowed.
+
+A case is made from a random source; it has a question, as a line for the oracle, and kwire's answer. What lives
+elsewhere: the cases (`campaigns.acls.decisions`, `campaigns.quotas.precedence`), the JVM (`harness`).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from campaigns.command_line import campaign_parser
+from harness.processes.java_oracle import JavaOracle
+
+BATCH: Final = 500
+"""Cases that share a random source, and that are asked about at once."""
+DIFFERENCES_MAX: Final = 20
+
+
+class Case(Protocol):
+    """What is asked."""
+
+    def question(self) -> str:
+        """The line for the oracle."""
+
+    def answer(self) -> str:
+        """What kwire answers; the oracle's answer must be the same."""
+
+
+class OracleCampaign(NamedTuple):
+    """``source``: the oracle's Java program; ``make``: a case from a random source; ``counts_of``: what is reported of
+    an answer, by name; ``what``: what ``--cases`` counts."""
+
+    name: str
+    description: str | None
+    source: Path
+    make: Callable[[random.Random], Case]
+    counts_of: Callable[[str], dict[str, int]]
+    what: str
+
+    def run(self, cases: int, seed: int) -> tuple[Counter[str], list[str]]:
+        """Ask about so many cases; the counts, and the differences."""
+        counts: Counter[str] = Counter()
+        differences: list[str] = []
+        with JavaOracle(self.source) as oracle:
+            for number, start in enumerate(range(0, cases, BATCH)):
+                chance = random.Random(f"{seed}/{number}")
+                batch = [self.make(chance) for _ in range(min(BATCH, cases - start))]
+                questions = [case.question() for case in batch]
+                for case, question, theirs in zip(batch, questions, oracle.ask(questions), strict=True):
+                    ours = case.answer()
+                    counts.update(self.counts_of(ours))
+                    if ours != theirs:
+                        differences.append(f"{question}: Kafka {theirs}, kwire {ours}")
+                if len(differences) >= DIFFERENCES_MAX:
+                    break
+        return counts, differences
+
+    def run_seeds(self, first: int, count: int) -> tuple[Counter[str], list[str]]:
+        """`run` with a batch of cases for each seed from ``first`` on, until one has differences; for mutants."""
+        counts: Counter[str] = Counter()
+        for seed in range(first, first + count):
+            more, differences = self.run(BATCH, seed)
+            counts += more
+            if differences:
+                return counts, differences
+        return counts, []
+
+    def main(self) -> int:
+        """Run from the command line; return the exit status."""
+        parser = campaign_parser(self.name, self.description)
+        parser.add_argument("--cases", type=int, default=10_000, help=f"how many sets of {self.what}")
+        parser.add_argument("--seed", type=int, default=1)
+        arguments = parser.parse_args()
+        started = time.monotonic()
+        counts, differences = self.run(arguments.cases, arguments.seed)
+        seconds = round(time.monotonic() - started, 1)
+        summary = {"campaign": self.name, "seed": arguments.seed, "seconds": seconds, "cases": arguments.cases}
+        print(json.dumps({**summary, **counts, "different": len(differences)}))
+        for difference in differences[:DIFFERENCES_MAX]:
+            print(difference)
+        return 1 if differences else 0
