@@ -21,7 +21,7 @@ import re
 from typing import Final
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster.metadata.features import ACCESS_VERSION
+from kwire.cluster.metadata.features import OWN_PREFIX
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.api_versions_response import (
     ApiVersion,
@@ -59,7 +59,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in image.features.items()
-            if level and name != ACCESS_VERSION
+            if level and not name.startswith(OWN_PREFIX)
         ],
     )
 
