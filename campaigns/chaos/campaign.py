@@ -6,10 +6,10 @@
 Three broker processes share a metadata store. Each broker has a network namespace of its own, and so has a ZooKeeper
 server. Clients (confluent-kafka and aiokafka, a process each, in the root namespace, without faults) send unique values
 with idempotent producers and acks=all, write and read in transactions, copy everything exactly once, and read with both
-isolation levels. With ``--secured``, clients and brokers log in over TLS, brokers at ZooKeeper, too, and there are an
-authorizer and quotas. A seed decides which faults come when (`campaigns/chaos/faults.py`); real time decides the rest,
-so a seed does not replay. At the end all faults are removed, everything is read, the brokers are stopped and their logs
-are compared.
+isolation levels. With ``--share``, a share group reads everything, too. With ``--secured``, clients and brokers log in
+over TLS, brokers at ZooKeeper, too, and there are an authorizer and quotas. A seed decides which faults come when
+(`campaigns/chaos/faults.py`); real time decides the rest, so a seed does not replay. At the end all faults are removed,
+everything is read, the brokers are stopped and their logs are compared.
 
 Namespaces need root, `ip` and `iptables`; `--no-namespaces` runs on loopback, without network partitions. Progress goes
 to standard error; each run prints one line of JSON and keeps its history. The data is kept with `--keep`, or if
@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from campaigns.chaos import network
+from campaigns.chaos import network, sharing
 from campaigns.chaos.checks import check_history, different_replicas
 from campaigns.chaos.cluster import STORE_HOST, Cluster
 from campaigns.chaos.faults import GAP_S, LASTS_S, Nemesis, kinds_for, plan
@@ -58,6 +58,7 @@ class Options:
     gap_s: tuple[float, float] = GAP_S
     longest_s: float = LASTS_S[-1][1]
     secured: bool = False
+    share: bool = False
 
 
 class Worker:
@@ -115,6 +116,7 @@ class Run:
     wrong: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     summary: dict[str, Any] = field(default_factory=dict)
+    shared: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._workers: dict[str, Worker] = {}
@@ -125,7 +127,13 @@ class Run:
         """Fills ``wrong`` and ``summary``."""
         hosts = ["b1", "b2", "b3", *([STORE_HOST] if self.options.store == "zookeeper" else [])]
         with network.made(hosts, namespaces=self.options.namespaces) as net:
-            cluster = Cluster(self.home, self.options.store, net, self.options.secured)
+            cluster = Cluster(
+                self.home,
+                self.options.store,
+                net,
+                self.options.secured,
+                sharing.SETTINGS if self.options.share else None,
+            )
             try:
                 cluster.start()
                 self._trouble(cluster)
@@ -165,6 +173,7 @@ class Run:
             ("k2", "copy", pace),
             ("c1", "consume", pace),
             ("c2", "consume committed", pace),
+            *([("s1", "share", pace)] if options.share else []),
         ]
         for name, role, rate in roles:
             job = {
@@ -203,15 +212,19 @@ class Run:
         except ReadingFailed as error:
             self.wrong.append(f"unread: {error}")
             return
-        for name in ("k1", "k2", "c1", "c2"):
+        readers = ["k1", "k2", "c1", "c2", *(["s1"] if self.options.share else [])]
+        for name in readers:
             self._workers[name].drain()
-        self._await(["k1", "k2", "c1", "c2"])
+        self._await(readers)
         self.wrong += cluster.stop()
         self.wrong += different_replicas([each.data_dir for each in cluster.brokers.values()], [TOPIC, COPIES])
         self.wrong += cluster.tracebacks()
         paths = [self.home / "history-nemesis.jsonl", *(worker.history for worker in self._workers.values())]
         events = merge(paths, self.home / "history.jsonl")
         self.wrong += check_history(events, final, committed, copies)
+        if self.options.share:
+            found, self.shared = sharing.check(events, committed)
+            self.wrong += found
         self._summarize(events, final, committed, cluster)
 
     def _await(self, names: list[str]) -> None:
@@ -255,6 +268,7 @@ class Run:
             "client_restarts": {w.name: w.starts - 1 for w in self._workers.values() if w.starts > 1},
             "brokers_ended_by_themselves": len(cluster.ends),
             "events": len(events),
+            **({"share": self.shared} if self.shared else {}),
         }
 
 
@@ -328,6 +342,7 @@ def main() -> int:
     parser.add_argument(
         "--secured", action="store_true", help="SASL_SSL for clients and brokers, ACLs, quotas; TLS for ZooKeeper"
     )
+    parser.add_argument("--share", action="store_true", help="with a share group, too (not with --secured)")
     parser.add_argument("--home", type=Path, help="where data and histories go")
     parser.add_argument("--keep", action="store_true", help="keep the data of runs without anomalies")
     arguments = parser.parse_args()
@@ -345,6 +360,7 @@ def main() -> int:
             arguments.rate,
             namespaces=not arguments.no_namespaces,
             secured=arguments.secured,
+            share=arguments.share,
         )
         place = home / f"{arguments.store}-{seed}"
         result = run_once(options, place)

@@ -95,9 +95,16 @@ class Member(KwireBroker):
 
 class Cluster:
     """All brokers and their store. ``home`` keeps everything. ``secured``: clients and brokers use SASL_SSL,
-    there are an authorizer and quotas, and ZooKeeper has TLS and logins."""
+    there are an authorizer and quotas, and ZooKeeper has TLS and logins. ``more``: further properties of brokers."""
 
-    def __init__(self, home: Path, store: str, network: Loopback | Namespaces, secured: bool = False) -> None:
+    def __init__(
+        self,
+        home: Path,
+        store: str,
+        network: Loopback | Namespaces,
+        secured: bool = False,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         self.home = home
         self.store = store
         self.network = network
@@ -117,7 +124,8 @@ class Cluster:
         else:
             settings = {"kwire.metadata.dir": str(home / "metadata")}
         self._store_settings = settings
-        self.brokers = {n: Member(home / f"broker-{n}", n, network, settings) for n in (1, 2, 3)}
+        properties = {**settings, **(more or {})}
+        self.brokers = {n: Member(home / f"broker-{n}", n, network, properties) for n in (1, 2, 3)}
         self.security: ClusterSecurity | None = None
         if secured:
             self.security = ClusterSecurity(home / "security", [broker.host for broker in self.brokers.values()])

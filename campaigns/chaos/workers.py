@@ -504,6 +504,13 @@ def _copy(worker: Worker, transactions: Transactions, consumer: Any, records: li
     return outcome == "ok"
 
 
+def share(job: Job) -> None:
+    """Be a share group."""
+    from campaigns.chaos import sharing
+
+    sharing.share(job)
+
+
 ROLES: dict[str, Callable[[Job], None]] = {
     "produce": produce,
     "produce singly": produce_singly,
@@ -512,6 +519,7 @@ ROLES: dict[str, Callable[[Job], None]] = {
     "consume committed": consume_committed,
     "transact": transact,
     "copy": copy,
+    "share": share,
 }
 
 if __name__ == "__main__":

@@ -16,7 +16,22 @@ import time
 from typing import NamedTuple
 
 from campaigns.command_line import campaign_parser
-from campaigns.mutants import access, acl_changes, acls, cluster, logins, logs, quotas, schedules, tls, transactions
+from campaigns.mutants import (
+    access,
+    acl_changes,
+    acls,
+    cluster,
+    logins,
+    logs,
+    quotas,
+    schedules,
+    share,
+    share_cluster,
+    share_state,
+    streams_groups,
+    tls,
+    transactions,
+)
 from campaigns.mutants.mutant import Mutant
 from campaigns.seeds import silence
 
@@ -42,6 +57,10 @@ FAMILIES = {
     "acl-changes": Family(acl_changes.MUTANTS, first=1),
     "access": Family(access.MUTANTS, first=1),
     "quotas": Family(quotas.MUTANTS, first=1),
+    "share": Family(share.MUTANTS, first=1),
+    "share-state": Family(share_state.MUTANTS, first=1),
+    "share-cluster": Family(share_cluster.MUTANTS, first=1),
+    "streams-groups": Family(streams_groups.MUTANTS, first=1),
 }
 
 

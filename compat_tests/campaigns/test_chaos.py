@@ -12,13 +12,16 @@ from compat_tests.needs import need
 
 
 def test_brokers_that_are_killed_paused_stopped_and_expelled_lose_nothing(tmp_path: Path) -> None:
-    options = Options(store="embedded", seconds=25, seed=3, rate=100, namespaces=False, gap_s=(2.5, 4.5), longest_s=2)
+    options = Options(
+        store="embedded", seconds=25, seed=3, rate=100, namespaces=False, gap_s=(2.5, 4.5), longest_s=2, share=True
+    )
     result = run_once(options, tmp_path)
     assert result["anomalies"] == []
     assert {"kill", "pause", "stop", "session"} <= set(result["faults"])
     operations = result["operations"]
     assert operations["send"]["ok"] > 500
     assert operations["txn"]["ok"] and operations["copy"]["ok"] and operations["poll"]["ok"]
+    assert result["share"]["share accept"] > 200 and result["share"]["share repeated"] > 10
 
 
 def test_a_secured_cluster_loses_nothing_either(tmp_path: Path) -> None:

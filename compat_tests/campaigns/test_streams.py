@@ -1,4 +1,4 @@
-"""A short run of `campaigns/streams.py` on both brokers: word counts, sessions and queried tables are exact."""
+"""Short runs of `campaigns/streams.py`: word counts, sessions and queried tables are exact."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ PLAN = Plan(
     broker_kills=1,
     session_timeout_ms=2000,
     stall_s=120,
-    properties=("group.protocol=classic",),  # Streams' own protocol (KIP-1071) is not served
 )
-
-
+STREAMS_PLAN = replace(PLAN, group_protocol="streams")
 CLUSTER_PLAN = replace(PLAN, words=2000, application_kills=0, broker_kills=2, brokers=3)
 
 
-def test_results_are_exact_while_application_and_broker_are_killed(broker_kind: str, tmp_path: Path) -> None:
-    result = Campaign(tmp_path, broker_kind, PLAN).run()
+@pytest.mark.parametrize(
+    ("kind", "plan"),
+    [
+        pytest.param("kafka", STREAMS_PLAN, id="kafka-streams"),
+        pytest.param("kwire", STREAMS_PLAN, id="kwire-streams"),
+        pytest.param("kwire", PLAN, id="kwire-classic"),
+    ],
+)
+def test_results_are_exact_while_application_and_broker_are_killed(kind: str, plan: Plan, tmp_path: Path) -> None:
+    result = Campaign(tmp_path, kind, plan).run()
     assert result["problems"] == []
     assert (result["application_kills"], result["broker_kills"], result["starts"]) == (1, 1, [2])
     assert result["queries_answered"] > 0

@@ -68,7 +68,12 @@ class SimulatedBroker:
         self._client = StoreClient(self._cluster.store, self.host)
         sockets = SimulatedSockets(simulation.network, self.host, self._disk)
         doors = Doors(
-            clock=Clock(time_ms=simulation.time_ms, monotonic=simulation.loop.time, perf_counter=simulation.loop.time),
+            clock=Clock(
+                time_ms=simulation.time_ms,
+                monotonic=simulation.loop.time,
+                perf_counter=simulation.loop.time,
+                thread_time=lambda: 0.0,
+            ),
             files=self._disk,
             sockets=sockets,
             executor=SimulatedExecutor(simulation.loop, simulation.trace, Random(self._random.random())),

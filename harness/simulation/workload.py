@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.raw_client import ConnectionClosed, RawClient
 from kwire.base.errors import ErrorCode
@@ -23,8 +23,10 @@ from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRe
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records, parse_end_transaction_marker
 
 if TYPE_CHECKING:
+    from random import Random
+
     from harness.simulation.cluster import SimulatedCluster
-    from harness.simulation.world import Machine
+    from kwire.base.doors import Doors
 
 TOPIC: Final = "t"
 CALL_S: Final = 1.0
@@ -67,27 +69,64 @@ class History:
     trouble: list[str] = field(default_factory=list)
 
 
+class Host(Protocol):
+    """Where a client runs."""
+
+    name: str
+    doors: Doors
+
+
+class World(Protocol):
+    """Hosts and randomness: `harness.simulation.Simulation`, or real ones."""
+
+    def machine(self, name: str) -> Host:
+        """A host for a client."""
+
+    def random(self, purpose: str) -> Random:
+        """Randomness for one purpose."""
+
+
+class Site(Protocol):
+    """A cluster as its clients see it: simulated, or real."""
+
+    @property
+    def simulation(self) -> World:
+        """Where it is."""
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """Host and port of every broker."""
+
+    def look(self) -> None:
+        """Called after each response."""
+
+
 class Client:
     """A client with metadata, which it refreshes when a leader has moved. It ignores leaders of an older epoch than it
     has seen (KIP-320): the broker that names them is behind."""
 
-    def __init__(self, cluster: SimulatedCluster, name: str, partitions: int) -> None:
-        self.machine: Machine = cluster.simulation.machine(name)
+    def __init__(self, cluster: Site, name: str, partitions: int, call_s: float = CALL_S) -> None:
+        self.machine: Host = cluster.simulation.machine(name)
         self.random = cluster.simulation.random(f"{name} script")
         self.partitions = partitions
         self._cluster = cluster
+        self._call_s = call_s
         self._connections: dict[tuple[str, int], RawClient] = {}
         self._leaders: dict[int, tuple[str, int]] = {}
         self.epochs: dict[int, int] = {}
+        self.sent = False
+        """Whether the last request may have reached a broker: there was a connection."""
 
     async def call(self, address: tuple[str, int], request: Message, version: int) -> Any:
         """Send one request; None if there is no response in time."""
+        self.sent = False
         try:
-            async with asyncio.timeout(CALL_S):
+            async with asyncio.timeout(self._call_s):
                 connection = self._connections.get(address)
                 if connection is None or connection.closed:
                     connection = await RawClient.connect(self.machine.doors, *address, self.machine.name)
                     self._connections[address] = connection
+                self.sent = True
                 response = await connection.call(request, version)
                 self._cluster.look()
                 return response

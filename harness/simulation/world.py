@@ -64,7 +64,7 @@ class Machine:
 
     def __init__(self, simulation: Simulation, name: str) -> None:
         loop, trace = simulation.loop, simulation.trace
-        clock = Clock(time_ms=simulation.time_ms, monotonic=loop.time, perf_counter=loop.time)
+        clock = Clock(time_ms=simulation.time_ms, monotonic=loop.time, perf_counter=loop.time, thread_time=lambda: 0.0)
         self.name = name
         self.disk = Disk(trace, name, simulation.time_ms)
         self.doors = Doors(

@@ -44,6 +44,30 @@ class Settings:
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2**31 - 1
     group_min_session_timeout_ms: int = 6_000
+    group_share_assignment_interval_ms: int = 0
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_initialize_retry_interval_ms: int = 30_000
+    group_share_max_assignment_interval_ms: int = 15_000
+    group_share_max_heartbeat_interval_ms: int = 15_000
+    group_share_max_session_timeout_ms: int = 60_000
+    group_share_max_size: int = 200
+    group_share_min_assignment_interval_ms: int = 0
+    group_share_min_heartbeat_interval_ms: int = 5_000
+    group_share_min_session_timeout_ms: int = 45_000
+    group_share_session_timeout_ms: int = 45_000
+    group_streams_assignment_interval_ms: int = 0
+    group_streams_heartbeat_interval_ms: int = 5_000
+    group_streams_initial_rebalance_delay_ms: int = 0
+    group_streams_max_assignment_interval_ms: int = 15_000
+    group_streams_max_heartbeat_interval_ms: int = 15_000
+    group_streams_max_session_timeout_ms: int = 60_000
+    group_streams_max_size: int = 2**31 - 1
+    group_streams_max_standby_replicas: int = 2
+    group_streams_min_assignment_interval_ms: int = 0
+    group_streams_min_heartbeat_interval_ms: int = 5_000
+    group_streams_min_session_timeout_ms: int = 45_000
+    group_streams_num_standby_replicas: int = 0
+    group_streams_session_timeout_ms: int = 45_000
     offset_metadata_max_bytes: int = 4096
     offsets_retention_minutes: int = 10_080
 
@@ -77,6 +101,7 @@ class Bench:
         self.now_ms = 0
         self.log: list[CoordinatorRecord] = []
         self.refuse: ErrorCode | None = None
+        self.counters = GroupCounters()
         self.shard = self._new_shard()
 
     # -- time and log --------------------------------------------------------------------------------------------------
@@ -108,6 +133,16 @@ class Bench:
             self.shard.apply(*record, offset, wall_ms=self.now.wall_ms)
         self.run(self.shard.loaded(self.now))
 
+    def compact(self, end: int, *, tombstones: bool) -> None:
+        """Clean the log up to a position: of each key only the last record stays, and of those with ``tombstones``
+        also the ones without a value."""
+        last = {bytes(record[0]): position for position, record in enumerate(self.log[:end])}
+        self.log[:end] = [
+            record
+            for position, record in enumerate(self.log[:end])
+            if last[bytes(record[0])] == position and (tombstones or record[1] is not None)
+        ]
+
     def run(self, result: Result[Any], call: Call | None = None) -> Call:
         call = call or Call()
         settle(result, self.now, self._append, self._apply)
@@ -120,7 +155,7 @@ class Bench:
         return call
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(self.settings, self._new_id, GroupCounters(), self.topics())
+        return GroupShard(self.settings, self._new_id, self.counters, self.topics())
 
     def _new_id(self) -> str:
         return str(uuid.UUID(bytes=self.random.randbytes(16), version=4))

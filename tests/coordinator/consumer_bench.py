@@ -88,7 +88,9 @@ class ConsumerBench(Bench):
             out = self.shard.consumers.heartbeat(request, Caller("c", "/h", version), self.now)
             settle(out, self.now, self._append, self._apply)
         except KafkaError as error:
-            return SimpleNamespace(error_code=error.code, assignment=None, member_id=None, member_epoch=0)
+            return SimpleNamespace(
+                error_code=error.code, error_message=error.message, assignment=None, member_id=None, member_epoch=0
+            )
         if self.refuse is None:
             self.tick()
         return out.response

@@ -1,8 +1,11 @@
 """librdkafka with its tests: fetched with the crate `rdkafka-sys` and built once, in the cache folder.
 
-It is built with everything that a login can need: OpenSSL, Cyrus SASL for GSSAPI, libcurl for OAUTHBEARER's tokens.
+The version with tests of share consumers comes with the npm package `@confluentinc/kafka-javascript`; no crate has it
+yet. Both are built with everything that a login can need: OpenSSL, Cyrus SASL for GSSAPI, libcurl for OAUTHBEARER's
+tokens.
 
-Needs gcc, g++, make, pkg-config, and the development packages of `PACKAGES`, which root's first build installs.
+Needs gcc, g++, make, pkg-config, npm for the npm package, and the development packages of `PACKAGES`, which root's
+first build installs.
 """
 
 from __future__ import annotations
@@ -19,11 +22,15 @@ from http.client import HTTPException
 from pathlib import Path
 
 from compat_tests.suites.suite import CannotBuild
-from harness.downloads import APT_OPTIONS, attempted
+from harness.downloads import APT_OPTIONS, CommandFailed, attempted, downloaded
 from harness.kafka_jars import cache_root, locked
 
-CRATE, LIBRDKAFKA = "4.10.0+2.12.1", "2.12.1"
+LIBRDKAFKA, WITH_SHARE_CONSUMERS = "2.12.1", "2.15.0"
+VERSIONS = (LIBRDKAFKA, WITH_SHARE_CONSUMERS)
+CRATE = f"4.10.0+{LIBRDKAFKA}"
 CRATE_SHA256 = "e234cf318915c1059d4921ef7f75616b5219b10b46e9f3a511a15eb4b56a3f77"
+NPM_PACKAGE = "@confluentinc/kafka-javascript@1.10.0"
+NPM_SHA256 = "34a088e303707ea995d7453c832920bfd02106488cd055813b7c21fc9e6d337c"
 PACKAGES = {
     "openssl/ssl.h": "libssl-dev",
     "zlib.h": "zlib1g-dev",
@@ -36,11 +43,12 @@ KERBEROS = "libsasl2-modules-gssapi-mit"
 """What Cyrus SASL needs besides for GSSAPI; it is installed with the headers."""
 
 
-def why_not() -> str | None:
+def why_not(version: str = LIBRDKAFKA) -> str | None:
     """None if the suite can be built or has been, otherwise the names of what is missing."""
-    if (_built() / ".complete").exists():
+    if (_built(version) / ".complete").exists():
         return None
-    missing = [tool for tool in ("gcc", "g++", "make", "pkg-config") if shutil.which(tool) is None]
+    tools = ("gcc", "g++", "make", "pkg-config", *(["npm"] if version == WITH_SHARE_CONSUMERS else []))
+    missing = [tool for tool in tools if shutil.which(tool) is None]
     if shutil.which("g++"):
         missing += [package for header, package in PACKAGES.items() if not _has_header(header)]
     return f"needs {', '.join(missing)}" if missing else None
@@ -51,20 +59,20 @@ def _has_header(header: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _built() -> Path:
-    return cache_root() / f"librdkafka-{LIBRDKAFKA}-secured"
+def _built(version: str) -> Path:
+    return cache_root() / f"librdkafka-{version}-secured"
 
 
-def folder_of_tests() -> Path:
+def folder_of_tests(version: str = LIBRDKAFKA) -> Path:
     """The folder with the built `test-runner`; builds it on first use (two minutes). Raises `CannotBuild`."""
     with locked("librdkafka"):
-        if not (_built() / ".complete").exists():
+        if not (_built(version) / ".complete").exists():
             _install_packages()
-            reason = why_not()
+            reason = why_not(version)
             if reason:
                 raise CannotBuild(reason)
-            _build(_built())
-    return _built() / "tests"
+            _build(version, _built(version))
+    return _built(version) / "tests"
 
 
 def _install_packages() -> None:
@@ -78,10 +86,10 @@ def _install_packages() -> None:
         subprocess.run(["apt-get", "-qq", *APT_OPTIONS, *words], env=environment, capture_output=True, check=False)
 
 
-def _build(folder: Path) -> None:
-    print(f"building librdkafka {LIBRDKAFKA} and its tests in {folder} (once) ...", file=sys.stderr, flush=True)
+def _build(version: str, folder: Path) -> None:
+    print(f"building librdkafka {version} and its tests in {folder} (once) ...", file=sys.stderr, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
-    _unpack(folder)
+    _unpack(version, folder)
     steps = (
         ["./configure", "--enable-gssapi", "--enable-curl"],
         ["make", "-j2", "libs"],
@@ -94,19 +102,42 @@ def _build(folder: Path) -> None:
     (folder / ".complete").write_text("")
 
 
-def _unpack(folder: Path) -> None:
-    """The crate's `librdkafka` folder, checked against the pinned digest."""
-    with tempfile.TemporaryDirectory(dir=cache_root()) as place:
-        address = f"https://static.crates.io/crates/rdkafka-sys/rdkafka-sys-{CRATE}.crate"
-        crate = Path(place) / "crate.tar.gz"
-
-        def fetch() -> None:
-            with urllib.request.urlopen(address, timeout=120) as response:
-                crate.write_bytes(response.read())
-            if sha256(crate.read_bytes()).hexdigest() != CRATE_SHA256:
-                raise CannotBuild(f"{address} is not what it was")
-
-        attempted(address, fetch, OSError, HTTPException, CannotBuild)
-        with tarfile.open(crate) as tar:
+def _unpack(version: str, folder: Path) -> None:
+    """The `librdkafka` folder of the crate or the npm package, checked against the pinned digest."""
+    with tempfile.TemporaryDirectory(dir=cache_root()) as name:
+        place = Path(name)
+        if version == WITH_SHARE_CONSUMERS:
+            archive, inside = _npm_package(place), "package/deps/librdkafka"
+        else:
+            archive, inside = _crate(place), f"rdkafka-sys-{CRATE}/librdkafka"
+        with tarfile.open(archive) as tar:
             tar.extractall(place, filter="data")
-        (Path(place) / f"rdkafka-sys-{CRATE}" / "librdkafka").rename(folder)
+        (place / inside).rename(folder)
+
+
+def _crate(place: Path) -> Path:
+    address = f"https://static.crates.io/crates/rdkafka-sys/rdkafka-sys-{CRATE}.crate"
+    crate = place / "crate.tar.gz"
+
+    def fetch() -> None:
+        with urllib.request.urlopen(address, timeout=120) as response:
+            crate.write_bytes(response.read())
+        _check(crate, CRATE_SHA256, address)
+
+    attempted(address, fetch, OSError, HTTPException, CannotBuild)
+    return crate
+
+
+def _npm_package(place: Path) -> Path:
+    try:
+        downloaded(f"npm pack {NPM_PACKAGE}", ["npm", "pack", "--silent", NPM_PACKAGE], cwd=place)
+    except CommandFailed as error:
+        raise CannotBuild(str(error)) from None
+    (package,) = place.glob("*.tgz")
+    _check(package, NPM_SHA256, NPM_PACKAGE)
+    return package
+
+
+def _check(archive: Path, digest: str, name: str) -> None:
+    if sha256(archive.read_bytes()).hexdigest() != digest:
+        raise CannotBuild(f"{name} is not what it was")

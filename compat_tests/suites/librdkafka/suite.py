@@ -7,6 +7,8 @@ of Kafka's distribution, made from Kafka's jars.
 
 With three brokers, tests can create topics with three replicas, and there are racks. With ``--security``, the tests'
 clients use TLS, and log in with ``--mechanism`` (`security`). Java is needed for a few tests.
+
+The tests of share consumers are those of a later version of librdkafka, which has share consumers (``--share``).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from compat_tests.suites.librdkafka.build import LIBRDKAFKA, folder_of_tests
+from compat_tests.suites.librdkafka.build import LIBRDKAFKA, WITH_SHARE_CONSUMERS, folder_of_tests
 from compat_tests.suites.librdkafka.security import MECHANISMS, PROTOCOLS, Entrance, Realm, Security, secured
 from compat_tests.suites.suite import Outcome, Suite, arguments, carry_out
 from harness.kafka_jars import KAFKA_VERSION, cache_root, kafka_jars_dir, locked
@@ -52,6 +54,11 @@ AUTHORIZER = {
 # Its own requests come without a login; the clients' do not, so that ACLs are for them alone.
 SECURED_AUTHORIZER = {**AUTHORIZER, "super.users": "User:ANONYMOUS"}
 SELECTOR = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+# The tests of share consumers wait 4 s for records that nobody has acknowledged.
+SHARE_SETTINGS = {
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": "3000",
+}
 OPEN = {"auto.create.topics.enable": "true", "min.insync.replicas": "1"}
 SCENARIOS = {"default": {}, "noautocreate": {"auto.create.topics.enable": "false"}}
 # 0097 wants an error of TLS. librdkafka reports one of the connection if the broker's half of the handshake is there
@@ -74,6 +81,12 @@ def suite(brokers: int = 1, security: Security | None = None) -> Suite:
     if brokers == 1:
         return Suite("librdkafka", "librdkafka's own tests", LIBRDKAFKA, FOLDER)
     return Suite("librdkafka-3", "librdkafka's own tests on three brokers", LIBRDKAFKA, FOLDER, "allowed-3.txt")
+
+
+def share_suite() -> Suite:
+    """The tests of share consumers; each must end as on Apache Kafka."""
+    title = "librdkafka's own tests of share consumers"
+    return Suite("librdkafka-share", title, WITH_SHARE_CONSUMERS, FOLDER, None)
 
 
 class ThreeBrokers:
@@ -122,11 +135,15 @@ class ThreeBrokers:
 
 
 @cache
-def tests_by_number() -> dict[str, dict[str, str]]:
-    """Number -> test name -> scenario, of the tests that need a broker; from the suite's own table."""
-    table = (folder_of_tests() / "test.c").read_text().partition("struct test tests[] = {")[2].partition("{NULL}")[0]
+def tests_by_number(version: str = LIBRDKAFKA) -> dict[str, dict[str, str]]:
+    """Number -> test name -> scenario, of the tests that need a broker; from the suite's own table. Of the version that
+    has share consumers only their tests."""
+    sources = (folder_of_tests(version) / "test.c").read_text()
+    table = sources.partition("struct test tests[] = {")[2].partition("{NULL}")[0]
     numbers: dict[str, dict[str, str]] = {}
     for name, rest in _TEST.findall(table):
+        if version == WITH_SHARE_CONSUMERS and "_share_" not in name:
+            continue
         if "TEST_F_LOCAL" not in rest and "TEST_F_MANUAL" not in rest:
             scenario = re.search(r'\.scenario = "(\w+)', rest)
             numbers.setdefault(name[:4], {})[name] = scenario[1] if scenario else "default"
@@ -162,7 +179,7 @@ class Brokers:
 
     def started(self, scenario: str) -> Entrance:
         """Start what the tests of a scenario run on; where they connect."""
-        home, settings = self._folder / scenario, {**SETTINGS, **SCENARIOS[scenario]}
+        home, settings = self._folder / scenario, {**SETTINGS, **SHARE_SETTINGS, **SCENARIOS[scenario]}
         if self._realm is not None:
             settings |= SECURED_AUTHORIZER
         elif self._count == 1:  # three of Apache Kafka need super users for each other, which the tests would be, too
@@ -192,12 +209,13 @@ def run(
     count: int = 1,
     security: Security | None = None,
     parts: Mapping[str, str] | None = None,
+    version: str = LIBRDKAFKA,
 ) -> list[Outcome]:
     """Run the tests (all, or the given numbers or names) and return how each ended. ``parts``: of the tests of a number
     only those subtests whose names contain a text."""
     chosen = {
         number: names
-        for number, names in tests_by_number().items()
+        for number, names in tests_by_number(version).items()
         if not tests or any(test.startswith(number) for test in tests)
     }
     with tempfile.TemporaryDirectory(prefix="librdkafka-") as folder, ExitStack() as stack:
@@ -205,13 +223,9 @@ def run(
         scenarios = {each for names in chosen.values() for each in names.values()}
         entrances = {scenario: brokers.started(scenario) for scenario in SCENARIOS if scenario in scenarios}
         runs = [(n, s) for n, names in chosen.items() for s in SCENARIOS if s in names.values()]
+        runner = Runner(version, Path(folder), quick, limit_s, parts or {})
         with ThreadPoolExecutor(jobs) as pool:
-            tasks = [
-                pool.submit(
-                    _run_number, number, scenario, entrances[scenario], Path(folder), quick, limit_s, parts or {}
-                )
-                for number, scenario in runs
-            ]
+            tasks = [pool.submit(runner.number, number, scenario, entrances[scenario]) for number, scenario in runs]
         return [outcome for task in tasks for outcome in task.result()]
 
 
@@ -228,52 +242,69 @@ def _delayed(number: str, entrance: Entrance) -> Iterator[Entrance]:
         proxy.refuse()
 
 
-def _run_number(
-    number: str, scenario: str, given: Entrance, folder: Path, quick: bool, limit_s: float, parts: Mapping[str, str]
-) -> list[Outcome]:
-    """Run all tests of a number and a scenario in one process of the runner."""
-    chosen = {"SUBTESTS": parts[number]} if number in parts else {}
-    given = replace(given, environment={**given.environment, **chosen})
-    with _delayed(number, given) as entrance:
-        return _run(number, scenario, entrance, folder, quick, limit_s)
+class Runner:
+    """Runs the tests of one number in a process of the suite's ``test-runner``. ``folder``: for its files."""
 
+    def __init__(self, version: str, folder: Path, quick: bool, limit_s: float, parts: Mapping[str, str]) -> None:
+        self._version = version
+        self._folder = folder
+        self._options = ["-Q"] if quick else []
+        self._limit_s = limit_s
+        self._parts = parts
 
-def _run(number: str, scenario: str, entrance: Entrance, folder: Path, quick: bool, limit_s: float) -> list[Outcome]:
-    report, config = folder / f"{number}-{scenario}.json", folder / f"{number}-{scenario}.conf"
-    # Double timeouts, as in the suite's own test clusters.
-    lines = {"bootstrap.servers": entrance.bootstrap, "broker.address.family": "v4", "test.timeout.multiplier": "2"}
-    config.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **entrance.client}.items()))
-    environment = {
-        **os.environ,
-        "LD_LIBRARY_PATH": "../src:../src-cpp",
-        "TESTS": number,
-        "TEST_SCENARIO": scenario,
-        "TEST_REPORT": str(report),
-        "RDKAFKA_TEST_CONF": str(config),
-        "TEST_KAFKA_VERSION": f"{KAFKA_VERSION}.0",
-        "KAFKA_PATH": str(distribution()),
-        "BROKERS": entrance.scripts,
-        **entrance.environment,
-        "KRB5CCNAME": f"FILE:{folder}/{number}-{scenario}.tickets",
-    }
-    environment.pop("CI", None)
-    command = ["./test-runner", "-p1", "-L", *(["-Q"] if quick else [])]
-    output = folder / f"{number}-{scenario}.txt"
-    with open(output, "wb") as out:
-        process = subprocess.Popen(
-            command, cwd=folder_of_tests(), env=environment, stdout=out, stderr=out, start_new_session=True
-        )
-        try:
-            status = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            status = None
-        finally:
-            if process.poll() is None or status is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    _keep(output)
-    names = [name for name, its in tests_by_number()[number].items() if its == scenario]
-    return _outcomes(names, report, status, output.read_text(errors="replace"))
+    def number(self, number: str, scenario: str, given: Entrance) -> list[Outcome]:
+        """Run all tests of a number and a scenario."""
+        chosen = {"SUBTESTS": self._parts[number]} if number in self._parts else {}
+        given = replace(given, environment={**given.environment, **chosen})
+        with _delayed(number, given) as entrance:
+            return self._run(number, scenario, entrance)
+
+    def _run(self, number: str, scenario: str, entrance: Entrance) -> list[Outcome]:
+        start = self._folder / f"{number}-{scenario}"
+        report, output = start.with_suffix(".json"), start.with_suffix(".txt")
+        environment = self._environment(number, scenario, entrance, report)
+        command = ["./test-runner", "-p1", "-L", *self._options]
+        with open(output, "wb") as out:
+            process = subprocess.Popen(
+                command,
+                cwd=folder_of_tests(self._version),
+                env=environment,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(self._limit_s)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                if process.poll() is None or status is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        _keep(output)
+        names = [name for name, its in tests_by_number(self._version)[number].items() if its == scenario]
+        return _outcomes(names, report, status, output.read_text(errors="replace"))
+
+    def _environment(self, number: str, scenario: str, entrance: Entrance, report: Path) -> dict[str, str]:
+        config = report.with_suffix(".conf")
+        # Double timeouts, as in the suite's own test clusters.
+        lines = {"bootstrap.servers": entrance.bootstrap, "broker.address.family": "v4", "test.timeout.multiplier": "2"}
+        config.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **entrance.client}.items()))
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": "../src:../src-cpp",
+            "TESTS": number,
+            "TEST_SCENARIO": scenario,
+            "TEST_REPORT": str(report),
+            "RDKAFKA_TEST_CONF": str(config),
+            "TEST_KAFKA_VERSION": f"{KAFKA_VERSION}.0",
+            "KAFKA_PATH": str(distribution()),
+            "BROKERS": entrance.scripts,
+            **entrance.environment,
+            "KRB5CCNAME": f"FILE:{self._folder}/{number}-{scenario}.tickets",
+        }
+        environment.pop("CI", None)
+        return environment
 
 
 def _keep(output: Path) -> None:
@@ -318,15 +349,25 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=4, help="tests at a time (default: 4)")
     parser.add_argument("--limit", type=float, default=900, help="seconds for one test number (default: 900)")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="how many (default: 1)")
+    parser.add_argument("--share", action="store_true", help="the tests of share consumers, of a later version")
     parser.add_argument("--security", choices=PROTOCOLS, help="the protocol of the clients (default: PLAINTEXT)")
     parser.add_argument("--mechanism", choices=MECHANISMS, help="how they log in, with a protocol of SASL")
     options: argparse.Namespace = parser.parse_args()
     security = chosen_security(parser, options)
+    if options.share and (security is not None or options.brokers != 1):
+        parser.error("--share is for one broker without --security")
     return carry_out(
-        suite(options.brokers, security),
+        share_suite() if options.share else suite(options.brokers, security),
         options.broker,
         lambda: run(
-            options.broker, options.tests, options.quick, options.jobs, options.limit, options.brokers, security
+            options.broker,
+            options.tests,
+            options.quick,
+            options.jobs,
+            options.limit,
+            options.brokers,
+            security,
+            version=WITH_SHARE_CONSUMERS if options.share else LIBRDKAFKA,
         ),
         options.record,
     )

@@ -8,12 +8,13 @@ import pytest
 
 from compat_tests.needs import need_built
 from compat_tests.suites.librdkafka import suite
-from compat_tests.suites.librdkafka.build import folder_of_tests
+from compat_tests.suites.librdkafka.build import WITH_SHARE_CONSUMERS, folder_of_tests
 from compat_tests.suites.librdkafka.security import Security
 
 SECURED = ("0001", "0012", "0031", "0065", "0081", "0090", "0097", "0112", "0135", "0140")
 PARTS = {"0081": "Acls"}
 SECURED_PARTS = {"0081": "DescribeConsumerGroups_with_authorized_ops"}
+SHARE_PARTS = {"0172": "ack_after_commit", "0175": "five_groups_same_topic"}
 QUICK = (
     "0001",
     "0005",
@@ -69,3 +70,19 @@ def test_what_passes_on_kafka_over_tls_with_a_login_passes() -> None:
     )
     assert its.compare("kwire", outcomes) == []
     assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(SECURED)
+
+
+@pytest.mark.timeout(1500)
+def test_some_share_consumers_pass() -> None:
+    need_built(lambda: folder_of_tests(WITH_SHARE_CONSUMERS))
+    outcomes = suite.run(
+        "kwire",
+        list(SHARE_PARTS),
+        quick=False,
+        jobs=4,
+        limit_s=120,
+        parts=SHARE_PARTS,
+        version=WITH_SHARE_CONSUMERS,
+    )
+    assert suite.share_suite().compare("kwire", outcomes) == []
+    assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(SHARE_PARTS)

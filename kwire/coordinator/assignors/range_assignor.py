@@ -8,6 +8,7 @@ assignment is ignored.
 from __future__ import annotations
 
 from kwire.coordinator.assignors.model import GroupAssignment, GroupSpec, MemberSpec
+from kwire.coordinator.runtime.java_hash import string_order
 
 
 class _Topic:
@@ -45,7 +46,6 @@ def assign_range(group: GroupSpec) -> GroupAssignment:
 
 
 def _sort_key(member: tuple[str, MemberSpec]) -> tuple[bool, bytes]:
-    """Java compares strings by their UTF-16 units."""
     member_id, spec = member
     name = member_id if spec.instance_id is None else spec.instance_id
-    return spec.instance_id is None, name.encode("utf-16-be", "surrogatepass")
+    return spec.instance_id is None, string_order(name)

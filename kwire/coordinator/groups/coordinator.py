@@ -9,7 +9,7 @@ shuts down), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID. Th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,10 +17,10 @@ from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.metadata.image import OFFSETS_TOPIC
 from kwire.cluster.store.keys import ConfigResource
-from kwire.coordinator.groups.group import CONSUMER_STATES, GroupCounters, GroupState
-from kwire.coordinator.runtime.java_hash import partition_for
+from kwire.coordinator.groups.group import CONSUMER_STATES, SHARE_STATES, STREAMS_STATES, GroupCounters, GroupState
+from kwire.coordinator.runtime.java_hash import partition_for, partitions_order
 from kwire.coordinator.runtime.machine import Caller, Instant, Result
-from kwire.coordinator.runtime.runtime import Phase, Runtime
+from kwire.coordinator.runtime.runtime import LogSettings, Phase, Runtime
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from kwire.codec.messages.consumer_group_describe_response import DescribedGroup as ConsumerDescribedGroup
     from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
     from kwire.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+    from kwire.codec.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
     from kwire.codec.messages.describe_groups_response import DescribedGroup
     from kwire.codec.messages.heartbeat_request import HeartbeatRequest
     from kwire.codec.messages.heartbeat_response import HeartbeatResponse
+    from kwire.codec.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
     from kwire.codec.messages.join_group_request import JoinGroupRequest
     from kwire.codec.messages.join_group_response import JoinGroupResponse
     from kwire.codec.messages.leave_group_request import LeaveGroupRequest
@@ -45,12 +47,21 @@ if TYPE_CHECKING:
     from kwire.codec.messages.offset_delete_response import OffsetDeleteResponse
     from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
     from kwire.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
+    from kwire.codec.messages.share_group_describe_response import DescribedGroup as ShareDescribedGroup
+    from kwire.codec.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+    from kwire.codec.messages.streams_group_describe_response import DescribedGroup as StreamsDescribedGroup
+    from kwire.codec.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
     from kwire.codec.messages.sync_group_request import SyncGroupRequest
     from kwire.codec.messages.sync_group_response import SyncGroupResponse
     from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest
     from kwire.codec.messages.txn_offset_commit_response import TxnOffsetCommitResponse
     from kwire.coordinator.groups.consumer.topics import Topics
     from kwire.coordinator.groups.shard import GroupShard
+    from kwire.coordinator.groups.share.offsets import Forgetting
+    from kwire.coordinator.groups.share.protocol import ShareHeartbeat
+    from kwire.coordinator.groups.share.states import NamedPartitions, Partitions
+    from kwire.coordinator.groups.streams.creations import TopicCreations
+    from kwire.coordinator.groups.streams.protocol import StreamsHeartbeat
 
 A = TypeVar("A")
 
@@ -66,6 +77,8 @@ class GroupCoordinator:
         self._runtimes: dict[int, Runtime[GroupShard]] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._expiry: asyncio.TimerHandle | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        self._topic_creations: TopicCreations | None = None
         self._open = False
         self._counters = GroupCounters()
         self._topic_ids: Collection[bytes] = ()
@@ -89,10 +102,25 @@ class GroupCoordinator:
             self._expiry = None
         for runtime in self._runtimes.values():
             runtime.end()
-        tasks = list(self._loading.values())
+        tasks = [*self._loading.values(), *self._background]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run what no response waits for, until the coordinator is closed."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    @property
+    def topic_creations(self) -> TopicCreations:
+        """The internal topics that are being created for streams groups."""
+        if self._topic_creations is None:
+            from kwire.coordinator.groups.streams.creations import TopicCreations
+
+            self._topic_creations = TopicCreations()
+        return self._topic_creations
 
     def _on_leadership(self, index: int, partition: Partition | None) -> None:
         former = self._runtimes.pop(index, None)
@@ -103,7 +131,9 @@ class GroupCoordinator:
             task.cancel()
         if partition is None or not self._open:
             return
-        runtime = self._runtimes[index] = Runtime(self._new_shard(), partition, self._doors, self._config)
+        config = self._config
+        settings = LogSettings(config.offsets_commit_timeout_ms, config.offsets_topic_compression_codec)
+        runtime = self._runtimes[index] = Runtime(self._new_shard(), partition, self._doors, settings)
         if runtime.is_empty_log:
             runtime.begin()
         else:
@@ -129,12 +159,13 @@ class GroupCoordinator:
             return
         topics = _topics(image)
         for runtime in self._runtimes.values():
-            runtime.shard.consumers.protocol.update_topics(topics, changed, new=new)
+            runtime.shard.update_topics(topics, changed, new=new)
         if not delta.deleted:
             return
         gone = {topic.name: frozenset(range(len(topic.partitions))) for topic in delta.deleted}
+        ids = {topic.id for topic in delta.deleted}
         for runtime in self._active():
-            runtime.perform_in_parts(lambda _, shard=runtime.shard: shard.forget_partitions(gone))  # type: ignore[misc]
+            runtime.perform_in_parts(lambda _, shard=runtime.shard: shard.forget_partitions(gone, ids))  # type: ignore[misc]
 
     def _schedule_expiry(self) -> None:
         interval_s = self._config.offsets_retention_check_interval_ms / 1000
@@ -162,6 +193,14 @@ class GroupCoordinator:
         """The partition of `OFFSETS_TOPIC` that a group belongs to, or None if the topic does not exist."""
         topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
         return None if topic is None else partition_for(group_id, len(topic.partitions))
+
+    def by_partition(self, group_ids: Iterable[str]) -> list[str]:
+        """Group ids in the order in which Kafka responds to a request about several groups: one partition of
+        `OFFSETS_TOPIC` after the other."""
+        by_index: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            by_index.setdefault(self.partition_of(group_id) or 0, []).append(group_id)
+        return [group_id for index in partitions_order(OFFSETS_TOPIC, by_index) for group_id in by_index[index]]
 
     def _runtime(self, group_id: str, *, may_be_empty: bool) -> Runtime[GroupShard]:
         if not self._open:
@@ -209,6 +248,76 @@ class GroupCoordinator:
         check_request(request, caller.api_version, self._config)
         return self._perform(
             request.group_id, lambda shard, now: shard.consumers.heartbeat(request, caller, now), may_be_empty=False
+        )
+
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> ShareHeartbeat | asyncio.Future[ShareHeartbeat]:
+        """ShareGroupHeartbeat. Raises KafkaError with a message for the client."""
+        from kwire.coordinator.groups.share.protocol import check_request
+
+        check_request(request)
+        return self._perform(
+            request.group_id, lambda shard, now: shard.shares.heartbeat(request, caller, now), may_be_empty=False
+        )
+
+    def share_partitions_initialized(
+        self, group_id: str, known: Partitions, failed: Partitions
+    ) -> bool | asyncio.Future[bool]:
+        """The share coordinators know some partitions of a group; others could not be initialised."""
+        return self._perform(
+            group_id, lambda shard, _: shard.shares.initialized(group_id, known, failed), may_be_empty=False
+        )
+
+    def is_share_group(self, group_id: str) -> bool:
+        """Whether this broker coordinates such a share group."""
+        try:
+            group = self._runtime(group_id, may_be_empty=True).shard.groups.find(group_id)
+        except KafkaError:
+            return False
+        return group is not None and group.type_name == "share"
+
+    def begin_share_deletion(
+        self, group_id: str
+    ) -> DeleteShareGroupStateRequest | asyncio.Future[DeleteShareGroupStateRequest]:
+        """The request by which the share coordinators forget a share group, before it is deleted."""
+        return self._perform(group_id, lambda shard, _: shard.shares.begin_deletion(group_id), may_be_empty=False)
+
+    def share_offsets(
+        self, group_id: str
+    ) -> Mapping[bytes, NamedPartitions] | asyncio.Future[Mapping[bytes, NamedPartitions]]:
+        """The partitions of a share group that have offsets."""
+        return self._perform(group_id, lambda shard, _: Result(shard.shares.offsets.initialized(group_id)))
+
+    def alter_share_offsets(
+        self, group_id: str, offsets: Mapping[str, Sequence[tuple[int, int]]]
+    ) -> InitializeShareGroupStateRequest | asyncio.Future[InitializeShareGroupStateRequest]:
+        """The request by which the share coordinators begin a share group again at these offsets."""
+        return self._perform(
+            group_id, lambda shard, _: shard.shares.alter_offsets(group_id, offsets), may_be_empty=False
+        )
+
+    def forget_share_offsets(self, group_id: str, names: Collection[str]) -> Forgetting | asyncio.Future[Forgetting]:
+        """The request by which the share coordinators forget topics of a share group."""
+        return self._perform(
+            group_id, lambda shard, _: shard.shares.forget_offsets(group_id, names), may_be_empty=False
+        )
+
+    def share_offsets_forgotten(self, group_id: str, topics: Collection[bytes]) -> bool | asyncio.Future[bool]:
+        """The share coordinators have forgotten topics of a share group."""
+        return self._perform(
+            group_id, lambda shard, _: shard.shares.offsets_forgotten(group_id, topics), may_be_empty=False
+        )
+
+    def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, caller: Caller
+    ) -> StreamsHeartbeat | asyncio.Future[StreamsHeartbeat]:
+        """StreamsGroupHeartbeat. Raises KafkaError with a message for the client."""
+        from kwire.coordinator.groups.streams.checks import check_request
+
+        check_request(request)
+        return self._perform(
+            request.group_id, lambda shard, now: shard.streams.heartbeat(request, caller, now), may_be_empty=False
         )
 
     # -- offsets -------------------------------------------------------------------------------------------------------
@@ -267,6 +376,14 @@ class GroupCoordinator:
         """ConsumerGroupDescribe for one group. Raises GROUP_ID_NOT_FOUND."""
         return self._perform(group_id, lambda shard, _: shard.consumers.describe(group_id), may_be_empty=False)
 
+    def describe_share_group(self, group_id: str) -> ShareDescribedGroup | asyncio.Future[ShareDescribedGroup]:
+        """ShareGroupDescribe for one group. Raises KafkaError with a message for the client."""
+        return self._perform(group_id, lambda shard, _: shard.shares.describe(group_id), may_be_empty=False)
+
+    def describe_streams_group(self, group_id: str) -> StreamsDescribedGroup | asyncio.Future[StreamsDescribedGroup]:
+        """StreamsGroupDescribe for one group. Raises GROUP_ID_NOT_FOUND."""
+        return self._perform(group_id, lambda shard, _: shard.streams.describe(group_id), may_be_empty=False)
+
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
         """DeleteGroups for one group."""
         return self._perform(group_id, lambda shard, _: shard.delete_group(group_id))
@@ -279,7 +396,7 @@ class GroupCoordinator:
         if not self._open:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         listed: list[ListedGroup] = []
-        for index in sorted(self._runtimes):
+        for index in partitions_order(OFFSETS_TOPIC, self._runtimes):
             runtime = self._runtimes[index]
             if runtime.phase is Phase.LOADING:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -302,6 +419,15 @@ class GroupCoordinator:
         for name in CONSUMER_STATES:
             gauge = f"{server}consumer-group-count,state={name.lower()}"
             metrics.gauge(gauge, partial(self._count_groups, "consumer", name))
+        metrics.gauge(server + "group-count,protocol=share", lambda: self._count_groups("share", None))
+        for name in SHARE_STATES:
+            metrics.gauge(f"{server}share-group-count,state={name.lower()}", partial(self._count_groups, "share", name))
+        metrics.gauge(server + "group-count,protocol=streams", lambda: self._count_groups("streams", None))
+        for name in STREAMS_STATES:
+            gauge = f"{server}streams-group-count,state={name.lower()}"
+            metrics.gauge(gauge, partial(self._count_groups, "streams", name))
+        metrics.gauge(server + "share-group-rebalance-count", lambda: counters.share_rebalances)
+        metrics.gauge(server + "streams-group-rebalance-count", lambda: counters.streams_rebalances)
         metrics.gauge(server + "offset-commit-count", lambda: counters.offset_commits)
         metrics.gauge(server + "offset-deletion-count", lambda: counters.offset_deletions)
         metrics.gauge(server + "offset-expiration-count", lambda: counters.offset_expirations)
@@ -319,6 +445,18 @@ class GroupCoordinator:
 
     def _count_partitions(self, phase: Phase) -> int:
         return sum(runtime.phase is phase for runtime in self._runtimes.values())
+
+    def committed(self) -> Iterator[tuple[str, int, list[tuple[str, int, int]]]]:
+        """Each group with its number of members and the committed offsets (topic, partition, offset), for metrics. The
+        groups may change between two of them."""
+        for runtime in self._active():
+            for group in list(runtime.shard.groups):
+                offsets = runtime.shard.offsets.walk(group.group_id)
+                yield (
+                    group.group_id,
+                    group.counts()["members"],
+                    [(topic, index, one.offset) for topic, index, one in offsets],
+                )
 
     # -- diagnostic dump -----------------------------------------------------------------------------------------------
 

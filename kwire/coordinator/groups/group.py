@@ -1,7 +1,8 @@
 """What groups of all types have in common, and the table of a shard's groups.
 
-The two types are `classic.group.ClassicGroup` and `consumer.group.ConsumerGroup` (KIP-848). Committed offsets,
-ListGroups and DeleteGroups use the methods of `Group` whatever the type.
+The types are `classic.group.ClassicGroup`, `consumer.group.ConsumerGroup` (KIP-848), `share.group.ShareGroup` (KIP-932)
+and `streams.group.StreamsGroup` (KIP-1071). Committed offsets, ListGroups and DeleteGroups use the methods of `Group`
+whatever the type.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ class GroupState(Enum):
 CONSUMER_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 """The states of a consumer group, as clients and metrics name them. No group is ever in the state Dead."""
 
+SHARE_STATES: Final = ("Empty", "Stable", "Dead")
+"""The states of a share group, likewise."""
+
+STREAMS_STATES: Final = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead")
+"""The states of a streams group, likewise."""
+
 
 class GroupSettings(Protocol):
     """The configuration that the shard reads: Kafka's properties of these names. `KafkaConfig` has all of them."""
@@ -48,6 +55,30 @@ class GroupSettings(Protocol):
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    group_share_assignment_interval_ms: int
+    group_share_heartbeat_interval_ms: int
+    group_share_initialize_retry_interval_ms: int
+    group_share_max_assignment_interval_ms: int
+    group_share_max_heartbeat_interval_ms: int
+    group_share_max_session_timeout_ms: int
+    group_share_max_size: int
+    group_share_min_assignment_interval_ms: int
+    group_share_min_heartbeat_interval_ms: int
+    group_share_min_session_timeout_ms: int
+    group_share_session_timeout_ms: int
+    group_streams_assignment_interval_ms: int
+    group_streams_heartbeat_interval_ms: int
+    group_streams_initial_rebalance_delay_ms: int
+    group_streams_max_assignment_interval_ms: int
+    group_streams_max_heartbeat_interval_ms: int
+    group_streams_max_session_timeout_ms: int
+    group_streams_max_size: int
+    group_streams_max_standby_replicas: int
+    group_streams_min_assignment_interval_ms: int
+    group_streams_min_heartbeat_interval_ms: int
+    group_streams_min_session_timeout_ms: int
+    group_streams_num_standby_replicas: int
+    group_streams_session_timeout_ms: int
     offset_metadata_max_bytes: int
     offsets_retention_minutes: int
 
@@ -55,13 +86,22 @@ class GroupSettings(Protocol):
 class GroupCounters:
     """Events counted since the start of the broker, for the metrics. All shards of a broker share one object."""
 
-    __slots__ = ("completed_rebalances", "offset_commits", "offset_deletions", "offset_expirations")
+    __slots__ = (
+        "completed_rebalances",
+        "offset_commits",
+        "offset_deletions",
+        "offset_expirations",
+        "share_rebalances",
+        "streams_rebalances",
+    )
 
     def __init__(self) -> None:
         self.completed_rebalances = 0
         self.offset_commits = 0
         self.offset_deletions = 0
         self.offset_expirations = 0
+        self.share_rebalances = 0
+        self.streams_rebalances = 0
 
 
 class Group(ABC):
@@ -90,11 +130,21 @@ class Group(ABC):
     def is_empty(self) -> bool:
         """Whether the group has no members. Such a group may be deleted, and is, once its last offset is gone."""
 
+    @property
+    def expires(self) -> bool:
+        """Whether the group is deleted once it has neither members nor offsets."""
+        return True
+
     @abstractmethod
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, transactional: bool = False
     ) -> None:
         """Raises KafkaError unless a member with this generation (or member epoch) may commit offsets now."""
+
+    def check_partition_commit(self, member_id: str, epoch: int, topic: str, topic_id: bytes, partition: int) -> None:
+        """Raises KafkaError unless a member may commit the offset of one partition, after `check_offset_commit`. Only
+        members of groups with member epochs may commit with an older one, for partitions that they had in it."""
+        return
 
     @abstractmethod
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:

@@ -90,6 +90,11 @@ def parse_key(key: bytes | memoryview) -> Any | None:
     return None if kind is None else decode(kind, 0, key, _PREFIX.size)[0]
 
 
+def record_type(key: bytes | memoryview) -> int:
+    """The type of a record. Raises CodecError."""
+    return _prefix(key, "key")
+
+
 def parse_value(kind: type[Any], value: bytes | memoryview) -> Any:
     """A value of the class ``kind``, in the version in which it was written. Raises CodecError."""
     version = _prefix(value, "value")

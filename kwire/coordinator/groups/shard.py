@@ -3,12 +3,13 @@
 Each operation takes an `Instant` and returns a `Result`. `apply` changes the state from a record, in operation and when
 the log is loaded. Parked requests and timers are soft state, lost when this broker no longer leads the partition
 (`unload`). `runtime.runtime` runs the shard on its log. The operations of consumer groups (KIP-848) are in
-`consumer.shard`.
+`consumer.shard`, those of streams groups (KIP-1071) in `streams.shard`, which is imported with the first one.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.describe_groups_response import DescribedGroup
@@ -39,6 +40,7 @@ from kwire.coordinator.groups.classic.join import Arrival, JoinGroup, NewId
 from kwire.coordinator.groups.classic.protocol import ClassicProtocol
 from kwire.coordinator.groups.classic.rebalance import Rebalancer, refusal
 from kwire.coordinator.groups.consumer.group import ConsumerGroup
+from kwire.coordinator.groups.consumer.records import KEYS as CONSUMER_RECORD_TYPES
 from kwire.coordinator.groups.consumer.shard import ConsumerShard
 from kwire.coordinator.groups.consumer.topics import Topics
 from kwire.coordinator.groups.group import GroupCounters, Groups, GroupSettings
@@ -46,8 +48,23 @@ from kwire.coordinator.groups.offsets import transactional as transactional_offs
 from kwire.coordinator.groups.offsets.protocol import OffsetProtocol
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import CommittedOffset
+from kwire.coordinator.runtime.java_hash import timeline_map_order
 from kwire.coordinator.runtime.machine import Caller, Instant, Result, Waiter
 from kwire.coordinator.runtime.timers import Timers
+
+if TYPE_CHECKING:
+    from kwire.coordinator.groups.share.shard import ShareShard
+    from kwire.coordinator.groups.streams.shard import StreamsShard
+
+_IN_KAFKAS_ORDER_MAX: Final = 200
+"""How many groups of a shard are listed in the order in which Kafka would list them: hashing all ids of a large shard
+would take too long, and clients do not rely on it."""
+
+SHARE_RECORD_TYPES: Final = (10, 11, 12, 13, 14, 15)
+"""The types of the records of share groups (`share.records`)."""
+
+STREAMS_RECORD_TYPES: Final = (17, 19, 20, 21, 22, 23)
+"""The types of the records of streams groups (`streams.records`)."""
 
 
 class GroupShard:
@@ -58,11 +75,49 @@ class GroupShard:
         self.offsets = OffsetStore()
         self.timers = Timers()
         self._settings = settings
+        self._counters = counters
         self._rebalancer = Rebalancer(self.groups, self.timers, settings)
         self._join = JoinGroup(self.groups, self._rebalancer, settings, new_id)
         self._classic = ClassicProtocol(self.groups, self._rebalancer, counters)
         self.consumers = ConsumerShard(self.groups, self.timers, settings, new_id, self._rebalancer, topics)
         self._offset_protocol = OffsetProtocol(self.groups, self.offsets, self._classic, settings, counters)
+        self._shares: ShareShard | None = None
+        self._streams: StreamsShard | None = None
+        self._appliers: dict[int, Callable[[bytes | memoryview, bytes | memoryview | None], None]] = {
+            **dict.fromkeys(CONSUMER_RECORD_TYPES, self.consumers.apply),
+            **dict.fromkeys(SHARE_RECORD_TYPES, self._apply_share),
+            **dict.fromkeys(STREAMS_RECORD_TYPES, self._apply_streams),
+        }
+
+    @property
+    def shares(self) -> ShareShard:
+        """The operations of share groups."""
+        if self._shares is None:
+            from kwire.coordinator.groups.share.shard import ShareShard
+
+            topics = self.consumers.protocol.topics
+            self._shares = ShareShard(self.groups, self.timers, self._settings, self._counters, topics)
+        return self._shares
+
+    @property
+    def streams(self) -> StreamsShard:
+        """The operations of streams groups."""
+        if self._streams is None:
+            from kwire.coordinator.groups.streams.shard import StreamsShard
+
+            topics = self.consumers.protocol.topics
+            self._streams = StreamsShard(self.groups, self.timers, self._settings, self._counters, topics)
+        return self._streams
+
+    def update_topics(self, topics: Topics, changed: Iterable[str], *, new: bool) -> None:
+        """The cluster has changed: ``changed`` are the names of topics that were created, extended or deleted.
+        ``new``: some are new."""
+        names = list(changed)
+        self.consumers.protocol.update_topics(topics, names, new=new)
+        if self._shares is not None:
+            self._shares.protocol.update_topics(topics, names)
+        if self._streams is not None:
+            self._streams.protocol.update_topics(topics, names)
 
     # -- members -------------------------------------------------------------------------------------------------------
 
@@ -138,10 +193,13 @@ class GroupShard:
         self._offset_protocol.delete(request, out)
         return out
 
-    def forget_partitions(self, deleted: dict[str, frozenset[int]]) -> Result[None]:
-        """Delete the offsets of deleted topics (topic -> its partitions)."""
+    def forget_partitions(self, deleted: dict[str, frozenset[int]], topic_ids: Collection[bytes] = ()) -> Result[None]:
+        """Delete the offsets of deleted topics (topic -> its partitions; the ids), and what share groups note of
+        them."""
         out: Result[None] = Result()
         self._offset_protocol.forget_partitions(deleted, out)
+        if self._shares is not None:
+            out.records += self._shares.forget_topics(topic_ids).records
         return out
 
     def expire(self, now: Instant) -> Result[None]:
@@ -167,18 +225,19 @@ class GroupShard:
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Result[list[ListedGroup]]:
         """The groups in these states and of these types. Names are in lower case; an empty set means all."""
-        return Result(
-            [
-                ListedGroup(
-                    group_id=group.group_id,
-                    protocol_type=group.listed_protocol_type,
-                    group_state=group.state_name,
-                    group_type=group.type_name,
-                )
-                for group in self.groups
-                if (not states or group.state_name.lower() in states) and (not types or group.type_name in types)
-            ]
-        )
+        listed = {
+            group.group_id: ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.listed_protocol_type,
+                group_state=group.state_name,
+                group_type=group.type_name,
+            )
+            for group in self.groups
+            if (not states or group.state_name.lower() in states) and (not types or group.type_name in types)
+        }
+        if len(listed) > _IN_KAFKAS_ORDER_MAX:
+            return Result([*listed.values()])
+        return Result([listed[group_id] for group_id in timeline_map_order(listed, len(self.groups))])
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -197,7 +256,9 @@ class GroupShard:
         """
         parsed = group_records.parse_key(key)
         if parsed is None:
-            self.consumers.apply(key, value)
+            applier = self._appliers.get(group_records.record_type(key))
+            if applier is not None:
+                applier(key, value)
             return
         if isinstance(parsed, GroupMetadataKey):
             self._apply_group(parsed.group, value, wall_ms)
@@ -205,6 +266,12 @@ class GroupShard:
             self.offsets.remove(parsed.group, parsed.topic, parsed.partition)
         else:
             self._apply_offset(parsed, value, offset, wall_ms, producer_id)
+
+    def _apply_share(self, key: bytes | memoryview, value: bytes | memoryview | None) -> None:
+        self.shares.apply(key, value)
+
+    def _apply_streams(self, key: bytes | memoryview, value: bytes | memoryview | None) -> None:
+        self.streams.apply(key, value)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply a transaction marker of the log."""
@@ -252,6 +319,10 @@ class GroupShard:
         that were downgraded from the consumer protocol and have not rebalanced since."""
         out: Result[None] = Result()
         self.consumers.protocol.loaded(now)
+        if self._shares is not None:
+            self._shares.protocol.loaded(now)
+        if self._streams is not None:
+            self._streams.protocol.loaded(now)
         for group in self.groups.snapshot():
             if not isinstance(group, ClassicGroup):
                 continue

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
@@ -66,16 +66,12 @@ class Shard(Protocol):
 S = TypeVar("S", bound=Shard)
 
 
-class RuntimeSettings(Protocol):
-    """The configuration that the runtime reads."""
+class LogSettings(NamedTuple):
+    """How a runtime writes its log: how long a response waits until its records are committed, and the type of
+    compression."""
 
-    @property
-    def offsets_commit_timeout_ms(self) -> int:
-        """`offsets.commit.timeout.ms`: how long a response waits until its records are committed."""
-
-    @property
-    def offsets_topic_compression_codec(self) -> int:
-        """`offsets.topic.compression.codec`: how batches are compressed."""
+    commit_timeout_ms: int = 5000
+    compression: int = 0
 
 
 class Phase(Enum):
@@ -95,7 +91,7 @@ _NOT_ACTIVE = {
 class Runtime(Generic[S]):
     """Runs ``shard`` on ``partition`` until this broker no longer leads it. A later leadership gets a new runtime."""
 
-    def __init__(self, shard: S, partition: Partition, doors: Doors, settings: RuntimeSettings) -> None:
+    def __init__(self, shard: S, partition: Partition, doors: Doors, settings: LogSettings) -> None:
         self.shard = shard
         self.partition = partition
         self.phase = Phase.LOADING
@@ -243,7 +239,7 @@ class Runtime(Generic[S]):
 
     def _append(self, records: list[CoordinatorRecord], producer: tuple[int, int] | None = None) -> int:
         now_ms = self._doors.clock.time_ms()
-        compression = self._settings.offsets_topic_compression_codec
+        compression = self._settings.compression
         if producer is None:
             builder = RecordBatchBuilder(compression=compression)
         else:
@@ -287,7 +283,7 @@ class Runtime(Generic[S]):
     # -- responses that wait for a commit ------------------------------------------------------------------------------
 
     def _after(self, barrier: asyncio.Future[None], responses: list[tuple[Waiter, Any]]) -> None:
-        timeout_s = self._settings.offsets_commit_timeout_ms / 1000
+        timeout_s = self._settings.commit_timeout_ms / 1000
         late = self._loop.call_later(timeout_s, _refuse, responses, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         def committed(done: asyncio.Future[None]) -> None:

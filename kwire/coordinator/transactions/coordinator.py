@@ -25,7 +25,7 @@ from kwire.cluster.metadata.features import TRANSACTION_VERSION
 from kwire.cluster.metadata.image import TRANSACTIONS_TOPIC
 from kwire.coordinator.runtime.java_hash import partition_for
 from kwire.coordinator.runtime.machine import Instant, Result
-from kwire.coordinator.runtime.runtime import Phase, Runtime
+from kwire.coordinator.runtime.runtime import LogSettings, Phase, Runtime
 from kwire.coordinator.transactions.markers import MarkerWriter, OffsetMarkers, committed
 from kwire.coordinator.transactions.producer_ids import ProducerIds
 from kwire.coordinator.transactions.records import NONE, Transaction, TransactionState
@@ -51,13 +51,6 @@ DUMPED: Final = 20
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 _FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 _log = get_logger("kwire.coordinator")
-
-
-class _LogSettings:
-    """How `Runtime` writes this log: uncompressed, with a commit timeout of 5 s."""
-
-    offsets_commit_timeout_ms = 5000
-    offsets_topic_compression_codec = 0
 
 
 class TransactionCoordinator:
@@ -119,7 +112,7 @@ class TransactionCoordinator:
         if partition is None or not self._open:
             return
         shard = TransactionShard(self._config, self._take_id, self.level)
-        runtime = self._runtimes[index] = Runtime(shard, partition, self._doors, _LogSettings())
+        runtime = self._runtimes[index] = Runtime(shard, partition, self._doors, LogSettings())
         if runtime.is_empty_log:
             runtime.begin()
         else:

@@ -20,7 +20,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, is_topic_allowed, require
 from kwire.handlers.context import RequestContext
-from kwire.handlers.groups.group_calls import offers_consumer_groups
+from kwire.handlers.groups.group_calls import denied_first, offers_consumer_groups
 from kwire.security.acls.operations import AclOperation, ResourceType
 
 
@@ -29,7 +29,10 @@ def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> No
     if not offers_consumer_groups(context):
         return error_response(request, context.api_version, ErrorCode.UNSUPPORTED_VERSION, None)
     operation = partial(_describe, context, request.include_authorized_operations)
-    return then(for_each(request.group_ids, operation, _refused), _response)
+    group_ids = sorted(
+        context.services.groups.by_partition(request.group_ids), key=bool
+    )  # refused empty ids come first
+    return then(for_each(group_ids, operation, _refused), _response)
 
 
 def _describe(context: RequestContext, with_operations: bool, group_id: str) -> NowOrLater[DescribedGroup]:
@@ -59,7 +62,7 @@ def _refused(group_id: str, error: KafkaError) -> DescribedGroup:
 
 
 def _response(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=groups)
+    return ConsumerGroupDescribeResponse(groups=denied_first(groups))
 
 
 def error_response(

@@ -1,7 +1,8 @@
 """DeleteGroups (API key 42): delete empty groups with all their committed offsets (KIP-229).
 
 Behaviour: each group has its own error: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, and the
-coordinator's errors. If a group is named twice, it is deleted once and has one result.
+coordinator's errors. The share coordinators forget a share group before it is deleted. If a group is named twice, it is
+deleted once and has one result.
 
 Versions: 2 flexible.
 """
@@ -29,7 +30,12 @@ def handle(request: DeleteGroupsRequest, context: RequestContext) -> NowOrLater[
 
 def _delete(context: RequestContext, group_id: str) -> NowOrLater[DeletableGroupResult]:
     require(context, group_operation(AclOperation.DELETE, group_id))
-    return then(context.services.groups.delete_group(group_id), partial(_result, group_id))
+    groups = context.services.groups
+    if groups.is_share_group(group_id):
+        from kwire.handlers.groups.share.deletion import delete_share_group
+
+        return then(delete_share_group(context.services, group_id), partial(_result, group_id))
+    return then(groups.delete_group(group_id), partial(_result, group_id))
 
 
 def _result(group_id: str, error: ErrorCode) -> DeletableGroupResult:

@@ -19,13 +19,15 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, require
 from kwire.handlers.context import RequestContext
+from kwire.handlers.groups.group_calls import denied_first
 from kwire.security.acls.operations import AclOperation, ResourceType
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> NowOrLater[DescribeGroupsResponse]:
     """Describe each group; waits only for pending commits."""
     operation = partial(_describe, context, request.include_authorized_operations)
-    return then(for_each(request.groups, operation, _refused), _response)
+    group_ids = context.services.groups.by_partition(request.groups)
+    return then(for_each(group_ids, operation, _refused), _response)
 
 
 def _describe(context: RequestContext, with_operations: bool, group_id: str) -> NowOrLater[DescribedGroup]:
@@ -46,7 +48,7 @@ def _refused(group_id: str, error: KafkaError) -> DescribedGroup:
 
 
 def _response(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=groups)
+    return DescribeGroupsResponse(groups=denied_first(groups))
 
 
 def error_response(

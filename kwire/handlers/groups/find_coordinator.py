@@ -6,8 +6,9 @@ Behaviour:
   created at the first request (``offsets.topic.num.partitions``, ``offsets.topic.replication.factor``).
 * Transactional ids likewise: ``__transaction_state``, ``transaction.state.log.num.partitions`` and so on.
 * COORDINATOR_NOT_AVAILABLE with node -1 while there is no leader. INVALID_REQUEST for an unknown key type.
-* Share keys, from the version on that has them: COORDINATOR_NOT_AVAILABLE, as there is no share coordinator;
-  INVALID_REQUEST if the key is not GROUP:TOPIC_ID:PARTITION.
+* Share partitions (GROUP:TOPIC_ID:PARTITION, from the version on that has them) likewise: ``__share_group_state``,
+  ``share.coordinator.state.topic.num.partitions`` and so on. Only brokers (CLUSTER_ACTION) may ask. INVALID_REQUEST for
+  another form of the key.
 
 Versions: 1 key types, error message (on success "NONE"); 3 flexible; 4 many keys of one type (KIP-699); 5
 TRANSACTION_ABORTABLE (KIP-890: no effect here); 6 share keys (KIP-932).
@@ -15,6 +16,7 @@ TRANSACTION_ABORTABLE (KIP-890: no effect here); 6 share keys (KIP-932).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
@@ -22,16 +24,24 @@ from typing import Final
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater
 from kwire.base.uuids import uuid_from_text
-from kwire.cluster.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kwire.cluster.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import group_operation, is_allowed, require, transactional_id_operation
+from kwire.handlers.authorization import (
+    CLUSTER_ACTION,
+    group_operation,
+    is_allowed,
+    require,
+    transactional_id_operation,
+)
 from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.forwarding import auto_create
 from kwire.security.acls.operations import AclOperation, Operation
 
+_PARTITION: Final = re.compile(r"[+-]?[0-9]+")
+"""What Java reads as a number."""
 MESSAGE_SINCE: Final = 1
 MANY_KEYS_SINCE: Final = 4
 SHARE_KEYS_SINCE: Final = 6
@@ -50,14 +60,19 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
-_TOPICS: Final[dict[int, str]] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
+_TOPICS: Final[dict[int, str]] = {
+    KeyType.GROUP: OFFSETS_TOPIC,
+    KeyType.TRANSACTION: TRANSACTIONS_TOPIC,
+    KeyType.SHARE: SHARE_STATE_TOPIC,
+}
 """The topic in which the coordinators of a key type keep their state."""
 
 _OPERATIONS: Final[dict[int, Callable[[AclOperation, str], Operation]]] = {
     KeyType.GROUP: group_operation,
     KeyType.TRANSACTION: transactional_id_operation,
+    KeyType.SHARE: lambda operation, key: CLUSTER_ACTION[0],
 }
-"""What a key type's keys name."""
+"""What a key type's keys name: the operation on it that the client needs."""
 
 
 def handle(request: FindCoordinatorRequest, context: RequestContext) -> NowOrLater[FindCoordinatorResponse]:
@@ -72,6 +87,8 @@ def _may_know_one(request: FindCoordinatorRequest, context: RequestContext) -> b
     """Whether the client may know the coordinator of one of the keys, at least: for others, no topic is created."""
     keys = request.coordinator_keys if context.api_version >= MANY_KEYS_SINCE else [request.key]
     operation = _OPERATIONS[request.key_type]
+    if request.key_type == KeyType.SHARE:
+        keys = [key for key in keys if context.api_version >= SHARE_KEYS_SINCE and _share_key(key) is not None]
     return any(is_allowed(context, operation(AclOperation.DESCRIBE, key), Purpose.CHOICE) for key in keys)
 
 
@@ -110,28 +127,33 @@ def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinato
 def _check(key: str, key_type: int, context: RequestContext) -> None:
     """KafkaError if the key is invalid, or the principal may not know its coordinator."""
     operation = _OPERATIONS.get(key_type)
-    if operation is not None:
-        require(context, operation(AclOperation.DESCRIBE, key))
-    elif key_type == KeyType.SHARE and context.api_version >= SHARE_KEYS_SINCE and _is_share_key(key):
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    else:
+    if operation is None or (key_type == KeyType.SHARE and context.api_version < SHARE_KEYS_SINCE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    require(context, operation(AclOperation.DESCRIBE, key))
+    if key_type == KeyType.SHARE and _share_key(key) is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
-def _is_share_key(key: str) -> bool:
+def _share_key(key: str) -> str | None:
+    """The key of a share partition as its coordinator knows it; None for another form."""
     group, topic_id, partition = ([*key.rsplit(":", 2), "", ""])[:3]
     try:
         uuid_from_text(topic_id)
     except ValueError:
-        return False
-    return bool(group) and partition.isdecimal()
+        return None
+    if not group or not _PARTITION.fullmatch(partition) or not -(1 << 31) <= int(partition) < 1 << 31:
+        return None
+    return f"{group}:{topic_id}:{int(partition)}"
 
 
 def _leader_of(key: str, key_type: int, context: RequestContext) -> tuple[int, str, int]:
     services = context.services
     image = services.image
-    coordinator = services.transactions if key_type == KeyType.TRANSACTION else services.groups
-    index = coordinator.partition_of(key)
+    if key_type == KeyType.SHARE:
+        index = services.share_coordinator.partition_of(_share_key(key) or key)
+    else:
+        coordinator = services.transactions if key_type == KeyType.TRANSACTION else services.groups
+        index = coordinator.partition_of(key)
     state = None if index is None else image.partition(_TOPICS[key_type], index)
     if state is not None and state.leader == services.broker_id:
         return (state.leader, *context.endpoint)

@@ -6,12 +6,23 @@ The coordinator is in `kwire.coordinator.groups`; handlers turn requests into ca
 from __future__ import annotations
 
 from functools import partial
+from typing import Protocol, TypeVar
 
-from kwire.cluster.metadata.features import GROUP_VERSION
+from kwire.base.errors import ErrorCode
+from kwire.cluster.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from kwire.coordinator.runtime.machine import Caller
 from kwire.handlers.authorization import allowed_topics
 from kwire.handlers.context import Purpose, RequestContext
 from kwire.security.acls.operations import AclOperation
+
+
+class Described(Protocol):
+    """What descriptions of groups of all types have."""
+
+    error_code: int
+
+
+D = TypeVar("D", bound=Described)
 
 
 def caller_of(context: RequestContext) -> Caller:
@@ -23,5 +34,31 @@ def caller_of(context: RequestContext) -> Caller:
 
 
 def offers_consumer_groups(context: RequestContext) -> bool:
-    """Whether the cluster has finalised `group.version` 1, which groups of the consumer protocol need (KIP-848)."""
-    return context.services.image.features.get(GROUP_VERSION, 0) >= 1
+    """Whether this broker serves groups of the consumer protocol (KIP-848): `group.version` is 1, and
+    `group.coordinator.rebalance.protocols` has ``consumer``."""
+    return _offers(context, "consumer", GROUP_VERSION)
+
+
+def offers_streams_groups(context: RequestContext) -> bool:
+    """Whether this broker serves groups of the streams protocol (KIP-1071): `streams.version` is 1, and
+    `group.coordinator.rebalance.protocols` has ``streams``."""
+    return _offers(context, "streams", STREAMS_VERSION)
+
+
+def offers_share_groups(context: RequestContext) -> bool:
+    """Whether this broker serves share groups (KIP-932): `share.version` is 1. As in Kafka,
+    `group.coordinator.rebalance.protocols` does not matter."""
+    return context.services.image.features.get(SHARE_VERSION, 0) >= 1
+
+
+def denied_first(groups: list[D]) -> list[D]:
+    """The descriptions of a response as Kafka sorts them: those that the client may not have come first."""
+    return sorted(groups, key=lambda group: group.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _offers(context: RequestContext, protocol: str, feature: str) -> bool:
+    services = context.services
+    return (
+        services.image.features.get(feature, 0) >= 1
+        and protocol in services.config.group_coordinator_rebalance_protocols
+    )

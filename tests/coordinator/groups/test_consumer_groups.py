@@ -257,5 +257,7 @@ def test_the_policy_decides_whether_groups_migrate(bench: ConsumerBench, policy:
 def test_a_group_with_a_custom_assignor_stays_classic(bench: ConsumerBench) -> None:
     joined = bench.join(protocols={"mine": SUBSCRIPTION}, version=3).response
     bench.sync(joined, {joined.member_id: b"\0\0\0\0\0\0\0\0\0\1x"})
-    assert bench.enter("new").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    refused = bench.enter("new")
+    assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert refused.error_message is not None and "switch to a default assignor" in refused.error_message
     assert bench.state == "Stable"

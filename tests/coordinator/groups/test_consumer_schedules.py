@@ -2,8 +2,9 @@
 return; topics change, appends fail, the leadership moves.
 
 Invariants after every step: no partition has two owners, neither in the coordinator nor among the clients; member
-epochs are never ahead of the group's; every member has its timers; and loading the log restores the state. In the end,
-a group whose members follow the protocol is stable with every partition assigned, and one without heartbeats is empty.
+epochs are never ahead of the group's; every member has its timers; and loading the log restores the state, also when a
+part of it has been compacted, so that members come before their group (KAFKA-20254). In the end, a group whose members
+follow the protocol is stable with every partition assigned, and one without heartbeats is empty.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ class Schedule:
 
     def reload(self) -> None:
         before = picture(self.bench)
+        if self.chance.random() < 0.5:
+            self.bench.compact(self.chance.randrange(len(self.bench.log) + 1), tombstones=self.chance.random() < 0.5)
         self.bench.reload()
         assert picture(self.bench) == before, "loading the log gives another state"
 

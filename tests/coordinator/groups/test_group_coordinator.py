@@ -123,12 +123,16 @@ async def test_uncommitted_offsets_are_not_returned(service: Service) -> None:
     assert (await reading).topics[0].partitions[0].committed_offset == 5
 
 
-async def test_a_commit_that_takes_too_long_fails(service: Service) -> None:
-    service.config.offsets_commit_timeout_ms = 5
+async def test_a_commit_that_takes_too_long_fails() -> None:
+    config = Config()
+    config.offsets_commit_timeout_ms = 5
+    service = Service(FakePartition(), config=config)
+    await service.groups.start()
     service.partition.hold = True
     with pytest.raises(KafkaError) as refused:
         await service.commit(5)
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await service.groups.close()
 
 
 async def test_a_leadership_lost_before_the_commit_fails_the_request(service: Service) -> None:
@@ -253,6 +257,19 @@ async def test_metrics_have_kafkas_names(service: Service) -> None:
     assert seen[server + "offset-commit-count"] == 1
     assert seen[server + "group-completed-rebalance-count"] == 1
     assert seen[server + "num-partitions,state=active"] == 1
+    assert {name.removeprefix(server) for name in seen if "share" in name} == {
+        "group-count,protocol=share",
+        "share-group-rebalance-count",
+        *(f"share-group-count,state={state}" for state in ("empty", "stable", "dead")),
+    }
+    assert {name.removeprefix(server) for name in seen if "streams" in name} == {
+        "group-count,protocol=streams",
+        "streams-group-rebalance-count",
+        *(
+            f"streams-group-count,state={state}"
+            for state in ("empty", "notready", "assigning", "reconciling", "stable", "dead")
+        ),
+    }
 
 
 # -- loading -----------------------------------------------------------------------------------------------------------

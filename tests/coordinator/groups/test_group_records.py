@@ -110,7 +110,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
 
 
 def test_records_of_unknown_group_types_are_ignored() -> None:
-    shard = loaded((b"\x00\x0b\x00\x02h1", b"whatever"), (b"\x7f\xff", None))
+    shard = loaded((b"\x00\x63\x00\x02h1", b"whatever"), (b"\x7f\xff", None))
     assert len(shard.groups) == 0
 
 

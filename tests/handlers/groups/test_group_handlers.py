@@ -396,7 +396,6 @@ async def test_without_a_leader_there_is_no_coordinator(broker: Broker) -> None:
         (3, 2, "g:AAAAAAAAAAAAAAAAAAAAAA:0", ErrorCode.INVALID_REQUEST),
         (3, 9, "t", ErrorCode.INVALID_REQUEST),
         (5, 2, "g:AAAAAAAAAAAAAAAAAAAAAA:0", ErrorCode.INVALID_REQUEST),
-        (6, 2, "g:AAAAAAAAAAAAAAAAAAAAAA:0", ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (6, 2, "bad", ErrorCode.INVALID_REQUEST),
         (6, 2, "g:bad:0", ErrorCode.INVALID_REQUEST),
         (6, -1, "t", ErrorCode.INVALID_REQUEST),

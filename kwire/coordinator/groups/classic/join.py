@@ -85,7 +85,7 @@ class JoinGroup:
         elif isinstance(group, ClassicGroup):
             self._join(group, arrival, now)
         else:
-            arrival.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            arrival.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
     def _create(self, arrival: Arrival, now: Instant, former: Group | None) -> None:
         """Create the group for its first member. It is written to the log before the member is added, and may replace

@@ -17,6 +17,7 @@ from kwire.coordinator.groups.classic import records as classic_records
 from kwire.coordinator.groups.classic.group import ClassicGroup, ClassicMember
 from kwire.coordinator.groups.classic.rebalance import Rebalancer
 from kwire.coordinator.groups.group import GroupCounters, Groups, GroupState
+from kwire.coordinator.runtime.java_hash import hash_map_order
 from kwire.coordinator.runtime.machine import Instant, Result, Waiter
 
 DESCRIBE_MISSING_GROUP_SINCE = 6
@@ -153,7 +154,7 @@ class ClassicProtocol:
             group_state=group.state_name,
             protocol_type=group.listed_protocol_type,
             protocol_data=(group.protocol_name or "") if stable else "",
-            members=[_described(group, member, stable) for member in group.members.values()],
+            members=[_described(group, group.members[each], stable) for each in hash_map_order(group.members)],
         )
 
 

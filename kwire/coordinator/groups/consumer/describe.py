@@ -13,6 +13,7 @@ from kwire.codec.messages.consumer_group_describe_response import (
 from kwire.coordinator.groups.consumer.group import NOTHING, ConsumerGroup
 from kwire.coordinator.groups.consumer.member import ConsumerMember
 from kwire.coordinator.groups.consumer.topics import Topics
+from kwire.coordinator.runtime.java_hash import timeline_map_order
 
 CLASSIC_MEMBER = 0
 """MemberType of a member that uses the classic protocol."""
@@ -28,7 +29,7 @@ def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> Des
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor() or default_assignor,
-        members=[_member(group, member, topics) for member in group.members.values()],
+        members=[_member(group, group.members[each], topics) for each in timeline_map_order(group.members)],
     )
 
 

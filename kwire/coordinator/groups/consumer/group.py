@@ -208,7 +208,7 @@ class ConsumerGroup(Group):
         if epoch > member.epoch:
             self._refuse_epoch(member, epoch)
 
-    def check_partition_commit(self, member_id: str, epoch: int, topic_id: bytes, partition: int) -> None:
+    def check_partition_commit(self, member_id: str, epoch: int, topic: str, topic_id: bytes, partition: int) -> None:
         """A member with an older epoch may commit the offsets of partitions that it has owned since that epoch
         (KIP-1251). Raises as `check_offset_commit` does, for the whole request."""
         member = self.members.get(member_id)

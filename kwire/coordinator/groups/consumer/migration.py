@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 _UP = ("upgrade", "bidirectional")
 _DOWN = ("downgrade", "bidirectional")
+_CUSTOM_ASSIGNOR = (
+    "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
+    "before re-attempting the upgrade"
+)
+"""Why such a group stays classic, in Kafka's words; its clients log them."""
 
 
 class Migration:
@@ -64,7 +69,7 @@ class Migration:
                 group.target[member.member_id] = target
             _keep_what_is_held(classic, group, topics)
         except CodecError as error:
-            raise _cannot_upgrade(f"the metadata of its members cannot be parsed: {error}") from None
+            raise _cannot_upgrade(classic, f"the embedded consumer protocol is malformed: {error}") from None
         if classic.state is GroupState.STABLE and _is_complete(group, topics):
             group.metadata_hash = topics.metadata_hash(group.names)
         # Otherwise the first check of the topics finds a different hash, and a new assignment is computed.
@@ -74,11 +79,11 @@ class Migration:
 
     def _check_upgrade(self, classic: ClassicGroup) -> None:
         if self._policy not in _UP:
-            raise _cannot_upgrade("the migration policy does not allow it")
+            raise _cannot_upgrade(classic, "online upgrade is disabled")
         if not classic.uses_consumer_protocol:
-            raise _cannot_upgrade("its members are not consumers")
+            raise _cannot_upgrade(classic, "the group does not use the consumer embedded protocol")
         if len(classic.members) > self._settings.group_consumer_max_size:
-            raise _cannot_upgrade("it has more members than group.consumer.max.size")
+            raise _cannot_upgrade(classic, "the group size exceeds the consumer group maximum size")
 
     def dissolve(self, classic: ClassicGroup, out: Result[Any]) -> None:
         """The classic group was replaced: answer its parked requests with REBALANCE_IN_PROGRESS."""
@@ -169,8 +174,11 @@ def _left_to(group: ConsumerGroup, holder: str, gone: Sequence[str]) -> Partitio
     return {topic: sorted(partitions) for topic, partitions in left.items()}
 
 
-def _cannot_upgrade(reason: str) -> KafkaError:
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"The group cannot be upgraded: {reason}.")
+def _cannot_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {classic.group_id} to consumer group because {reason}.",
+    )
 
 
 def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
@@ -190,7 +198,7 @@ def _as_consumer(classic: ClassicGroup, member: ClassicMember, topics: Topics) -
     if member.held:
         assignment = _parse(ConsumerProtocolAssignment, member.held)
         if assignment.user_data:
-            raise _cannot_upgrade("a custom assignor is in use")
+            raise _cannot_upgrade(classic, _CUSTOM_ASSIGNOR)
         for topic in assignment.assigned_partitions:
             topic_id = topics.id(topic.topic)
             if topic_id is not None:  # the topic may have been recreated with fewer partitions

@@ -46,26 +46,26 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings
     """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is invalid whatever the state of the group."""
     epoch = request.member_epoch
     if (version >= OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH) and not request.member_id.strip():
-        raise _invalid("The member id must not be empty.")
+        raise _invalid("MemberId can't be empty.")
     if not request.group_id.strip():
-        raise _invalid("The group id must not be empty.")
-    for name, text in (("instance id", request.instance_id), ("rack id", request.rack_id)):
+        raise _invalid("GroupId can't be empty.")
+    for name, text in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):
         if text is not None and not text.strip():
-            raise _invalid(f"The {name} must not be empty.")
+            raise _invalid(f"{name} can't be empty.")
     if epoch == 0:
         if request.rebalance_timeout_ms == -1:
-            raise _invalid("A member that joins must set a rebalance timeout.")
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
         if request.topic_partitions is None or request.topic_partitions:
-            raise _invalid("A member that joins must send an empty list of owned partitions.")
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise _invalid("A member that joins must subscribe to topic names or a regular expression.")
+            raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
     elif epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
-        raise _invalid("Only a member with an instance id can leave temporarily.")
+        raise _invalid("InstanceId can't be null.")
     elif epoch < STATIC_LEAVE_EPOCH:
-        raise _invalid(f"The member epoch {epoch} is invalid.")
+        raise _invalid(f"MemberEpoch is invalid: {epoch}.")
     names = assignor_names(settings)
     if request.server_assignor is not None and request.server_assignor not in names:
-        message = f"The assignor {request.server_assignor} is not supported. Supported: {', '.join(names)}."
+        message = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(names)}."
         raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
 
 
@@ -111,8 +111,8 @@ class ConsumerProtocol:
         """The consumer group with this id. Raises GROUP_ID_NOT_FOUND, also for a group of another type."""
         group = self._groups.find(group_id)
         if not isinstance(group, ConsumerGroup):
-            what = "not found" if group is None else "not a consumer group"
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {what}.")
+            what = "not found" if group is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         return group
 
     # -- heartbeats ----------------------------------------------------------------------------------------------------
@@ -207,7 +207,10 @@ class ConsumerProtocol:
         if predecessor is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
         if not classic and not predecessor.uses_classic and predecessor.epoch != STATIC_LEAVE_EPOCH:
-            message = f"Instance id {instance_id} is still held by member {predecessor.member_id}."
+            message = (
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
+                f"id is owned by member {predecessor.member_id}."
+            )
             raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
         member = predecessor._replace(member_id=member_id, epoch=0, previous_epoch=0)
         group_id, written = group.group_id, consumer_records
@@ -224,7 +227,9 @@ class ConsumerProtocol:
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         if member.member_id != member_id:
-            message = f"Instance id {instance_id} is held by member {member.member_id}, not by {member_id}."
+            message = (
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+            )
             raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)
         return member
 

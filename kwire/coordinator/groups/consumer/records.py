@@ -56,7 +56,8 @@ VALUES: Final[dict[type[Any], type[Any]]] = {
 }
 """Key message -> value message."""
 
-_KEYS: Final[dict[int, type[Any]]] = {kind.API_KEY: kind for kind in VALUES}
+KEYS: Final[dict[int, type[Any]]] = {kind.API_KEY: kind for kind in VALUES}
+"""Record type -> key message."""
 
 
 class ResolvedRegex(NamedTuple):
@@ -72,7 +73,7 @@ def parse_key(key: bytes | memoryview) -> Any | None:
     """The message of a key, or None if the record does not belong to a consumer group. Raises CodecError."""
     if len(key) < _PREFIX.size:
         raise CodecError(f"a coordinator record's key of {len(key)} bytes has no type")
-    kind = _KEYS.get(_PREFIX.unpack_from(key)[0])
+    kind = KEYS.get(_PREFIX.unpack_from(key)[0])
     return None if kind is None else decode(kind, 0, key, _PREFIX.size)[0]
 
 

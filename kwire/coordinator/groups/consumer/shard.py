@@ -71,14 +71,16 @@ class ConsumerShard:
         define the error STALE_MEMBER_EPOCH."""
         group = self._groups.find(request.group_id)
         topics = self.protocol.topics
-        if not isinstance(group, ConsumerGroup):
+        if group is None:
             return
         try:
             for topic in request.topics:
                 topic_id = topics.id(topic.name)
                 for partition in topic.partitions if topic_id is not None else ():
                     index = partition.partition_index
-                    group.check_partition_commit(request.member_id, request.generation_id, topic_id or b"", index)
+                    group.check_partition_commit(
+                        request.member_id, request.generation_id, topic.name, topic_id or b"", index
+                    )
         except KafkaError:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from None
 

@@ -105,6 +105,11 @@ class Topics:
         topics = self._image.topics
         return frozenset(topics[name].id for name in names if name in topics)
 
+    def partition_count(self, name: str) -> int | None:
+        """The number of a topic's partitions, or None if it does not exist."""
+        topic = self._image.topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
     def partition_counts(self, topic_ids: Iterable[bytes]) -> dict[bytes, int]:
         """The partition counts of topics, all of which must exist."""
         return {topic_id: len(self._image.topics_by_id[topic_id].partitions) for topic_id in topic_ids}

@@ -31,11 +31,10 @@ from kwire.codec.messages.offset_fetch_response import (
 from kwire.coordinator.groups import records as group_records
 from kwire.coordinator.groups.classic.group import ClassicGroup
 from kwire.coordinator.groups.classic.protocol import ClassicProtocol
-from kwire.coordinator.groups.consumer.group import ConsumerGroup
 from kwire.coordinator.groups.group import Group, GroupCounters, Groups, GroupSettings
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import NO_TIMESTAMP, CommittedOffset
-from kwire.coordinator.runtime.java_hash import utf16_length
+from kwire.coordinator.runtime.java_hash import timeline_map_order, timeline_map_order_of_numbers, utf16_length
 from kwire.coordinator.runtime.machine import Caller, Instant, Result
 
 GROUP_ID_NOT_FOUND_SINCE = 9
@@ -77,9 +76,9 @@ class OffsetProtocol:
         for topic in request.topics:
             responses = []
             for partition in topic.partitions:
-                if isinstance(group, ConsumerGroup):
+                if group is not None:
                     epoch, index = request.generation_id_or_member_epoch, partition.partition_index
-                    group.check_partition_commit(request.member_id, epoch, topic.topic_id, index)
+                    group.check_partition_commit(request.member_id, epoch, topic.name, topic.topic_id, index)
                 error = self._commit_error(partition)
                 if error is ErrorCode.NONE:
                     committed = _from_request(partition, topic.topic_id, now.wall_ms, expire_ms)
@@ -140,13 +139,14 @@ class OffsetProtocol:
         if group is None:
             return []
         topics = []
-        for topic, known in self._offsets.topics(group_id).items():
+        found = self._offsets.topics(group_id)
+        for topic in timeline_map_order(found):
             partitions = []
-            for index, committed in known.items():
+            for index in timeline_map_order_of_numbers(found[topic]):
                 if require_stable and self._offsets.is_pending(group_id, topic, index):
                     partitions.append(_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 else:
-                    partitions.append(_with_offset(index, committed))
+                    partitions.append(_with_offset(index, found[topic][index]))
             topics.append(OffsetFetchResponseTopics(name=topic, partitions=partitions))
         return topics
 
@@ -196,7 +196,7 @@ class OffsetProtocol:
     def expire(self, out: Result[Any], now: Instant) -> None:
         """Delete committed offsets past their retention, and empty groups without committed offsets."""
         for group in self._groups.snapshot():
-            if self._expire_group(group, out, now) and group.is_empty:
+            if group.expires and self._expire_group(group, out, now) and group.is_empty:
                 out.records.extend(group.tombstones())
 
     def _expire_group(self, group: Group, out: Result[Any], now: Instant) -> bool:

@@ -1,0 +1,1 @@
+"""ShareFetch and ShareAcknowledge, request by request, on both brokers."""

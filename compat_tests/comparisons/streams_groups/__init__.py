@@ -1,0 +1,1 @@
+"""Streams groups (KIP-1071): the same raw requests to Apache Kafka and kwire."""

@@ -1,0 +1,1 @@
+"""Kafka's own integration tests (see `suite.py`)."""

@@ -1,0 +1,7 @@
+"""``python -m compat_tests.suites.kafka``."""
+
+import sys
+
+from compat_tests.suites.kafka.suite import main
+
+sys.exit(main())

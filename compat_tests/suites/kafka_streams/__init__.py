@@ -1,0 +1,1 @@
+"""Kafka Streams' own integration tests (see `suite.py`)."""

@@ -1,0 +1,1 @@
+"""The APIs of streams groups (KIP-1071)."""

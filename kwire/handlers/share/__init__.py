@@ -1,0 +1,1 @@
+"""Share groups at the leader: ShareFetch and ShareAcknowledge, share sessions, and the share partitions (KIP-932)."""

@@ -1,0 +1,1 @@
+"""The APIs between brokers about the state of share groups (KIP-932)."""

@@ -1,0 +1,1 @@
+"""Assignors. That their results are Kafka's: `compat_tests`."""

@@ -1,0 +1,1 @@
+"""Groups on brokers in the test's own process."""
