@@ -12,18 +12,33 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from kwire.base.errors import ErrorCode
+
 Number = int | float
 
-Source = Callable[[], Iterable[tuple[str, dict[str, float]]]]
-"""A function that gives names of metrics with their attributes."""
+Source = Callable[[], Iterable[tuple[str, Number | dict[str, Number]]]]
+"""A function that gives names of metrics with their numbers or attributes."""
 
+Walk = Callable[[], Iterable[tuple[str, Number | dict[str, Number]] | None]]
+"""The same for a long computation: it gives None now and then, where the reader may let others work. What it walks over
+may change meanwhile."""
+
+_ERROR_NAMES: Final = {int(code): code.name for code in ErrorCode}
 _SUB_BITS: Final = 2  # each power of two has 2**_SUB_BITS buckets: a percentile is at most 25 % too high
 _RATE_WINDOWS_S: Final = {"OneMinuteRate": 60.0, "FiveMinuteRate": 300.0, "FifteenMinuteRate": 900.0}
-_PERCENTILES: Final = {"50thPercentile": 0.5, "95thPercentile": 0.95, "99thPercentile": 0.99, "999thPercentile": 0.999}
+_PERCENTILES: Final = {
+    "50thPercentile": 0.5,
+    "75thPercentile": 0.75,
+    "95thPercentile": 0.95,
+    "98thPercentile": 0.98,
+    "99thPercentile": 0.99,
+    "999thPercentile": 0.999,
+}
 
 
 class Counter:
@@ -60,10 +75,10 @@ class Rates:
 
     def __init__(self, now_s: float) -> None:
         self._start_s = self._updated_s = now_s
-        self._count = 0
+        self._count: Number = 0
         self._rates: dict[str, float] | None = None
 
-    def snapshot(self, count: int, now_s: float) -> dict[str, Number]:
+    def snapshot(self, count: Number, now_s: float) -> dict[str, Number]:
         """Kafka's attributes of a meter for this count. The rate between two readings is assumed to be constant."""
         elapsed = now_s - self._updated_s
         if elapsed > 0:
@@ -189,6 +204,10 @@ class TopicMetrics:
     replication_bytes_out: int = 0
     total_fetch_requests: int = 0
     total_produce_requests: int = 0
+    failed_share_acknowledgement_requests: int = 0
+    failed_share_fetch_requests: int = 0
+    total_share_acknowledgement_requests: int = 0
+    total_share_fetch_requests: int = 0
 
 
 _TOPIC_METER_NAMES: Final = {
@@ -206,21 +225,36 @@ _TOPIC_METER_NAMES: Final = {
     "replication_bytes_out": "ReplicationBytesOutPerSec",
     "total_fetch_requests": "TotalFetchRequestsPerSec",
     "total_produce_requests": "TotalProduceRequestsPerSec",
+    "failed_share_acknowledgement_requests": "FailedShareAcknowledgementRequestsPerSec",
+    "failed_share_fetch_requests": "FailedShareFetchRequestsPerSec",
+    "total_share_acknowledgement_requests": "TotalShareAcknowledgementRequestsPerSec",
+    "total_share_fetch_requests": "TotalShareFetchRequestsPerSec",
 }
+_OF_SHARE_GROUPS: Final = frozenset(name for name in _TOPIC_METER_NAMES if "_share_" in name)
+"""Shown of a topic only if there are any."""
+
+
+FETCH_CONSUMER, FETCH_FOLLOWER = "FetchConsumer", "FetchFollower"
+"""Kafka's names of Fetch requests by who sends them. What is shown as ``Fetch`` is the sum of both."""
 
 
 class RequestMetrics:
     """The phases of one API's requests, for ``kafka.network:type=RequestMetrics``. Call `record` once per request, when
-    its response is sent."""
+    its response is sent.
+
+    ``errors`` are the errors in responses by code. Where they are counted, ``examined`` grows too; the other requests
+    had one result each, without an error (Produce's fast path, which counts nothing for that)."""
 
     __slots__ = (
         "_local",
         "_queue",
         "_remote",
         "_send",
+        "_throttle",
         "_total",
         "_undivided",
         "errors",
+        "examined",
         "request_bytes",
         "response_bytes",
         "versions",
@@ -228,7 +262,8 @@ class RequestMetrics:
 
     def __init__(self) -> None:
         self.versions: dict[int, int] = {}
-        self.errors: dict[str, int] = {}
+        self.errors = {0: 0}
+        self.examined = 0
         self.request_bytes = 0
         self.response_bytes = 0
         self._undivided = Histogram(1000)  # requests without waiting: their total is their local time
@@ -237,6 +272,7 @@ class RequestMetrics:
         self._queue = Histogram(1000)
         self._remote = Histogram(1000)
         self._send = Histogram(1000)
+        self._throttle = Histogram()
 
     def record(self, version: int, local_us: int, remote_us: int = 0, queue_us: int = 0, send_us: int = 0) -> None:
         """One request, in microseconds: handled, waiting in purgatory, waiting to be started, waiting to be sent."""
@@ -253,9 +289,24 @@ class RequestMetrics:
         if send_us:
             self._send.record(send_us)
 
-    def record_error(self, error_name: str) -> None:
-        """Count a response by its error's name (``NONE`` for success, as in Kafka)."""
-        self.errors[error_name] = self.errors.get(error_name, 0) + 1
+    def throttled(self, throttle_time_ms: int) -> None:
+        """The client of a request is throttled."""
+        self._throttle.record(throttle_time_ms)
+
+    def errors_by_name(self) -> dict[str, int]:
+        """The counts of errors by Kafka's names (``NONE`` for success). As in Kafka, an unknown code is an
+        UNKNOWN_SERVER_ERROR."""
+        counts = Counts({"NONE": sum(self.versions.values()) - self.examined})
+        for code, count in self.errors.items():
+            counts[_ERROR_NAMES.get(code, "UNKNOWN_SERVER_ERROR")] += count
+        return {name: count for name, count in counts.items() if count}
+
+    def merged(self, other: RequestMetrics) -> RequestMetrics:
+        """New metrics of the requests of both."""
+        result = RequestMetrics()
+        for slot in self.__slots__:
+            setattr(result, slot, _sum(getattr(self, slot), getattr(other, slot)))
+        return result
 
     def times(self) -> dict[str, Histogram]:
         """Kafka's names of the phases and their times."""
@@ -267,10 +318,21 @@ class RequestMetrics:
             "RemoteTimeMs": self._remote.with_zeros(count),
             "RequestQueueTimeMs": self._queue.with_zeros(count),
             "ResponseSendTimeMs": self._send.with_zeros(count),
+            "ThrottleTimeMs": self._throttle.with_zeros(count),
         }
 
 
+def _sum(mine: Any, theirs: Any) -> Any:
+    """The sum of two numbers, two mappings to numbers, or two histograms."""
+    if isinstance(mine, Histogram):
+        return mine.merged(theirs)
+    if isinstance(mine, dict):
+        return {key: mine.get(key, 0) + theirs.get(key, 0) for key in {**mine, **theirs}}
+    return mine + theirs
+
+
 M = TypeVar("M", Counter, Meter, Histogram)
+_MeterOf = Callable[[str, int, float], dict[str, Number]]
 
 
 def metric_name(domain: str, kind: str, name: str, **tags: object) -> str:
@@ -292,6 +354,7 @@ class MetricsRegistry:
         self._removed_topics = TopicMetrics()  # the counts of deleted topics stay in the broker's sums
         self._rates: dict[str, Rates] = {}
         self._sources: list[Source] = []
+        self._walks: list[Walk] = []
         self._start_s = monotonic()
 
     def counter(self, name: str) -> Counter:
@@ -313,6 +376,10 @@ class MetricsRegistry:
     def source(self, source: Source) -> None:
         """Register a function that gives the names and attributes of metrics which come and go."""
         self._sources.append(source)
+
+    def walk(self, walk: Walk) -> None:
+        """Register a function that walks over many objects to compute metrics: the walk may give way to others."""
+        self._walks.append(walk)
 
     def remove(self, name: str) -> None:
         """Remove a metric, if there is one."""
@@ -344,19 +411,26 @@ class MetricsRegistry:
 
     def snapshot(self) -> dict[str, Any]:
         """All metrics by name: a number, or a mapping of Kafka's attributes. A gauge that fails is left out."""
+        return dict(sorted(filter(None, self.items())))
+
+    def items(self, rates: bool = True) -> Iterator[tuple[str, Any] | None]:
+        """The same one after the other, so that a reader can let others work meanwhile; None where a long computation
+        gives way. Metrics may come and go. Without ``rates`` the meters of topics and requests have their counts only.
+        """
         now_s = self._monotonic()
-        result: dict[str, Any] = {}
-        for name, metric in self._metrics.items():
+        for name, metric in list(self._metrics.items()):
             try:
-                result[name] = metric.snapshot(now_s)
+                yield name, metric.snapshot(now_s)
             except Exception:  # one failing gauge must not prevent the others from being read
                 continue
         for source in self._sources:
-            result.update(source())
-        self._snapshot_topics(result, now_s)
-        for api, metrics in self._requests.items():
-            self._snapshot_requests(result, api, metrics, now_s)
-        return dict(sorted(result.items()))
+            yield from list(source())
+        for walk in self._walks:
+            yield from walk()
+        meter_of = self._meter_of if rates else _count_of
+        yield from self._topic_items(meter_of, now_s)
+        for api, metrics in self._by_request().items():
+            yield from self._request_items(api, metrics, meter_of, now_s)
 
     def _get(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
         metric = self._metrics.get(name)
@@ -372,35 +446,53 @@ class MetricsRegistry:
             rates = self._rates[name] = Rates(self._start_s)
         return rates.snapshot(count, now_s)
 
-    def _snapshot_topics(self, result: dict[str, Any], now_s: float) -> None:
+    def _topic_items(self, meter_of: _MeterOf, now_s: float) -> Iterator[tuple[str, Any]]:
         everything = TopicMetrics()
         _add(everything, self._removed_topics)
-        for topic, metrics in self._topics.items():
+        for topic, metrics in list(self._topics.items()):
             _add(everything, metrics)
-            self._snapshot_topic(result, metrics, now_s, {"topic": topic})
-        self._snapshot_topic(result, everything, now_s, {})
+            yield from _items_of_topic(metrics, meter_of, now_s, {"topic": topic})
+        yield from _items_of_topic(everything, meter_of, now_s, {})
 
-    def _snapshot_topic(
-        self, result: dict[str, Any], metrics: TopicMetrics, now_s: float, tags: dict[str, str]
-    ) -> None:
-        for attribute, kafka_name in _TOPIC_METER_NAMES.items():
-            name = metric_name("kafka.server", "BrokerTopicMetrics", kafka_name, **tags)
-            result[name] = self._meter_of(name, getattr(metrics, attribute), now_s)
+    def _by_request(self) -> dict[str, RequestMetrics]:
+        """The metrics by Kafka's name of the request; the sum of Fetch requests among them."""
+        found = dict(self._requests)
+        for name in (FETCH_CONSUMER, FETCH_FOLLOWER):
+            if name in self._requests:
+                found["Fetch"] = self._requests[name].merged(found.get("Fetch", RequestMetrics()))
+        return found
 
-    def _snapshot_requests(self, result: dict[str, Any], api: str, metrics: RequestMetrics, now_s: float) -> None:
+    def _request_items(
+        self, api: str, metrics: RequestMetrics, meter_of: _MeterOf, now_s: float
+    ) -> Iterator[tuple[str, Any]]:
         def name(metric: str, **tags: object) -> str:
             return metric_name("kafka.network", "RequestMetrics", metric, request=api, **tags)
 
         for version, count in sorted(metrics.versions.items()):
             key = name("RequestsPerSec", version=version)
-            result[key] = self._meter_of(key, count, now_s)
-        for error, count in sorted(metrics.errors.items()):
-            key = name("ErrorsPerSec", error=error)
-            result[key] = self._meter_of(key, count, now_s)
+            yield key, meter_of(key, count, now_s)
+        if api not in (FETCH_CONSUMER, FETCH_FOLLOWER):  # as in Kafka, so that a sum counts errors once
+            for error, count in sorted(metrics.errors_by_name().items()):
+                key = name("ErrorsPerSec", error=error)
+                yield key, meter_of(key, count, now_s)
         for time_name, histogram in metrics.times().items():
-            result[name(time_name)] = histogram.snapshot(now_s)
-        result[name("RequestBytes")] = metrics.request_bytes
-        result[name("ResponseBytes")] = metrics.response_bytes
+            yield name(time_name), histogram.snapshot(now_s)
+        yield name("RequestBytes"), metrics.request_bytes
+        yield name("ResponseBytes"), metrics.response_bytes
+
+
+def _items_of_topic(
+    metrics: TopicMetrics, meter_of: _MeterOf, now_s: float, tags: dict[str, str]
+) -> Iterator[tuple[str, Any]]:
+    for attribute, kafka_name in _TOPIC_METER_NAMES.items():
+        count = getattr(metrics, attribute)
+        if count or not tags or attribute not in _OF_SHARE_GROUPS:
+            name = metric_name("kafka.server", "BrokerTopicMetrics", kafka_name, **tags)
+            yield name, meter_of(name, count, now_s)
+
+
+def _count_of(_name: str, count: int, _now_s: float) -> dict[str, Number]:
+    return {"Count": count}
 
 
 def _add(total: TopicMetrics, part: TopicMetrics) -> None:

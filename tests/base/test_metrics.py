@@ -59,14 +59,26 @@ def test_request_phases_add_up_and_every_phase_counts_every_request() -> None:
     requests = registry.requests("Produce")
     requests.record(13, 1000)
     requests.record(13, 1000, remote_us=2000)
-    requests.record_error("NONE")
+    requests.throttled(20)
+    requests.examined = 1
+    requests.errors |= {6: 1, 30_000: 1}
     shown = registry.snapshot()
     prefix = "kafka.network:type=RequestMetrics,name="
     assert shown[prefix + "RequestsPerSec,request=Produce,version=13"]["Count"] == 2
-    assert shown[prefix + "ErrorsPerSec,request=Produce,error=NONE"]["Count"] == 1
+    assert shown[prefix + "ErrorsPerSec,request=Produce,error=NONE"]["Count"] == 1  # of the one that was not examined
+    assert shown[prefix + "ErrorsPerSec,request=Produce,error=NOT_LEADER_OR_FOLLOWER"]["Count"] == 1
+    assert shown[prefix + "ErrorsPerSec,request=Produce,error=UNKNOWN_SERVER_ERROR"]["Count"] == 1
+    assert shown[prefix + "ThrottleTimeMs,request=Produce"]["Max"] == 20
     assert shown[prefix + "TotalTimeMs,request=Produce"]["Mean"] == 2.0
     assert shown[prefix + "LocalTimeMs,request=Produce"]["Mean"] == 1.0
-    for phase in ("TotalTimeMs", "LocalTimeMs", "RemoteTimeMs", "RequestQueueTimeMs", "ResponseSendTimeMs"):
+    for phase in (
+        "TotalTimeMs",
+        "LocalTimeMs",
+        "RemoteTimeMs",
+        "RequestQueueTimeMs",
+        "ResponseSendTimeMs",
+        "ThrottleTimeMs",
+    ):
         assert shown[prefix + phase + ",request=Produce"]["Count"] == 2
 
 
@@ -96,3 +108,18 @@ def test_metric_names_are_kafkas() -> None:
         metric_name("kafka.server", "ReplicaManager", "LeaderCount")
         == "kafka.server:type=ReplicaManager,name=LeaderCount"
     )
+
+
+def test_a_walk_gives_way_to_the_reader_and_not_to_snapshots() -> None:
+    registry = MetricsRegistry(lambda: 0.0)
+    registry.walk(lambda: iter([None, ("kafka.server:type=T,name=N", 3), None]))
+    assert list(registry.items()).count(None) == 2
+    assert registry.snapshot()["kafka.server:type=T,name=N"] == 3
+
+
+def test_without_rates_meters_of_topics_have_their_counts_only() -> None:
+    registry = MetricsRegistry(lambda: 0.0)
+    registry.topic("t").messages_in += 4
+    name = "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=t"
+    assert dict(filter(None, registry.items(rates=False)))[name] == {"Count": 4}
+    assert registry.snapshot()[name] == {"Count": 4, "MeanRate": 0.0}

@@ -1,0 +1,1 @@
+"""What monitors brokers and clients: Prometheus, and collectors of clients' metrics."""

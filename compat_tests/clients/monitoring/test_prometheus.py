@@ -1,0 +1,145 @@
+"""Prometheus scrapes kwire; every expression of the dashboard and of the alert rules has data."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, Producer
+
+from compat_tests.clients.monitoring.prescribed import REMARKS
+from compat_tests.needs import need
+from harness.paths import ROOT
+from harness.processes.brokers import Broker, make_broker, wait_until
+from harness.processes.prometheus import Prometheus, prometheus, promtool, why_no_prometheus
+
+MONITORING = ROOT / "monitoring"
+METRIC = re.compile(r"\bk(?:afka|wire)_\w+\b")
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Prometheus beside a broker whose clients produce, consume and commit. It has scraped twice at least."""
+    need(why_no_prometheus())
+    home = tmp_path_factory.mktemp("monitoring")
+    broker = make_broker("kwire", home / "broker", {"kwire.metrics.listen": "127.0.0.1:0"})
+    broker.start()
+    address = metrics_address(broker)
+    _use(broker.bootstrap)
+    configuration = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
+    configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    configuration["rule_files"] = [str(MONITORING / "alerts.yml")]
+    configuration["scrape_configs"][0]["static_configs"][0]["targets"] = [address]
+    with prometheus(home / "prometheus", yaml.safe_dump(configuration)) as server:
+        _await_data(server, "count_over_time(kafka_brokers[1m]) >= 3")
+        yield server
+    broker.stop()
+
+
+def metrics_address(broker: Broker) -> str:
+    """HOST:PORT of its endpoint."""
+    found = re.search(r'"url": "http://([^/"]+)/metrics"', broker.log_text())
+    assert found is not None
+    return found[1]
+
+
+def _await_data(server: Prometheus, expression: str) -> None:
+    wait_until(lambda: server.query(expression), 60, expression, 0.2)
+
+
+def _use(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for index in range(100):
+        producer.produce("orders", f"{index}".encode())
+    assert producer.flush(20) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    assert len(consumer.consume(50, 30)) == 50
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def expressions(job: str, interval: str) -> dict[str, str]:
+    """The dashboard's expressions by panel, with its variables replaced."""
+    panels = json.loads((MONITORING / "grafana-dashboard.json").read_text())["panels"]
+    return {
+        f"{panel['title']} {target['refId']}": target["expr"].replace("$job", job).replace("$__rate_interval", interval)
+        for panel in panels
+        for target in panel.get("targets", ())
+    }
+
+
+def test_every_panel_of_the_dashboard_has_data(scraped: Prometheus) -> None:
+    for panel, expression in expressions("kafka", "1m").items():
+        assert "$" not in expression, panel
+        assert scraped.query(expression), f"{panel}: {expression}"
+
+
+def test_the_figures_are_those_of_the_broker(scraped: Prometheus) -> None:
+    def value(expression: str) -> float:
+        [sample] = scraped.query(expression)
+        return float(sample["value"][1])
+
+    assert value('sum(kafka_server_brokertopicmetrics_messagesin_total{topic="orders"})') == 100
+    assert value('sum(kafka_consumergroup_lag{consumergroup="billing"})') == 50
+    assert value("sum(kafka_controller_kafkacontroller_activecontrollercount)") == 1
+
+
+def test_alert_rules_are_healthy_and_silent_and_their_metrics_exist(scraped: Prometheus) -> None:
+    names = {rule["name"] for rule in scraped.rules()}
+    assert len(names) >= 10
+    wait_until(lambda: all(rule["health"] == "ok" for rule in scraped.rules()), 60, "evaluated rules", 0.2)
+    for rule in scraped.rules():
+        assert rule["state"] == "inactive", rule
+        for name in METRIC.findall(rule["query"]):
+            assert scraped.query(name), f"{rule['name']}: {name}"
+
+
+def test_an_alert_fires_when_the_broker_goes_away(tmp_path: Path) -> None:
+    need(why_no_prometheus())
+    configuration = {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [{"job_name": "kafka", "static_configs": [{"targets": ["127.0.0.1:1"]}]}],
+    }
+    [rule] = [
+        rule
+        for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"]
+        for rule in group["rules"]
+        if rule["alert"] == "KafkaBrokerDown"
+    ]
+    with prometheus(tmp_path, yaml.safe_dump(configuration)) as server:
+        _await_data(server, rule["expr"])
+
+
+def test_promtool_is_content_with_rules_and_configuration(scraped: Prometheus) -> None:
+    for what, file in (("rules", "alerts.yml"), ("config", "prometheus.yml")):
+        checked = promtool("check", what, str(MONITORING / file))
+        assert checked.returncode == 0, checked.stderr
+
+
+def test_promtool_remarks_only_on_names_that_are_prescribed(tmp_path: Path) -> None:
+    need(why_no_prometheus())
+    broker = make_broker("kwire", tmp_path, {"kwire.metrics.listen": "127.0.0.1:0"})
+    broker.start()
+    try:
+        _use(broker.bootstrap)
+        with urllib.request.urlopen(f"http://{metrics_address(broker)}/metrics", timeout=30) as response:
+            text = response.read().decode()
+    finally:
+        broker.stop()
+    lines = promtool("check", "metrics", stdin=text).stderr.splitlines()
+    remarks = {tuple(line.split(" ", 1)) for line in lines}
+    prescribed = {
+        (name, remark): pattern
+        for name, remark in remarks
+        for pattern in REMARKS.get(remark, {})
+        if re.fullmatch(pattern, name)
+    }
+    assert remarks - prescribed.keys() == set()
+    unused = {(remark, each) for remark, names in REMARKS.items() for each in names}
+    assert unused - {(remark, pattern) for (_, remark), pattern in prescribed.items()} == set()

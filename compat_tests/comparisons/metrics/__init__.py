@@ -1,0 +1,1 @@
+"""The metrics endpoint beside the JMX exporter on Apache Kafka."""

@@ -1,0 +1,1 @@
+"""Client telemetry (KIP-714): clients ask which of their metrics are wanted, and push them."""

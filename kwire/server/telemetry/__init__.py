@@ -1,0 +1,1 @@
+"""Where the metrics of clients go: to an OTLP/HTTP endpoint (KIP-714)."""

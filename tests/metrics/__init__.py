@@ -1,0 +1,1 @@
+"""Tests of `kwire.metrics` and of the broker behind it."""

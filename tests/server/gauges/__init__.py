@@ -1,0 +1,1 @@
+"""Metrics that are computed when they are read."""
