@@ -13,22 +13,50 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from kwire.base.extras import missing_for_command
+
 if TYPE_CHECKING:
     import argparse
 
 COMMANDS: Final = {
     "start": "start a broker and serve until SIGTERM or SIGINT",
+    "topic": "list, create, describe, alter, trim and delete topics",
+    "produce": "write records from standard input or files",
+    "consume": "read records",
+    "group": "list and describe groups, show their lag, commit other offsets, delete them",
+    "config": "show and change configurations of topics, brokers, groups and client metrics",
+    "txn": "list, describe and abort transactions",
+    "bench": "measure how fast a topic is written and read",
+    "console": "serve a web page that shows clusters: topics, messages, groups, brokers",
     "cluster": "show a cluster's brokers, controller, under-replicated and offline partitions; unregister a broker",
     "user": "add, delete and list users who log in with SCRAM",
     "acl": "add, remove and list access control entries",
     "quota": "add, remove and list quotas of clients",
+    "profile": "name settings of connections",
+    "log": "dump or verify files of a data directory",
+    "completion": "print a script that completes commands in a shell",
     "zookeeper": "protect what a cluster has in ZooKeeper",
     "ping": "check whether a Kafka broker responds",
     "adopt": "adopt a data directory written by Apache Kafka",
     "dump-log": "print the contents of segments, indexes, snapshots and checkpoints",
     "verify-log": "check a data directory that no broker is using",
 }
-"""Subcommand -> what it does; its module is `kwire.cli.<name>`, with ``_`` for ``-``."""
+"""Subcommand -> what it does; its module is `kwire.cli.<name>`, with ``_`` for ``-``, or that in `_MODULES`."""
+INTERRUPTED: Final = 128 + 2  # as shells have it for SIGINT
+_MODULES: Final = {
+    "topic": "topics.command",
+    "produce": "records.produce",
+    "consume": "records.consume",
+    "bench": "bench.command",
+    "group": "groups.command",
+    "config": "configs.command",
+    "txn": "transactions.command",
+    "profile": "profiles.command",
+    "log": "logs.command",
+    "completion": "completions.command",
+}
+_CONSOLE: Final = "kwire.console.command"
+"""The console lies above the commands, from which it is reached by this name only."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,21 +65,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("kwire: Windows is not supported: kwire needs Linux (or macOS for development)", file=sys.stderr)
         return 1
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser, commands = _parser(arguments)
-    parsed, unknown = parser.parse_known_args(arguments)
-    if unknown:  # with the usage of the command, not of kwire
-        commands.get(parsed.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+    if arguments[:2] == ["__complete", "--"]:
+        return int(import_module("kwire.cli.completions.command").complete(arguments[2:]))
+    parsed = parse(arguments)
     if parsed.command is None:
-        parser.print_help(sys.stderr)
+        _parser(arguments)[0].print_help(sys.stderr)
         return 2
+    if (reason := missing_for_command(parsed.command)) is not None:
+        return fail(reason)
     try:
         status: int = _module(parsed.command).run(parsed)
         if parsed.command == "start":  # `start` itself reports that its ready line cannot be written
             return status
         return _flushed(status)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:  # the reader has closed the pipe (`kwire cluster status | head`)
         _forget_output()
         return 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command line; SystemExit for those that are wrong."""
+    parser, commands = _parser(arguments)
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown and not _takes(parsed, unknown):  # with the usage of the action, not of kwire
+        used = _of_action(commands.get(parsed.command, parser), getattr(parsed, "action", None))
+        used.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return parsed
 
 
 def _flushed(status: int) -> int:
@@ -72,7 +113,10 @@ def _forget_output() -> None:
 
 
 def _module(command: str):  # type: ignore[no-untyped-def]
-    return import_module(f"kwire.cli.{command.replace('-', '_')}")
+    if command == "console":
+        return import_module(_CONSOLE)
+    name = _MODULES.get(command) or command.replace("-", "_")
+    return import_module(f"kwire.cli.{name}")
 
 
 def _parser(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
@@ -91,6 +135,29 @@ def _parser(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, Mapping[
         if name in arguments:  # only the command in use is loaded
             _module(name).add_arguments(subparser)
     return parser, subparsers.choices
+
+
+def _takes(parsed: argparse.Namespace, words: list[str]) -> bool:
+    """Give a command the words behind its options (``produce TOPIC --key k FILE``), which argparse takes only before
+    them; whether it wants them. ``words_as`` is the argument that they belong to."""
+    name = getattr(parsed, "words_as", None)
+    if name is None or any(word.startswith("-") and word != "-" for word in words):
+        return False
+    setattr(parsed, name, [*getattr(parsed, name), *words])
+    return True
+
+
+def _of_action(parser: argparse.ArgumentParser, action: object) -> argparse.ArgumentParser:
+    """The parser of a command's action, or of the command if it has no actions."""
+    for each in parser._actions:
+        if each.dest == "action" and isinstance(each.choices, dict):
+            return each.choices.get(action, parser)  # type: ignore[no-any-return]
+    return parser
+
+
+def command_parser(command: str) -> argparse.ArgumentParser:
+    """The parser of one command, with its arguments."""
+    return _parser([command])[1][command]
 
 
 def _help_width() -> int:

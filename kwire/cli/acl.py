@@ -1,7 +1,8 @@
 """``kwire acl list|add|remove``: access control entries, of a running cluster or one that is not running.
 
-With ``--bootstrap-server``, requests go to a broker, of Apache Kafka as well. Otherwise the entries are written to the
-metadata store that the configuration names, as with ``kwire start``: before the first start, or while no broker runs.
+If a cluster is named (``-b``, ``-X``, the environment, a profile), requests go to a broker, of Apache Kafka as well.
+Otherwise the entries are written to the metadata store that the configuration names, as with ``kwire start``: before
+the first start, or while no broker runs.
 Entries take effect with ``authorizer.class.name``.
 
     kwire acl add User:alice --operation read --topic orders --group billing --data-dir data
@@ -12,17 +13,18 @@ Entries take effect with ``authorizer.class.name``.
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kwire.cli import configuration, fail, fail_with_file, print_table
-from kwire.cli.running import client as running
+from kwire.cli import output
+from kwire.cli.running import place
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
+    from kwire.base.config import KafkaConfig
+    from kwire.base.doors import Doors
+    from kwire.cli.connection.cluster import Cluster
     from kwire.cli.running.acls import RunningAcls
     from kwire.security.acls.bindings import AclBinding, AclFilter
     from kwire.security.acls.operations import AclOperation
@@ -30,8 +32,18 @@ if TYPE_CHECKING:
 
 RESOURCES: Final = ("topic", "group", "transactional-id", "delegation-token", "user")
 CLUSTER_NAME: Final = "kafka-cluster"
-COLUMNS: Final = ("principal", "host", "permission", "operation", "resource", "pattern", "name")
-HEADINGS: Final = tuple(each.upper() for each in COLUMNS)
+
+
+class AclRow(NamedTuple):
+    """An entry."""
+
+    principal: str
+    host: str
+    permission: str
+    operation: str
+    resource: str
+    pattern: str
+    name: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,29 +58,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for each in (add, remove, listed):
         each.add_argument("--operation", action="append", metavar="NAME", default=[], help=f"one of {_operations()}")
         for name in RESOURCES:
-            each.add_argument(f"--{name}", action="append", metavar="NAME", default=[], help=f"a {name}, * for all")
+            each.add_argument(
+                f"--{name}", action="append", metavar="NAME", default=[], help=f"a {name.replace('-', ' ')}, * for all"
+            )
         each.add_argument("--cluster", action="store_true", help="the cluster")
         each.add_argument("--prefixed", action="store_true", help="the names are prefixes of names")
         each.add_argument("--host", metavar="ADDRESS", help="the client's address (default: every address)")
         each.add_argument("--deny", action="store_true", help="entries that forbid")
-        running.add_arguments(each)
-        configuration.add_store_arguments(each)
+        place.add_arguments(each)
     remove.add_argument("--all", action="store_true", help="confirm that all entries are to be removed")
-    listed.add_argument("--json", action="store_true", help="print a JSON array")
+    output.add_arguments(listed)
+    listed.add_argument("--json", action="store_const", const="json", dest="output", help="short for -o json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the action and print the entries that it is about."""
-    from kwire.base.config import ConfigError
-    from kwire.server.errors import StartError
-
-    try:
-        running.check_arguments(arguments)
-        return asyncio.run(_run(arguments))
-    except (ConfigError, StartError, running.ClusterError, ValueError) as error:
-        return fail(error)
-    except OSError as error:
-        return fail_with_file(error)
+    return place.run(_run, arguments)
 
 
 async def _run(arguments: argparse.Namespace) -> int:
@@ -79,31 +84,26 @@ async def _run(arguments: argparse.Namespace) -> int:
     filters = list(_filters(arguments))
     if action == "remove" and not arguments.all and filters == [AclFilter()]:
         raise ValueError("name the entries to remove, or give --all")
-    async with _acls(arguments) as acls:
+    async with place.opened(arguments, _in_cluster, _in_store) as acls:
         if action == "add":
             _report("added", await acls.add(bindings))
         elif action == "remove":
             _report("removed", await acls.remove(filters))
         else:
-            _print(await acls.select(filters), as_json=arguments.json)
+            output.show([AclRow(*_words(each)) for each in await acls.select(filters)], arguments.output)
     return 0
 
 
-@asynccontextmanager
-async def _acls(arguments: argparse.Namespace) -> AsyncIterator[OfflineAcls | RunningAcls]:
-    """The entries that the command is about. `ClusterError`, StartError, ConfigError, OSError."""
-    if arguments.bootstrap_server is not None:
-        from kwire.cli.running.acls import RunningAcls
+def _in_cluster(cluster: Cluster) -> RunningAcls:
+    from kwire.cli.running.acls import RunningAcls
 
-        address, timeout_s = arguments.bootstrap_server, arguments.timeout
-        async with running.cluster_client(address, arguments.command_config, timeout_s) as client:
-            yield RunningAcls(client)
-        return
-    from kwire.base.doors import Doors
+    return RunningAcls(cluster)
+
+
+def _in_store(config: KafkaConfig, doors: Doors, create: bool) -> AbstractAsyncContextManager[OfflineAcls]:
     from kwire.server.access.offline_acls import offline_acls
 
-    async with offline_acls(configuration.load(arguments), Doors(), create=arguments.action == "add") as acls:
-        yield acls
+    return offline_acls(config, doors, create=create)
 
 
 def _operations() -> str:
@@ -191,7 +191,7 @@ def _code_name(word: str) -> str:
 
 
 def _words(binding: AclBinding) -> tuple[str, ...]:
-    """What is shown of an entry, in the order of `COLUMNS`."""
+    """What is shown of an entry, in the order of `AclRow`."""
     return (
         binding.principal,
         binding.host,
@@ -209,12 +209,4 @@ def _word(name: str) -> str:
 
 def _report(done: str, bindings: Sequence[AclBinding]) -> None:
     for each in bindings:
-        print(f"kwire {done}", *(f"{name}={word}" for name, word in zip(COLUMNS, _words(each), strict=True)))
-
-
-def _print(bindings: Sequence[AclBinding], *, as_json: bool) -> None:
-    rows = [_words(each) for each in bindings]
-    if as_json:
-        print(json.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=2, ensure_ascii=False))
-        return
-    print_table(HEADINGS, rows)
+        print(f"kwire {done}", *(f"{name}={word}" for name, word in zip(AclRow._fields, _words(each), strict=True)))

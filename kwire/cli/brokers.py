@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, Final
 from kwire.base.config.listeners import LOCAL_ONLY
 from kwire.base.free_ports import free_ports
 from kwire.base.logging import get_logger
+from kwire.cli.running.children import ConsoleProcess, end_with_parent, has_ended
 from kwire.server.ready_line import PREFIX, ReadyLine
 
 if TYPE_CHECKING:
     from kwire.base.config import Endpoint, KafkaConfig
+    from kwire.server.metrics_endpoint.cluster import ClusterMetrics
 
 STOP_S: Final = 30.0
 RESTART_S: Final = 1.0
 INTERNAL_REPLICAS_MAX: Final = 3
-_PR_SET_PDEATHSIG: Final = 1
 
 _log = get_logger("kwire.cluster")
 
@@ -45,7 +46,9 @@ class _Member:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-def commands(config: KafkaConfig, arguments: argparse.Namespace) -> list[list[str]]:
+def commands(
+    config: KafkaConfig, arguments: argparse.Namespace, metrics: ClusterMetrics | None = None
+) -> list[list[str]]:
     """The command line of each broker: the options of this command, and the properties that differ between brokers."""
     directory = os.path.abspath(config.data_dirs[0])
     count = arguments.brokers
@@ -66,6 +69,8 @@ def commands(config: KafkaConfig, arguments: argparse.Namespace) -> list[list[st
         node_id = config.node_id + number
         own = {name: value for name, value in shared.items() if name not in given}
         own["node.id"] = str(node_id)
+        if metrics is not None:
+            own["kwire.metrics.listen"] = metrics.listen(node_id)
         own["log.dirs"] = os.path.join(directory, f"broker-{node_id}")
         own["listeners"] = ",".join(_counted(endpoint, number, chosen) for endpoint in config.endpoints())
         if config.static.get("advertised.listeners"):
@@ -86,27 +91,36 @@ def _counted(endpoint: Endpoint, number: int, chosen: Iterator[int]) -> str:
     return str(endpoint._replace(port=endpoint.port + number if endpoint.port else next(chosen)))
 
 
-def _end_with_parent() -> None:
-    """In the child, before it runs: if the parent is killed, the kernel sends this broker SIGTERM (Linux)."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 class Brokers:
     """The processes of the brokers."""
 
     def __init__(self, config: KafkaConfig, arguments: argparse.Namespace) -> None:
-        self._members = [
-            _Member(config.node_id + number, command) for number, command in enumerate(commands(config, arguments))
-        ]
+        ids = range(config.node_id, config.node_id + arguments.brokers)
+        self._metrics: ClusterMetrics | None = None
+        if config.kwire_metrics_listen or config.kwire_metrics_otel_endpoint:
+            from kwire.server.metrics_endpoint.cluster import ClusterMetrics
+
+            self._metrics = ClusterMetrics(config, ids)
+        lines = commands(config, arguments, self._metrics)
+        self._members = [_Member(node_id, command) for node_id, command in zip(ids, lines, strict=True)]
+        self._console = ConsoleProcess(arguments.console) if arguments.console else None
         self._is_local_only = config.is_local_only
         self._restart = arguments.restart
         self._stopping = asyncio.Event()
         self._failed = 0
 
     async def run(self) -> int:
-        """Run until a signal comes or no broker is left; returns the exit status."""
+        """Run until a signal comes or no broker is left; returns the exit status. `StartError` if metrics cannot be
+        served."""
+        try:
+            if self._metrics is not None:
+                await self._metrics.open()
+            return await self._run()
+        finally:
+            if self._metrics is not None:
+                await self._metrics.close()
+
+    async def _run(self) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
@@ -118,6 +132,9 @@ class Brokers:
         all_ended = asyncio.gather(*runs)
         await asyncio.wait((all_ended, stopping), return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
+        await asyncio.gather(ready, return_exceptions=True)
+        if self._console is not None:
+            await self._console.stop()
         if not all_ended.done():
             await self._stop_all()
         await all_ended
@@ -140,6 +157,8 @@ class Brokers:
             os.write(1, f"{ReadyLine(addresses, os.getpid())}\n".encode())
         except OSError as error:
             _log.warning("standard output takes no ready line", error=error.strerror)
+        if self._console is not None:
+            await self._console.start(addresses)
 
     async def _run_member(self, member: _Member) -> None:
         """Run one broker's process, and start it again after it died (``--restart``)."""
@@ -148,7 +167,7 @@ class Brokers:
                 *member.command,
                 stdout=PIPE,
                 start_new_session=True,
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                preexec_fn=end_with_parent if sys.platform == "linux" else None,
             )
             assert process.stdout is not None
             line = (await process.stdout.readline()).decode()
@@ -173,10 +192,6 @@ class Brokers:
             process = member.process
             if process is None or process.returncode is not None:
                 continue
-            process.terminate()
-            try:
-                async with asyncio.timeout(STOP_S):
-                    await process.wait()
-            except TimeoutError:
+            if not await has_ended(process, STOP_S):
                 _log.error("broker does not stop in time, killing it", broker=member.node_id, pid=process.pid)
                 process.kill()

@@ -10,7 +10,6 @@ from kwire.base.addresses import PORT_MAX, parse_address
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
-    from kwire.security.client import ClientSecurity
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,14 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_store_arguments(parser)
 
 
-def add_store_arguments(parser: argparse.ArgumentParser) -> None:
+def add_store_arguments(parser: argparse._ActionsContainer) -> None:
     """The options of a command that opens a broker's metadata store but listens nowhere."""
     parser.add_argument("--config", metavar="FILE", help="the configuration: a server.properties file, as for Kafka")
     parser.add_argument("--data-dir", metavar="DIR", help="short for --set log.dirs=DIR (default: ./kwire-data)")
     add_set_argument(parser)
 
 
-def add_set_argument(parser: argparse.ArgumentParser) -> None:
+def add_set_argument(parser: argparse._ActionsContainer) -> None:
     """The option for single properties."""
     set_help = "a property; may be given more than once"
     parser.add_argument(
@@ -48,30 +47,6 @@ def _listener(text: str) -> str:
         return f"PLAINTEXT://{parse_address(text if ':' in text else f':{text}')}"
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT (port 0 to {PORT_MAX})") from None
-
-
-def add_client_arguments(parser: argparse.ArgumentParser) -> None:
-    """The option with which a command reaches a secured listener."""
-    config_help = "Kafka's client properties: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config"
-    parser.add_argument("--command-config", metavar="FILE", help=config_help)
-
-
-def load_client_security(path: str | None) -> ClientSecurity:
-    """How the brokers are reached, from a file of client properties. ValueError with one line, also for the file."""
-    from pathlib import Path
-
-    from kwire.base.config import ConfigError
-    from kwire.base.config.sources import parse_properties
-    from kwire.security.client import PLAINTEXT, client_security
-
-    if path is None:
-        return PLAINTEXT
-    try:
-        return client_security(parse_properties(Path(path).read_text(encoding="utf-8")))
-    except ConfigError as error:
-        raise ValueError(f"{path}: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def load(arguments: argparse.Namespace) -> KafkaConfig:

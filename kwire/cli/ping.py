@@ -2,8 +2,8 @@
 
 It sends ApiVersions, which every broker handles before anything else. The request is a constant and no codec is
 imported, because a health check runs every few seconds. A listener with TLS is reached with ``--tls``, which does not
-check its certificate: that is enough to see that a broker responds, before any login. ``--command-config FILE`` checks
-certificates and logs in, like a client with these properties.
+check its certificate: that is enough to see that a broker responds, before any login. With client properties
+(``--command-config``, ``-X``, the environment, a profile) it checks certificates and logs in, like a client.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kwire.base.addresses import parse_address
-from kwire.cli import configuration, fail
+from kwire.cli import connection, fail
+from kwire.cli.connection.options import Settings, settings
 
 if TYPE_CHECKING:
     from kwire.security.client import ClientSecurity
 
+ATTEMPT_S: Final = 2.0
+"""Seconds for one attempt, unless ``--timeout`` says otherwise."""
+_OF_SECURITY: Final = ("security.", "sasl.", "ssl.")
 _REQUEST = struct.pack(">ihhih9s", 19, 18, 0, 1, 9, b"kwireping")  # ApiVersions, version 0
 _CLOSED = "the connection was closed without a response"
 _RESPONSE = struct.Struct(">iihi")  # size, correlation id, error code, number of APIs
@@ -28,45 +32,54 @@ _RESPONSE = struct.Struct(">iihi")  # size, correlation id, error code, number o
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire ping``."""
-    parser.add_argument("address", metavar="HOST:PORT", nargs="?", default="localhost:9092")
+    parser.add_argument("address", metavar="HOST:PORT", nargs="?", help="short for --bootstrap-server HOST:PORT")
     parser.add_argument("--tls", action="store_true", help="the listener has TLS; its certificate is not checked")
-    configuration.add_client_arguments(parser)
-    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=2.0, help="for one attempt (default: 2)")
     parser.add_argument(
         "--wait", metavar="SECONDS", type=float, default=0.0, help="keep trying for so long (default: 0)"
     )
+    connection.add_arguments(parser)
+    parser.set_defaults(timeout=ATTEMPT_S)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Send ApiVersions, repeatedly with ``--wait``; 0 if a broker responds."""
     try:
-        host, port = parse_address(arguments.address)
-        ask = _way_to_ask(arguments)
-    except ValueError as error:
+        chosen = settings(arguments)
+        text = arguments.address or chosen.bootstrap.partition(",")[0]
+        host, port = parse_address(text)
+        ask = _way_to_ask(arguments, chosen)
+    except (connection.CommandError, ValueError) as error:
         return fail(error)
     deadline = time.monotonic() + arguments.wait
     while True:
         try:
-            apis = ask(host or "localhost", port, arguments.timeout)
+            apis = ask(host or "localhost", port, chosen.timeout_s)
         except PermissionError as error:
-            return fail(f"{arguments.address}: {error}")
+            return fail(f"{text}: {error}")
         except OSError as error:
             if time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
-            return fail(f"{arguments.address}: {error.strerror or error or 'no response in time'}")
+            return fail(f"{text}: {error.strerror or error or 'no response in time'}")
         except ValueError as error:  # a key store or trust store that cannot be used
             return fail(error)
-        print(f"{arguments.address} is a Kafka broker with {apis} APIs")
+        print(f"{text} is a Kafka broker with {apis} APIs")
         return 0
 
 
-def _way_to_ask(arguments: argparse.Namespace) -> Callable[[str, int, float], int]:
+def _way_to_ask(arguments: argparse.Namespace, chosen: Settings) -> Callable[[str, int, float], int]:
     """The function that requests the number of a broker's APIs. ValueError if the client properties are wrong."""
-    if arguments.command_config:
+    if any(name.startswith(_OF_SECURITY) for name in chosen.properties):
         import asyncio
 
-        security = configuration.load_client_security(arguments.command_config)
+        from kwire.base.config import ConfigError
+        from kwire.security.client import client_security
+
+        try:
+            security = client_security(chosen.properties)
+        except ConfigError as error:
+            file = f"{arguments.command_config}: " if arguments.command_config else ""
+            raise ValueError(f"{file}{error}") from None
         return lambda host, port, timeout_s: asyncio.run(_count_apis_logged_in(host, port, timeout_s, security))
     return _count_apis_with_tls if arguments.tls else _count_apis
 

@@ -1,7 +1,8 @@
 """``kwire quota list|add|remove``: quotas of clients, of a running cluster or one that is not running.
 
-With ``--bootstrap-server``, requests go to a broker, of Apache Kafka as well. Otherwise the quotas are written to the
-metadata store that the configuration names, as with ``kwire start``: before the first start, or while no broker runs.
+If a cluster is named (``-b``, ``-X``, the environment, a profile), requests go to a broker, of Apache Kafka as well.
+Otherwise the quotas are written to the metadata store that the configuration names, as with ``kwire start``: before the
+first start, or while no broker runs.
 
     kwire quota add --user alice producer_byte_rate=1048576 request_percentage=50 --data-dir data
     kwire quota add --default-user --client-id loader consumer_byte_rate=1e7 --data-dir data
@@ -12,17 +13,19 @@ metadata store that the configuration names, as with ``kwire start``: before the
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kwire.cli import configuration, fail, fail_with_file, print_table
-from kwire.cli.running import client as running
+from kwire.cli import output, print_table
+from kwire.cli.running import place
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
+    from kwire.base.config import KafkaConfig
+    from kwire.base.doors import Doors
+    from kwire.cli.connection.cluster import Cluster
     from kwire.cli.running.quotas import RunningQuotas
     from kwire.quotas.entities import QuotaEntity, Quotas
     from kwire.quotas.rules import Changes
@@ -38,6 +41,18 @@ KEYS: Final = (
 )
 DEFAULT: Final = "(default)"
 NONE: Final = "-"
+
+
+class QuotaRow(NamedTuple):
+    """A limit. A user, client id or address that has no limit of its own is ``(default)``."""
+
+    user: str | None
+    client_id: str | None
+    ip: str | None
+    quota: str
+    limit: float
+
+
 HEADINGS: Final = ("USER", "CLIENT-ID", "IP", "QUOTA", "LIMIT")
 
 
@@ -56,9 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             one.add_argument(f"--{name}", metavar="NAME", help=f"of {what}")
             text = f"of {what} without a limit of its own"
             one.add_argument(f"--default-{name}", action="store_true", help=text)
-        running.add_arguments(each)
-        configuration.add_store_arguments(each)
-    listed.add_argument("--json", action="store_true", help="print a JSON array; a default name is null")
+        place.add_arguments(each)
+    listed.add_argument("--json", action="store_true", help="print a JSON array by user, client id and address")
+    output.add_arguments(listed)
 
 
 def _limit(text: str) -> tuple[str, float]:
@@ -76,23 +91,14 @@ def _limit(text: str) -> tuple[str, float]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the action and print the limits that it is about."""
-    from kwire.base.config import ConfigError
-    from kwire.server.errors import StartError
-
-    try:
-        running.check_arguments(arguments)
-        return asyncio.run(_run(arguments))
-    except (ConfigError, StartError, running.ClusterError, ValueError) as error:
-        return fail(error)
-    except OSError as error:
-        return fail_with_file(error)
+    return place.run(_run, arguments)
 
 
 async def _run(arguments: argparse.Namespace) -> int:
     names = dict(_names(arguments))
     if arguments.action == "list":
-        async with _quotas(arguments) as quotas:
-            _print(await quotas.select(names), as_json=arguments.json)
+        async with place.opened(arguments, _in_cluster, _in_store) as quotas:
+            _print(await quotas.select(names), arguments)
         return 0
     if not names:
         raise ValueError("say whose quota it is: --user, --client-id, --ip, or one of them with --default-")
@@ -108,7 +114,7 @@ async def _alter(arguments: argparse.Namespace, done: str, names: Mapping[str, s
     from kwire.quotas.entities import QuotaEntity
 
     entity = QuotaEntity.of(names)
-    async with _quotas(arguments) as quotas:
+    async with place.opened(arguments, _in_cluster, _in_store) as quotas:
         before = (await quotas.select(names)).get(entity, {})
         await quotas.alter(entity, changes)
     whose = " ".join(f"{kind}={_shown(name)}" for kind, name in names.items())
@@ -117,21 +123,16 @@ async def _alter(arguments: argparse.Namespace, done: str, names: Mapping[str, s
             print(f"kwire {done} {whose} {key}={_number(before[key] if limit is None else limit)}")
 
 
-@asynccontextmanager
-async def _quotas(arguments: argparse.Namespace) -> AsyncIterator[OfflineQuotas | RunningQuotas]:
-    """The quotas that the command is about. `ClusterError`, StartError, ConfigError, OSError."""
-    if arguments.bootstrap_server is not None:
-        from kwire.cli.running.quotas import RunningQuotas
+def _in_cluster(cluster: Cluster) -> RunningQuotas:
+    from kwire.cli.running.quotas import RunningQuotas
 
-        address, timeout_s = arguments.bootstrap_server, arguments.timeout
-        async with running.cluster_client(address, arguments.command_config, timeout_s) as client:
-            yield RunningQuotas(client)
-        return
-    from kwire.base.doors import Doors
+    return RunningQuotas(cluster)
+
+
+def _in_store(config: KafkaConfig, doors: Doors, create: bool) -> AbstractAsyncContextManager[OfflineQuotas]:
     from kwire.server.access.offline_quotas import offline_quotas
 
-    async with offline_quotas(configuration.load(arguments), Doors(), create=arguments.action == "add") as quotas:
-        yield quotas
+    return offline_quotas(config, doors, create=create)
 
 
 def _names(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
@@ -151,20 +152,24 @@ def _known(quotas: Sequence[str]) -> Sequence[str]:
     return quotas
 
 
-def _print(found: Mapping[QuotaEntity, Quotas], *, as_json: bool) -> None:
-    if as_json:
+def _print(found: Mapping[QuotaEntity, Quotas], arguments: argparse.Namespace) -> None:
+    if arguments.json:
         array = [{**entity.by_type(), "quotas": dict(sorted(quotas.items()))} for entity, quotas in found.items()]
         print(json.dumps(array, indent=2, ensure_ascii=False))
         return
-    print_table(HEADINGS, list(_rows(found)))
+    if arguments.output == "table":
+        print_table(HEADINGS, [[word or NONE for word in (*row[:-1], _number(row.limit))] for row in quota_rows(found)])
+        return
+    output.show(list(quota_rows(found)), arguments.output)
 
 
-def _rows(found: Mapping[QuotaEntity, Quotas]) -> Iterator[tuple[str, ...]]:
+def quota_rows(found: Mapping[QuotaEntity, Quotas]) -> Iterator[QuotaRow]:
+    """A row for each limit, by entity."""
     for entity, quotas in found.items():
         names = entity.by_type()
-        words = [_shown(names[kind]) if kind in names else NONE for kind in TYPES]
+        user, client_id, address = (_shown(names[kind]) if kind in names else None for kind in TYPES)
         for key in sorted(quotas):
-            yield (*words, key, _number(quotas[key]))
+            yield QuotaRow(user, client_id, address, key, quotas[key])
 
 
 def _shown(name: str | None) -> str:

@@ -1,8 +1,8 @@
 """``kwire start``: a broker as a process.
 
-Standard output carries one line, when clients are served: ``kwire ready bootstrap=HOST:PORT pid=PID``. Everything else
-goes to standard error. SIGTERM and SIGINT stop the broker cleanly, a second one ends it at once; SIGUSR1 logs the state
-of the broker.
+Standard output carries one line, when clients are served: ``kwire ready bootstrap=HOST:PORT pid=PID``; with
+``--console`` another one, ``kwire console ready url=URL``, follows. Everything else goes to standard error. SIGTERM and
+SIGINT stop the broker cleanly, a second one ends it at once; SIGUSR1 logs the state of the broker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kwire.base.extras import missing
 from kwire.cli import configuration, fail
+from kwire.cli.running.children import CONSOLE_LISTEN, ConsoleProcess, listen_address
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -43,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     announce_help = (
         "another line to write after the ready line, for scripts that wait for that line; {node.id} is replaced"
     )
+    console_help = "serve a web page that shows the cluster, with `kwire console`; default address: " + CONSOLE_LISTEN
+    parser.add_argument(
+        "--console", metavar="HOST:PORT", nargs="?", const=CONSOLE_LISTEN, type=listen_address, help=console_help
+    )
     parser.add_argument("--announce", metavar="LINE", action="append", default=[], help=announce_help)
 
 
@@ -58,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kwire.server.errors import StartError
 
     _occupy_standard_descriptors()
+    if arguments.console and (reason := missing("console")):
+        return fail(reason)
     try:
         config = configuration.load(arguments)
     except ConfigError as error:
@@ -66,13 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
         return fail(f"{arguments.file or arguments.config}: {getattr(error, 'strerror', None) or error}")
     _raise_descriptor_limit()
     gc.set_threshold(*GC_THRESHOLDS)
-    if arguments.brokers > 1:
-        from kwire.cli.brokers import Brokers
-
-        return asyncio.run(Brokers(config, arguments).run())
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            cause = runner.run(_serve(config, arguments.announce))
+        if arguments.brokers > 1:
+            from kwire.cli.brokers import Brokers
+
+            return asyncio.run(Brokers(config, arguments).run())
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            cause = runner.run(_serve(config, arguments.announce, arguments.console))
     except (ConfigError, StartError) as error:
         return fail(error)
     return fail(f"stopped: {cause}") if cause else 0
@@ -100,7 +108,7 @@ def _raise_descriptor_limit() -> None:
             return  # macOS reports "unlimited" but accepts less
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's loop if it is installed; asyncio's own works as well, a little slower."""
     try:
         import uvloop
@@ -110,7 +118,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(config: KafkaConfig, announced: list[str]) -> str:
+async def _serve(config: KafkaConfig, announced: list[str], console_listen: str | None) -> str:
     """Run a broker until a signal comes. Returns the cause if it ended otherwise, or an empty text."""
     from kwire.base.logging import get_logger
     from kwire.server.broker import Broker
@@ -126,7 +134,12 @@ async def _serve(config: KafkaConfig, announced: list[str]) -> str:
             ready = str(ReadyLine(broker.bootstrap_servers, os.getpid()))
             node_id = str(broker.config.node_id)
             _write_lines([ready, *(line.replace("{node.id}", node_id) for line in announced)])
+            console = ConsoleProcess(console_listen) if console_listen else None
+            if console is not None:
+                await console.start(broker.bootstrap_servers)
             await _first_of(stopped, broker.fatal_failure.occurred)
+            if console is not None:
+                await console.stop()
         log.info("stopping")
         try:
             await broker.stop()

@@ -1,32 +1,42 @@
 """``kwire user add|delete|list``: users who log in with SCRAM, of a running cluster or one that is not running.
 
-With ``--bootstrap-server``, requests go to a broker, of Apache Kafka as well. Otherwise the credentials are written to
-the metadata store that the configuration names, as with ``kwire start``: before the first start, or while no broker
-runs. The password is read from a file, a prompt or standard input; a password on the command line can be read by other
-users of the host.
+If a cluster is named (``-b``, ``-X``, the environment, a profile), requests go to a broker, of Apache Kafka as well.
+Otherwise the credentials are written to the metadata store that the configuration names, as with ``kwire start``:
+before the first start, or while no broker runs. The password is read from a file, a prompt or standard input; a
+password on the command line can be read by other users of the host.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
-from contextlib import asynccontextmanager
+from functools import partial
 from getpass import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kwire.cli import configuration, fail, fail_with_file
-from kwire.cli.running import client as running
+from kwire.cli import fail, fail_with_file, output
+from kwire.cli.running import place
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
+    from kwire.base.config import KafkaConfig
+    from kwire.base.doors import Doors
+    from kwire.cli.connection.cluster import Cluster
     from kwire.cli.running.users import RunningUsers
     from kwire.server.users import Users
 
 MECHANISM_NAMES: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS: Final = 4096
+
+
+class UserRow(NamedTuple):
+    """A credential."""
+
+    user: str
+    mechanism: str
+    iterations: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,40 +54,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for each in (add, delete):
         text = "only this mechanism (default: both); may be given twice"
         each.add_argument("--mechanism", action="append", choices=MECHANISM_NAMES, dest="mechanisms", help=text)
-    for each in (add, delete, actions.add_parser("list", help="list the users and their mechanisms")):
-        running.add_arguments(each)
-        configuration.add_store_arguments(each)
+    listed = actions.add_parser("list", help="list the users and their mechanisms")
+    output.add_arguments(listed)
+    for each in (add, delete, listed):
+        place.add_arguments(each)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the action and print one line per credential."""
-    from kwire.base.config import ConfigError
-    from kwire.server.errors import StartError
-
     try:
-        running.check_arguments(arguments)
         password = _password(arguments) if arguments.action == "add" else ""
-        return asyncio.run(_run(arguments, password))
     except UnicodeDecodeError:
         return fail("the password is not UTF-8")
-    except (ConfigError, StartError, running.ClusterError, ValueError) as error:
-        return fail(error)
     except OSError as error:
         return fail_with_file(error)
     except (EOFError, KeyboardInterrupt):
         return fail("no password was given")
+    return place.run(partial(_run, password), arguments)
 
 
-async def _run(arguments: argparse.Namespace, password: str) -> int:
+async def _run(password: str, arguments: argparse.Namespace) -> int:
     from kwire.security.scram_credentials import MECHANISMS
 
     if arguments.action == "list":
-        async with _users(arguments) as users:
-            for user in await users.all():
-                print(f"{user.name} {user.mechanism.mechanism_name} iterations={user.iterations}")
+        async with place.opened(arguments, _in_cluster, _in_store) as users:
+            rows = [UserRow(each.name, each.mechanism.mechanism_name, each.iterations) for each in await users.all()]
+        if arguments.output != "table":
+            output.show(rows, arguments.output)
+            return 0
+        for row in rows:
+            print(f"{row.user} {row.mechanism} iterations={row.iterations}")
         return 0
     mechanisms = [MECHANISMS[name] for name in dict.fromkeys(arguments.mechanisms or MECHANISM_NAMES)]
-    async with _users(arguments) as users:
+    async with place.opened(arguments, _in_cluster, _in_store) as users:
         if arguments.action == "add":
             await users.put(arguments.name, mechanisms, password, arguments.iterations)
         else:
@@ -88,23 +97,17 @@ async def _run(arguments: argparse.Namespace, password: str) -> int:
     return 0
 
 
-@asynccontextmanager
-async def _users(arguments: argparse.Namespace) -> AsyncIterator[Users | RunningUsers]:
-    """The users that the command is about. `ClusterError`, StartError, ConfigError, OSError."""
+def _in_cluster(cluster: Cluster) -> RunningUsers:
     from kwire.base.doors import Doors
+    from kwire.cli.running.users import RunningUsers
 
-    doors = Doors()
-    if arguments.bootstrap_server is not None:
-        from kwire.cli.running.users import RunningUsers
+    return RunningUsers(cluster, Doors().random.randbytes)
 
-        address, timeout_s = arguments.bootstrap_server, arguments.timeout
-        async with running.cluster_client(address, arguments.command_config, timeout_s) as client:
-            yield RunningUsers(client, doors.random.randbytes)
-        return
+
+def _in_store(config: KafkaConfig, doors: Doors, create: bool) -> AbstractAsyncContextManager[Users]:
     from kwire.server.users import users_of
 
-    async with users_of(configuration.load(arguments), doors, create=arguments.action == "add") as users:
-        yield users
+    return users_of(config, doors, create=create)
 
 
 def _password(arguments: argparse.Namespace) -> str:

@@ -30,7 +30,7 @@ def test_a_cluster_without_an_authorizer_says_so(kwire_command: Command) -> None
     process = kwire_command.start("--listen", "127.0.0.1:0", "--data-dir", "data")
     said = refused(kwire_command, "acl", "list", "--bootstrap-server", process.bootstrap)
     process.stop()
-    assert said == "SECURITY_DISABLED: No Authorizer is configured on the broker"
+    assert said == "access control entries: No Authorizer is configured on the broker (SECURITY_DISABLED)"
 
 
 def test_the_first_address_that_answers_is_taken(kwire_command: Command) -> None:
@@ -55,7 +55,8 @@ def test_an_address_without_an_answer_is_one_line(kwire_command: Command, silent
         (("--bootstrap-server", "nowhere:x"), "nowhere:x"),
         (("--bootstrap-server", "a:1", "--data-dir", "data"), "--bootstrap-server names a running cluster"),
         (("--bootstrap-server", "a:1", "--command-config", "missing"), "missing: No such file or directory"),
-        (("--command-config", "client.properties"), "name it with --bootstrap-server"),
+        (("--command-config", "/dev/null"), "name it with --bootstrap-server"),
+        (("-X", "client.id=me"), "name it with --bootstrap-server"),
     ],
 )
 def test_contradictions_and_mistakes_are_one_line(
@@ -63,3 +64,25 @@ def test_contradictions_and_mistakes_are_one_line(
 ) -> None:
     for command in ("acl", "user", "quota"):
         assert text in refused(kwire_command, command, "list", *arguments)
+
+
+def test_a_cluster_may_be_named_by_the_environment_and_a_store_by_an_option(
+    kwire_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = kwire_command.start("--listen", "127.0.0.1:0", "--data-dir", "data")
+    monkeypatch.setenv("KWIRE_BOOTSTRAP_SERVER", process.bootstrap)
+    for command in (("user", "add", "alice", "--password", "secret"), ("ping",), ("cluster",)):
+        done = kwire_command.run(*command)
+        assert (done.returncode, done.stderr) == (0, ""), command
+    assert kwire_command.run("user", "list").stdout.startswith("alice SCRAM-SHA-256")
+    assert kwire_command.run("user", "list", "--data-dir", "other").stdout == ""
+    process.stop()
+
+
+@pytest.mark.parametrize("command", [("topic", "list"), ("acl", "list"), ("group", "lag", "g"), ("cluster", "status")])
+def test_an_unknown_option_shows_the_usage_of_the_action(kwire_command: Command, command: tuple[str, ...]) -> None:
+    done = kwire_command.run(*command, "--no-such-option")
+    assert done.returncode == 2
+    name = "cluster" if command[0] == "cluster" else " ".join(command[:2])
+    assert done.stderr.startswith(f"usage: kwire {name} ")
+    assert done.stderr.splitlines()[-1] == f"kwire {name}: error: unrecognized arguments: --no-such-option"

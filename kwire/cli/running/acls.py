@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kwire.cli.running.client import check
+from kwire.cli.connection import check
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kwire.codec.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kwire.codec.messages.describe_acls_request import DescribeAclsRequest
@@ -14,7 +14,7 @@ from kwire.security.acls.operations import AclOperation, ResourceType
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kwire.cli.running.client import ClusterClient
+    from kwire.cli.connection.cluster import Cluster
 
 VERSION: Final = 3
 
@@ -22,20 +22,20 @@ VERSION: Final = 3
 class RunningAcls:
     """The entries of a running cluster."""
 
-    def __init__(self, client: ClusterClient) -> None:
-        self._client = client
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     async def select(self, filters: Iterable[AclFilter]) -> list[AclBinding]:
-        """The entries that any of the filters selects, in alphabetical order. `ClusterError`."""
+        """The entries that any of the filters selects, in alphabetical order. `CommandError`."""
         found: set[AclBinding] = set()
         for each in filters:
-            response = await self._client.call(DescribeAclsRequest(**_fields(each)), VERSION)
-            check(response.error_code, response.error_message)
+            response = await self._cluster.call(DescribeAclsRequest(**filter_fields(each)), max_version=VERSION)
+            check(response.error_code, "access control entries", response.error_message)
             found.update(_binding(resource, acl) for resource in response.resources for acl in resource.acls)
         return sorted(found)
 
     async def add(self, bindings: Iterable[AclBinding]) -> list[AclBinding]:
-        """Add entries; those that were not there before. `ClusterError`."""
+        """Add entries; those that were not there before. `CommandError`."""
         wanted = list(dict.fromkeys(bindings))
         present = await self.select({AclFilter(*each) for each in wanted})
         creations = [
@@ -50,25 +50,25 @@ class RunningAcls:
             )
             for each in wanted
         ]
-        response = await self._client.call(CreateAclsRequest(creations=creations), VERSION)
+        response = await self._cluster.call(CreateAclsRequest(creations=creations), max_version=VERSION)
         for result in response.results:
-            check(result.error_code, result.error_message)
+            check(result.error_code, "access control entries", result.error_message)
         return [each for each in wanted if each not in present]
 
     async def remove(self, filters: Iterable[AclFilter]) -> list[AclBinding]:
-        """Delete the entries that any of the filters selects; which they were. `ClusterError`."""
-        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields(each)) for each in filters])
-        response = await self._client.call(request, VERSION)
+        """Delete the entries that any of the filters selects; which they were. `CommandError`."""
+        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**filter_fields(each)) for each in filters])
+        response = await self._cluster.call(request, max_version=VERSION)
         found: set[AclBinding] = set()
         for result in response.filter_results:
-            check(result.error_code, result.error_message)
+            check(result.error_code, "access control entries", result.error_message)
             for each in result.matching_acls:
-                check(each.error_code, each.error_message)
+                check(each.error_code, "access control entries", each.error_message)
                 found.add(_binding(each, each))
         return sorted(found)
 
 
-def _fields(chosen: AclFilter) -> dict[str, Any]:
+def filter_fields(chosen: AclFilter) -> dict[str, Any]:
     """A filter in DescribeAcls and DeleteAcls."""
     return {
         "resource_type_filter": chosen.resource_type,

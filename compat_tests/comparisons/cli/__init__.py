@@ -1,0 +1,1 @@
+"""The command line on kwire and on Apache Kafka: the same commands, the same output."""

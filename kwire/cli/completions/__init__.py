@@ -1,0 +1,1 @@
+"""``kwire completion``: completion of commands in shells."""

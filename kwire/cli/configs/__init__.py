@@ -1,0 +1,1 @@
+"""``kwire config``: configurations of topics, brokers, groups and clients' metrics."""

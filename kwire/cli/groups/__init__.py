@@ -1,0 +1,1 @@
+"""``kwire group``: consumer groups of a running cluster."""

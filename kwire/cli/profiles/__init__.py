@@ -1,0 +1,1 @@
+"""``kwire profile``: settings of connections by name, in ``~/.config/kwire/config.toml``."""

@@ -1,0 +1,1 @@
+"""From bytes that are read to batches that brokers have acknowledged: what ``kwire produce`` is made of."""

@@ -1,0 +1,1 @@
+"""``kwire topic``: topics of a running cluster."""

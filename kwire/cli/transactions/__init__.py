@@ -1,0 +1,1 @@
+"""``kwire txn``: transactions of a running cluster."""

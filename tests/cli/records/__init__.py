@@ -1,0 +1,1 @@
+"""Records on the command line: columns, formats, filters, JSON Lines, batches."""
