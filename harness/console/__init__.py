@@ -1,0 +1,1 @@
+"""Consoles (`kwire.console`) for tests: in the test's own process, asked without sockets."""

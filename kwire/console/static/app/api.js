@@ -1,0 +1,57 @@
+// Requests to the console's HTTP API.
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export function address(path, query = {}) {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== null && value !== "") parameters.set(name, value);
+  }
+  const text = parameters.toString();
+  return "/api/" + path + (text ? "?" + text : "");
+}
+
+// The JSON of a response; rejects with ApiError.
+export async function ask(path, { query, method = "GET", body, signal } = {}) {
+  let response;
+  try {
+    response = await fetch(address(path, query), {
+      method,
+      signal,
+      headers: method === "GET" ? {} : { "content-type": "application/json", "x-kwire-console": "1" },
+      body: method === "GET" ? undefined : JSON.stringify(body ?? {}),
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "gone", "The console does not answer. Is `kwire console` still running?");
+  }
+  let content = null;
+  try {
+    content = await response.json();
+  } catch {
+    throw new ApiError(response.status, "no_json", `The console answered with status ${response.status}.`);
+  }
+  if (!response.ok) throw new ApiError(response.status, content.error.code, content.error.message);
+  return content;
+}
+
+// Server-sent events; returns the function that ends them. `once`: do not connect again when they end.
+export function listen(path, query, handlers, { once = false } = {}) {
+  const source = new EventSource(address(path, query));
+  for (const [name, handler] of Object.entries(handlers)) {
+    if (name !== "lost") source.addEventListener(name, (event) => handler(JSON.parse(event.data)));
+  }
+  source.onerror = () => {
+    if (once) source.close();
+    handlers.lost?.();
+  };
+  return () => source.close();
+}
+
+export const part = encodeURIComponent;
