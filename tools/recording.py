@@ -1,0 +1,118 @@
+"""Write `docs/images/terminal.svg`: a recording of the first commands of README.md, with what they really print.
+
+    .venv/bin/python -m tools.recording
+
+It starts a broker, runs `COMMANDS` one after the other, and draws their lines as an animated SVG without scripts or
+fonts of its own. `compat_tests/clients/test_documents.py` runs the commands again and compares.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from html import escape
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from harness.paths import ROOT
+from harness.processes.brokers import Broker, make_broker
+
+PICTURE: Final = ROOT / "docs" / "images" / "terminal.svg"
+COMMANDS: Final = (
+    "kwire topic create orders --partitions 3",
+    r"printf 'alice:12\nbob:7\n' | kwire produce orders -k :",
+    r"kwire consume orders --until-end -f '%k paid %v\n'",
+    "kwire topic describe orders",
+    "kwire cluster status",
+)
+ADDRESS: Final = "localhost:9092"
+READY: Final = "kwire ready bootstrap=localhost:9092 pid=4711"
+
+_LINE: Final = 19
+_LEFT: Final = 16
+_TOP: Final = 46
+_COLUMN: Final = 7.83
+_SECONDS_BEFORE_COMMAND: Final = 1.4
+_SECONDS_BEFORE_OUTPUT: Final = 0.5
+_STYLE: Final = """\
+text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #d4d8e0;
+  white-space: pre; }
+.command { fill: #ffffff; font-weight: bold; }
+.line { opacity: 0; animation: appear .01s linear forwards; }
+@keyframes appear { to { opacity: 1; } }
+@media (prefers-reduced-motion: reduce) { .line { opacity: 1; animation: none; } }
+"""
+
+
+class Step(NamedTuple):
+    """A command as it is typed, and the lines it prints."""
+
+    command: str
+    output: list[str]
+
+
+def record(broker: Broker) -> list[Step]:
+    """Run the commands with a fresh broker."""
+    return [Step("scripts/start", [READY]), *(Step(each, _output(each, broker)) for each in COMMANDS)]
+
+
+def _output(command: str, broker: Broker) -> list[str]:
+    environment = {**os.environ, "KWIRE_BOOTSTRAP_SERVERS": broker.bootstrap, "COLUMNS": "100"}
+    text = re.sub(r"\bkwire (?=[a-z])", lambda _: f"{sys.executable} -m kwire ", command)
+    done = subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True, timeout=300, check=True)
+    shown = done.stdout.replace(broker.bootstrap, ADDRESS).replace(f":{broker.port}", ":9092")
+    return shown.replace(broker.host, "localhost").splitlines()
+
+
+def draw(steps: list[Step]) -> str:
+    """The recording as SVG."""
+    lines: list[str] = []
+    row, second, columns = 0, 0.3, 0
+    for step in steps:
+        lines.append(_line(row, second, f"$ {step.command}", "line command"))
+        row, second = row + 1, second + _SECONDS_BEFORE_OUTPUT
+        for each in step.output:
+            lines.append(_line(row, second, each, "line"))
+            row += 1
+        columns = max(columns, len(step.command) + 2, *map(len, step.output), 0)
+        second += _SECONDS_BEFORE_COMMAND
+    width, height = round(columns * _COLUMN) + 2 * _LEFT, _TOP + row * _LINE
+    dots = "".join(
+        f'<circle cx="{20 + 18 * index}" cy="17" r="5" fill="{colour}"/>'
+        for index, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img">\n<title>A broker, a topic and its records in a terminal</title>\n<style>\n{_STYLE}</style>\n'
+        f'<rect width="{width}" height="{height}" rx="8" fill="#1b1e26"/>\n{dots}\n' + "\n".join(lines) + "\n</svg>\n"
+    )
+
+
+def _line(row: int, second: float, text: str, kind: str) -> str:
+    place = f'class="{kind}" x="{_LEFT}" y="{_TOP + row * _LINE}" style="animation-delay:{second:.1f}s"'
+    return f"<text {place}>{escape(text, quote=False)}</text>"
+
+
+def drawn(text: str) -> list[str]:
+    """The lines of a recording."""
+    return re.findall(r"<text [^>]*>(.*)</text>", text)
+
+
+def main() -> int:
+    """Write the picture."""
+    with tempfile.TemporaryDirectory(prefix="kwire-recording-") as folder:
+        broker = make_broker("kwire", Path(folder))
+        broker.start()
+        try:
+            PICTURE.parent.mkdir(exist_ok=True)
+            PICTURE.write_text(draw(record(broker)), encoding="utf-8")
+        finally:
+            broker.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
