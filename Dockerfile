@@ -3,16 +3,22 @@
 #   docker build -t kwire .
 #   docker run -p 9092:9092 kwire
 #
+# --build-arg EXTRAS=console,metrics,zookeeper installs those extras as well (docs/DEPLOYMENT.md).
+#
+# PyYAML's C library stays out: `-o yaml` of commands writes a few lines.
+#
 # The base needs python3 (3.11 or newer, with venv) and Debian's shell tools. PIP_OPTIONS names an index or a directory of
 # wheels of your own: --build-arg PIP_OPTIONS="--no-index --find-links /src/wheels".
 ARG BASE_IMAGE=python:3.13-slim
 
 FROM ${BASE_IMAGE} AS build
 ARG PIP_OPTIONS=""
+ARG EXTRAS=""
 COPY . /src
 RUN python3 -m venv /opt/kwire \
- && /opt/kwire/bin/pip install --no-cache-dir ${PIP_OPTIONS} /src \
+ && /opt/kwire/bin/pip install --no-cache-dir ${PIP_OPTIONS} "/src${EXTRAS:+[$EXTRAS]}" \
  && /opt/kwire/bin/pip uninstall --yes --quiet pip setuptools 2>/dev/null \
+ && rm -f /opt/kwire/lib/python3*/site-packages/yaml/_yaml*.so \
  && mkdir -p /image/etc/kafka /image/etc/confluent /image/opt /image/var/lib/kafka/data /image/mnt/shared/config \
  && cp -r /src/docker /image/etc/kafka/docker \
  && cp -r /src/docker /image/etc/confluent/docker \

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.comparisons.access.acls import Acls
+from compat_tests.comparisons.access.acls import LASTING_SESSIONS, Acls
 from compat_tests.comparisons.admin.requests import Wire
 from compat_tests.names import Names
 from compat_tests.needs import need
@@ -29,6 +29,7 @@ AUTHORIZER = {
     "delegation.token.secret.key": "the secret of the tests",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:root",
+    **LASTING_SESSIONS,
 }
 TIMEOUT_S = 600  # what hangs must end; a test on a busy machine may take ten times as long as on an idle one
 
@@ -160,8 +161,9 @@ def broker_factory(broker_kind: str, tmp_path: Path) -> Iterator[Callable[..., B
 @pytest.fixture
 def new_name(request: pytest.FixtureRequest) -> Names:
     """``new_name("group")``: an unused name, the same on both kinds, so that observations may contain it."""
-    plain = _without_kind(request.node.nodeid.partition("::")[2])
-    digest = hashlib.sha256(plain.encode()).hexdigest()[:6]  # [-1] and [1] are two tests
+    node = _without_kind(request.node.nodeid)
+    plain = node.partition("::")[2]
+    digest = hashlib.sha256(node.encode()).hexdigest()[:6]  # two files may have a test of one name; [-1] and [1] differ
     return Names(re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[:110] + f"-{digest}")
 
 

@@ -1,15 +1,21 @@
 """Downloads that are attempted again: registries sometimes answer with an error of theirs, or cut a connection.
 
+Debian's packages are unpacked into the cache, not installed, so that no service starts.
+
 What lives elsewhere: the lock that keeps processes from downloading the same at once, and where it is kept
 (`harness.kafka_jars`).
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -68,3 +74,31 @@ def downloaded(
         return done.stdout
 
     return attempted(what, attempt, CommandFailed)
+
+
+def why_not_unpacked(folder: Path, package: str, names: Callable[[], Sequence[str]]) -> str | None:
+    """Unpack packages into a folder of the cache, unless that was done before. Why it could not be done; None if it is
+    there. ``package``: what the reason names; ``names``: those to download."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        return f"needs Debian's package {package}"
+    try:
+        _unpack(folder, package, names)
+    except (CommandFailed, OSError, subprocess.CalledProcessError) as error:
+        return f"needs Debian's package {package}: {' '.join(str(error).split())[:300]}"
+    return None
+
+
+def _unpack(folder: Path, package: str, names: Callable[[], Sequence[str]]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.exists():
+            return
+        with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+            scratch = Path(name)
+            if os.geteuid() == 0:
+                downloaded("apt-get update", ["apt-get", "-qq", *APT_OPTIONS, "update"])
+            downloaded(package, ["apt-get", "-qq", *APT_OPTIONS, "download", *names()], cwd=scratch)
+            for each in sorted(scratch.glob("*.deb")):
+                subprocess.run(["dpkg", "-x", str(each), str(scratch / "content")], check=True)
+            (scratch / "content").rename(folder)

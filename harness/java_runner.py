@@ -22,10 +22,12 @@ SOURCES = Path(__file__).parent / "java"
 
 TOOLS = {
     "AclCommand": "org.apache.kafka.tools.AclCommand",
+    "ClientMetricsCommand": "org.apache.kafka.tools.ClientMetricsCommand",
     "ClusterTool": "org.apache.kafka.tools.ClusterTool",
     "ConfigCommand": "kafka.admin.ConfigCommand",
     "ConsoleConsumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "ConsoleProducer": "org.apache.kafka.tools.ConsoleProducer",
+    "ConsoleShareConsumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "DelegationTokenCommand": "org.apache.kafka.tools.DelegationTokenCommand",
     "DeleteRecordsCommand": "org.apache.kafka.tools.DeleteRecordsCommand",
@@ -37,9 +39,12 @@ TOOLS = {
     "LogDirsCommand": "org.apache.kafka.tools.LogDirsCommand",
     "ProducerPerformance": "org.apache.kafka.tools.ProducerPerformance",
     "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "ShareGroupCommand": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "StreamsGroupCommand": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "TopicCommand": "org.apache.kafka.tools.TopicCommand",
     "TransactionalMessageCopier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "TransactionsCommand": "org.apache.kafka.tools.TransactionsCommand",
+    "VerifiableShareConsumer": "org.apache.kafka.tools.VerifiableShareConsumer",
     "BrokerApiVersionsCommand": "org.apache.kafka.tools.BrokerApiVersionsCommand",
 }
 

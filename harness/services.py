@@ -27,5 +27,6 @@ def services_with(**parts: Any) -> Services:
     """Services with these parts; everything is authorised unless ``authorizer`` is given, and nobody has a quota unless
     ``quotas`` are given; all else is `Missing`."""
     missing: dict[str, Any] = {each.name: Missing(each.name) for each in fields(Services)}
-    always = {"authorizer": Authorizer(), "quotas": Quotas(lambda: QuotaManagers(lambda: 0.0))}
+    quotas = Quotas(lambda: QuotaManagers(lambda: 0.0))
+    always = {"authorizer": Authorizer(), "quotas": quotas, "advertisements": {}}
     return Services(**{**missing, **always, **parts})

@@ -14,6 +14,7 @@ from functools import cache
 import pytest
 
 from harness.paths import ROOT
+from tools.reference.pages import stale
 
 MODULES_MAX = 16
 """Modules in one package, beside ``__init__.py`` and sub-packages."""
@@ -164,3 +165,13 @@ def test_every_folder_with_modules_is_a_package(tree: str) -> None:
     others = [*projects, *stand_ins]
     apart = {folder for folder in folders if any((ROOT / folder).is_relative_to(other) for other in others)}
     assert {f for f in folders - apart - {"examples"} if not (ROOT / f / "__init__.py").exists()} == set()
+
+
+def test_the_reference_is_as_the_code_has_it() -> None:
+    assert stale() == [], "run .venv/bin/python -m tools.reference"
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = set(re.findall(r"[\w/]+\.md\b", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]))
+    there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert there - listed == set(), "add the page to the end of mkdocs.yml"

@@ -42,8 +42,8 @@ def advertised(bootstrap: str) -> Ranges:
 
 
 def kwire_ranges() -> Ranges:
-    """The same from kwire's handlers, without a broker."""
-    return {key: (first, last) for key, first, last in Registry.advertised()}
+    """The same from kwire's handlers, without a broker: like Kafka's, one to which no client's metrics are pushed."""
+    return {key: (first, last) for key, first, last in Registry.advertised(with_telemetry=False)}
 
 
 def api_name(key: int) -> str:
@@ -101,16 +101,24 @@ def _side(result: dict[str, Any], kind: str) -> str:
 
 
 def _by_name(results: list[dict[str, Any]]) -> Iterator[str]:
-    """A line for each test that failed or was skipped; suites in which it ended alike share the line."""
+    """Every test that failed or was skipped: tests of a suite with one reason share a line, as do suites in which the
+    same tests ended alike."""
     suites: dict[str, list[str]] = {}
     for each in results:
-        tests = each.get("tests", {})
-        for state in ("red", "skipped"):
-            for one in each.get(state, []):
-                ends = ", ".join(f"{kind} {end}" for kind, end in sorted(tests.get(one["test"], {}).items()))
-                suites.setdefault(f"`{one['test']}` ({ends}): {one['reason']}", []).append(each["suite"])
-    for what, names in suites.items():
-        yield f"- {names[0]}{''.join(f'; {name}' for name in names[1:])}: {what}"
+        for ends_and_reason, tests in _alike(each).items():
+            names = ", ".join(f"`{test}`" for test in tests)
+            suites.setdefault(f"{names} {ends_and_reason}", []).append(each["suite"])
+    for what, names_of_suites in suites.items():
+        yield f"- {'; '.join(names_of_suites)}: {what}"
+
+
+def _alike(result: dict[str, Any]) -> dict[str, list[str]]:
+    """The tests of a suite that failed or were skipped, by how they ended and why."""
+    alike: dict[str, list[str]] = {}
+    for one in [*result.get("red", ()), *result.get("skipped", ())]:
+        ends = ", ".join(f"{kind} {end}" for kind, end in sorted(result["tests"].get(one["test"], {}).items()))
+        alike.setdefault(f"({ends}): {one['reason']}", []).append(one["test"])
+    return alike
 
 
 def refresh_suites() -> None:

@@ -8,9 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from compat_tests.names import Names
 from harness.paths import ROOT
-from harness.processes.brokers import Broker
+from harness.processes.brokers import Broker, make_broker
 from tools.compat_table import COMPAT, SUITES_END, SUITES_START, advertised, put, render_suites, suites, written
+from tools.recording import PICTURE, draw, drawn, record
+from tools.reference.pages import FOLDER
+from tools.reference.running import METRICS, listed, series
+
+FETCHED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?((?:https?:)?//[^"' >]+)""")
+"""What a page of the site fetches from another host."""
 
 
 def first_client() -> str:
@@ -32,6 +41,55 @@ def test_the_first_client_of_the_readme_works_as_it_is_pasted(broker: Broker, tm
         ["sh", "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, done.stdout) == (0, "b'hello'\n"), done.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_commands_print_what_is_shown(broker: Broker, new_name: Names, tmp_path: Path, page: str) -> None:
+    found = re.search(r"```sh\n(.*?)```\n\n```text\n(.*?)```", (ROOT / page).read_text(), re.S)
+    assert found is not None, f"{page} shows no commands with their output"
+    topic = new_name("orders")
+    commands, shown = (text.replace("orders", topic) for text in found.groups())
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    kwire = tmp_path / ".venv" / "bin" / "kwire"
+    kwire.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kwire "$@"\n')
+    kwire.chmod(0o755)
+    environment = {**os.environ, "KWIRE_BOOTSTRAP_SERVERS": broker.bootstrap}
+    done = subprocess.run(
+        ["sh", "-c", commands], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, sorted(shown.splitlines())), done.stderr
+
+
+def test_the_recording_shows_what_commands_print(tmp_path: Path) -> None:
+    broker = make_broker("kwire", tmp_path)
+    broker.start()
+    try:
+        now = drawn(draw(record(broker)))
+    finally:
+        broker.stop()
+    before = drawn(PICTURE.read_text())
+    assert sorted(map(without_ids, now)) == sorted(map(without_ids, before)), "run python -m tools.recording"
+
+
+def without_ids(line: str) -> str:
+    """A line of the recording without ids, and with single spaces: columns are as wide as an address."""
+    return re.sub(r" +", " ", re.sub(r"\b[\w-]{22}(?!\S)", "ID", line))
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # a remark of mkdocs-material about its successor
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert {page.name for page in pages} >= {"index.html", "COMMANDS.html", "COMPAT.html"}
+    fetched = {url for page in pages for url in FETCHED.findall(page.read_text(encoding="utf-8"))}
+    assert fetched == set(), "a page fetches from another host"
+
+
+def test_the_series_of_the_reference_are_served() -> None:
+    page = (FOLDER / METRICS).read_text(encoding="utf-8")
+    assert listed(page) - series().keys() == set(), "run python -m tools.reference --run"
 
 
 def test_the_table_of_api_versions_is_what_the_brokers_advertise(broker: Broker) -> None:

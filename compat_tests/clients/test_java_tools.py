@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.comparisons.data.requests import Topic
+from compat_tests.names import Names
 from harness.java_runner import JavaRunner, ToolResult
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
@@ -268,3 +269,19 @@ def test_leaders_are_elected(tool: Tool, make_topic: Callable[..., str], observe
     which = ["--topic", topic, "--partition", "0"]
     for kind in ("preferred", "unclean"):
         observe(kind, seen(tool("LeaderElectionCommand", "--election-type", kind, *which)))
+
+
+def test_subscriptions_to_clients_metrics(tool: Tool, new_name: Names, observe: Observations) -> None:
+    name = new_name("subscription")
+    chosen = ["--name", name]
+    match = "client_id=nobody.*,client_source_address=10[.]0[.]0[.]1"
+    observe("describe none", seen(tool("ClientMetricsCommand", "--describe", *chosen)))
+    set_up = ["--alter", *chosen, "--metrics", "org.apache.kafka.consumer.,org.b", "--interval", "60000"]
+    observe("alter", seen(tool("ClientMetricsCommand", *set_up, "--match", match)))
+    wait_until(lambda: name in tool("ClientMetricsCommand", "--list").out.splitlines(), 20, "the subscription")
+    observe("describe", seen(tool("ClientMetricsCommand", "--describe", *chosen)))
+    observe("without a name", tool("ClientMetricsCommand", "--alter", "--interval", "5").status)
+    observe("interval", tool("ClientMetricsCommand", "--alter", *chosen, "--interval", "5").status)
+    observe("pattern", tool("ClientMetricsCommand", "--alter", *chosen, "--match", "colour=red").status)
+    observe("delete", seen(tool("ClientMetricsCommand", "--delete", *chosen)))
+    wait_until(lambda: name not in tool("ClientMetricsCommand", "--list").out.splitlines(), 20, "its end")

@@ -229,7 +229,8 @@ def test_kwires_own_tool_shows_and_unregisters_brokers_of_both_kinds(three: Thre
     status, shown = cluster("unregister", "--id", "3")
     assert (status, shown) == (0, "broker 3 is not expected any more; it registers again when it is started\n")
     status, shown = cluster("unregister", "--id", "3")
-    assert (status, shown) == (1, "kwire: Broker ID 3 is not currently registered\n")
+    unknown = "kwire: broker 3: Broker ID 3 is not currently registered (BROKER_ID_NOT_REGISTERED)\n"
+    assert (status, shown) == (1, unknown)
     assert re.search(r"^ +3  away ", cluster("status")[1], re.M)  # its replicas are still assigned to it
     assert cluster("unregister")[0] == cluster("status", "--id", "3")[0] == 1
     start(three, 3)

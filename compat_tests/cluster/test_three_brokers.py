@@ -14,6 +14,7 @@ from harness.java_runner import JavaRunner, ToolResult
 from harness.observations import Observations
 from harness.processes.brokers import wait_until
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 pytestmark = pytest.mark.java
 
@@ -211,6 +212,25 @@ def test_consumers_are_sent_to_the_replica_in_their_rack(three: ThreeBrokers, ob
             observe(f"leader {version} epoch {epoch}", fetched(1, version, rack="rack-2", epoch=epoch))
             observe(f"follower {version} epoch {epoch}", fetched(2, version, epoch=epoch))
         observe(f"no replica {version}", fetched(3, version))
+
+
+@pytest.mark.parametrize("version", [1, 4, 7, 11])
+def test_any_replica_lists_offsets_for_debugging(three: ThreeBrokers, observe: Observations, version: int) -> None:
+    topic = f"debugged-{version}"
+    three.create(topic, [1, 2])
+    three.produce(topic, 0, 5)
+    wait_until(
+        lambda: three.call(2, fetch(topic), 12).responses[0].partitions[0].high_watermark == 5, SETTLE_S, "the follower"
+    )
+    for replica in (-1, -2):
+        for timestamp in (-1, -2, 0, 2**62):
+            requested = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
+            topics = [ListOffsetsTopic(name=topic, partitions=[requested])]
+            request = ListOffsetsRequest(replica_id=replica, topics=topics)
+            for node in NODES:
+                found = three.call(node, request, version).topics[0].partitions[0]
+                facts = [found.error_code, found.timestamp, found.offset, found.leader_epoch]
+                observe(f"replica {replica}, time {timestamp}, broker {node}", facts)
 
 
 def test_a_java_consumer_reads_nearby(three: ThreeBrokers, java: JavaRunner) -> None:

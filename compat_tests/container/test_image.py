@@ -26,7 +26,7 @@ from harness.processes.ports import free_port
 from kwire.testing import KwireContainer
 
 IMAGE = "kwire-test:7.6.0"  # testcontainers requires a version like Confluent's for KRaft
-LARGER_THAN_BASE_MB = 80
+LARGER_THAN_BASE_MB = 85
 pytestmark = [
     # Warnings of docker-py and testcontainers themselves.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),

@@ -41,19 +41,21 @@ WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
 class Clock:
     """``time_ms()``: wall clock, milliseconds since 1970. ``monotonic()``: seconds, never going back; the same
-    scale as the time of asyncio's loop."""
+    scale as the time of asyncio's loop. ``thread_time()``: seconds of processor time of the calling thread."""
 
-    __slots__ = ("monotonic", "perf_counter", "time_ms")
+    __slots__ = ("monotonic", "perf_counter", "thread_time", "time_ms")
 
     def __init__(
         self,
         time_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         monotonic: Callable[[], float] = time.monotonic,
         perf_counter: Callable[[], float] = time.perf_counter,
+        thread_time: Callable[[], float] = time.thread_time,
     ) -> None:
         self.time_ms = time_ms
         self.monotonic = monotonic
         self.perf_counter = perf_counter
+        self.thread_time = thread_time
 
 
 class Files:

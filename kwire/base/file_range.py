@@ -31,6 +31,11 @@ class FileRange:
         self.size = size
         self._owner: FileOwner | None = owner
 
+    def narrow(self, start: int, size: int) -> None:
+        """Keep ``size`` bytes from ``start`` on, counted from the beginning of this range."""
+        self.position += start
+        self.size = size
+
     def release(self) -> None:
         """This range no longer needs the file to be open."""
         owner, self._owner = self._owner, None

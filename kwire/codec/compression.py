@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from struct import Struct
 
-from kwire.codec.errors import CorruptBatch
+from kwire.codec.errors import CorruptBatch, DecompressedTooLarge
 
 NONE = 0
 GZIP = 1
@@ -52,15 +52,15 @@ def compress(compression: int, data: bytes | bytearray | memoryview, level: int 
 
 
 def decompress(compression: int, data: bytes | bytearray | memoryview, max_bytes: int) -> bytes:
-    """`data` decompressed. Raises CorruptBatch when it is damaged, has bytes too many or too few, or would take more
-    than `max_bytes`; no more memory than that is filled before it does."""
+    """`data` decompressed. Raises CorruptBatch when it is damaged or has bytes too many or too few,
+    DecompressedTooLarge when it would take more than `max_bytes`; no more memory than that is filled before it does."""
     if not 0 <= compression < len(_DECOMPRESS):
         raise CorruptBatch(f"compression type {compression} does not exist")
     return _DECOMPRESS[compression](data, max_bytes)
 
 
-def _too_large(name: str, max_bytes: int) -> CorruptBatch:
-    return CorruptBatch(f"{name} data of more than {max_bytes} bytes when decompressed")
+def _too_large(name: str, max_bytes: int) -> DecompressedTooLarge:
+    return DecompressedTooLarge(f"{name} data of more than {max_bytes} bytes when decompressed")
 
 
 def _compress_none(data: bytes | bytearray | memoryview, level: int | None) -> bytes:

@@ -10,3 +10,7 @@ class CodecError(Exception):
 
 class CorruptBatch(CodecError):
     """Bytes that are not a valid record batch: wrong magic, invalid length, broken compression, CRC mismatch."""
+
+
+class DecompressedTooLarge(CorruptBatch):
+    """Bytes that would take more memory than allowed when decompressed."""

@@ -6,7 +6,7 @@ rules (`kwire.security.acls.index`), adding and deleting entries (`kwire.cluster
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.doors import Clock
@@ -86,25 +86,6 @@ class AclAuthorizer(Authorizer):
         """Whether an operation is known to be allowed to the client of these decisions, and needs no line in the audit
         log."""
         return decisions.basis is self._index and decisions.made.get(operation, False) and self._logger.level > DEBUG
-
-    def allowed_names(
-        self,
-        context: RequestContext,
-        operation: AclOperation,
-        resource_type: ResourceType,
-        names: Iterable[str],
-        purpose: Purpose = Purpose.ACCESS,
-    ) -> list[str]:
-        """The names of the resources on which the operation is allowed, in the given order."""
-        decisions, kept = context.decisions, {}
-        if decisions.basis is self._index and self._logger.level > DEBUG:
-            kept = decisions.made
-        return [
-            name
-            for name in names
-            if kept.get((operation, resource_type, name))
-            or self.authorize(context, Operation(operation, resource_type, name), purpose)
-        ]
 
     def _audit(self, context: RequestContext, operation: Operation, allowed: bool, purpose: Purpose) -> None:
         def rule() -> str:

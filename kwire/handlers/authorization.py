@@ -68,8 +68,10 @@ def is_topic_allowed(
 ) -> bool:
     """Whether the principal may do an operation on a topic."""
     authorizer = context.services.authorizer
-    return authorizer.allows_all or authorizer.authorize(
-        context, Operation(operation, ResourceType.TOPIC, topic), purpose
+    return (
+        authorizer.allows_all
+        or authorizer.has_allowed(context.decisions, (operation, ResourceType.TOPIC, topic))
+        or authorizer.authorize(context, Operation(operation, ResourceType.TOPIC, topic), purpose)
     )
 
 

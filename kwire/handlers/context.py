@@ -8,12 +8,13 @@ lists (`acl_authorizer`), its vocabulary (`kwire.security.acls.operations`), wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.quota import UNBOUNDED, MutationQuota
+from kwire.cluster.metadata.features import SHARE_VERSION
 from kwire.security.acls.operations import ALL_OPERATIONS, AclOperation, Operation, ResourceType
 from kwire.security.principals import ANONYMOUS, Principal
 
@@ -26,9 +27,14 @@ if TYPE_CHECKING:
     from kwire.cluster.metadata.image import ClusterImage
     from kwire.cluster.replication.peers import Peers
     from kwire.cluster.replication.replica_manager import ReplicaManager
+    from kwire.codec.messages.api_versions_response import ApiVersionsResponse
     from kwire.coordinator.groups.coordinator import GroupCoordinator
+    from kwire.coordinator.share.coordinator import ShareCoordinator
+    from kwire.coordinator.share.persister import Persister
     from kwire.coordinator.transactions.coordinator import TransactionCoordinator
     from kwire.handlers.data.fetch.sessions import FetchSessions
+    from kwire.handlers.share.partitions import SharePartitions
+    from kwire.handlers.telemetry.clients import TelemetryClients
     from kwire.log.manager.log_manager import LogManager
     from kwire.quotas.limits import ClientLimits
     from kwire.quotas.managers import QuotaManagers
@@ -121,7 +127,13 @@ class Authorizer:
         purpose: Purpose = Purpose.ACCESS,
     ) -> list[str]:
         """The names of the resources on which the operation is allowed, in the given order."""
-        return [name for name in names if self.authorize(context, Operation(operation, resource_type, name), purpose)]
+        decisions = context.decisions
+        return [
+            name
+            for name in names
+            if self.has_allowed(decisions, (operation, resource_type, name))
+            or self.authorize(context, Operation(operation, resource_type, name), purpose)
+        ]
 
     def require(self, context: RequestContext, operation: Operation) -> None:
         """Raise the KafkaError of the resource's type unless the operation is allowed."""
@@ -166,6 +178,56 @@ class Quotas:
         self.active = self.managers.active
 
 
+class Telemetry:
+    """The telemetry of clients (`kwire.handlers.telemetry`), loaded with the first request about it."""
+
+    def __init__(self, make: Callable[[], TelemetryClients]) -> None:
+        self._make = make
+        self._clients: TelemetryClients | None = None
+
+    @property
+    def clients(self) -> TelemetryClients:
+        """The clients that push metrics."""
+        if self._clients is None:
+            self._clients = self._make()
+        return self._clients
+
+    def disconnected(self, connection_id: str) -> None:
+        """A connection has closed."""
+        if self._clients is not None:
+            self._clients.disconnected(connection_id)
+
+
+class Shares:
+    """The share sessions and share partitions (`kwire.handlers.share`), loaded with the first request about them."""
+
+    def __init__(self, make: Callable[[], SharePartitions]) -> None:
+        self._make = make
+        self._partitions: SharePartitions | None = None
+
+    @property
+    def partitions(self) -> SharePartitions:
+        """What the members of share groups read here."""
+        if self._partitions is None:
+            self._partitions = self._make()
+        return self._partitions
+
+    def disconnected(self, connection_id: str) -> None:
+        """A connection has closed: its share sessions end."""
+        if self._partitions is not None:
+            self._partitions.sessions.disconnected(connection_id)
+
+    def follow(self, image: ClusterImage, _delta: object = None) -> None:
+        """Without share groups in this image's features, no sessions and share partitions are left."""
+        if self._partitions is not None and not image.features.get(SHARE_VERSION):
+            self._partitions.close()
+
+    def close(self) -> None:
+        """The broker stops: no lock ends any more."""
+        if self._partitions is not None:
+            self._partitions.close()
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Services:
     """The broker's parts, for handlers. `kwire.server.parts` makes it, complete, before a request is dispatched."""
@@ -178,11 +240,16 @@ class Services:
     logs: LogManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_coordinator: ShareCoordinator
+    share_persister: Callable[[], Persister]
+    """What keeps the states of share groups, wherever their coordinators are; made with the first call."""
     metrics: MetricsRegistry
     advertised_apis: Sequence[tuple[int, int, int]]
     """What ApiVersions returns: (key, first version, last version), by key."""
     authorizer: Authorizer
     quotas: Quotas
+    telemetry: Telemetry
+    shares: Shares
     fetch_sessions: FetchSessions
     broker_id: int
     supported_features: Mapping[str, Range]
@@ -190,6 +257,8 @@ class Services:
     image_source: Callable[[], ClusterImage]
     log_failure: Callable[[str, BaseException], None]
     """Logs an unexpected failure, by where it happened; the client gets UNKNOWN_SERVER_ERROR."""
+    advertisements: dict[int, tuple[ClusterImage, ApiVersionsResponse, bytes]] = field(default_factory=dict)
+    """By version, the last response of ApiVersions and its bytes, and the image whose features it shows."""
 
     @property
     def image(self) -> ClusterImage:
@@ -203,10 +272,10 @@ class RequestContext:
     ``client_host`` is the client's address as Kafka shows it, such as ``/127.0.0.1``. ``endpoint`` is this broker's
     (host, port) in responses to this client: the listener's advertised address, or else the one that the client
     connected to. A handler may set four attributes. ``throttle_time_ms``: the dispatcher mutes the connection for that
-    long. ``charged``: the handler has charged the client's quotas itself, with the parts of the encoded response; they
-    are empty if it has to be encoded. ``wake_early``, with a pending response: called when the client sends another
-    request. ``exclusive``, with a pending response of a pipelined API: the client's next request starts only after that
-    response.
+    long. ``charged``: the handler has charged the client's quotas itself, or there are none, with the parts of the
+    encoded response; they are empty if it has to be encoded. ``wake_early``, with a pending response: called when the
+    client sends another request. ``exclusive``, with a pending response of a pipelined API: the client's next request
+    starts only after that response.
     """
 
     forwarded: ClassVar[bool] = False

@@ -54,11 +54,6 @@ def _markers() -> Level:
     return Level("markers", "markers", "WritableTxnMarkerResult", {"producer_id": "producer_id"}, topics)
 
 
-def _share_state(prefix: str) -> Level:
-    partitions = Level("partitions", "partitions", "PartitionResult", {"partition": "partition"})
-    return Level("results", "topics", f"{prefix}Result", {"topic_id": "topic_id"}, partitions)
-
-
 LEVELS: Final[dict[int, tuple[Level, ...]]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (_topics_v0_to_3(),),
     ApiKey.WRITE_TXN_MARKERS: (_markers(),),
@@ -75,16 +70,9 @@ LEVELS: Final[dict[int, tuple[Level, ...]]] = {
         Level("transaction_states", "transactional_ids", "TransactionState", {"transactional_id": ""}),
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_GROUPS,),
-    ApiKey.SHARE_GROUP_DESCRIBE: (_GROUPS,),
-    ApiKey.STREAMS_GROUP_DESCRIBE: (_GROUPS,),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
         Level("groups", "groups", "DescribeShareGroupOffsetsResponseGroup", {"group_id": "group_id"}),
     ),
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_share_state("InitializeState"),),
-    ApiKey.READ_SHARE_GROUP_STATE: (_share_state("ReadState"),),
-    ApiKey.WRITE_SHARE_GROUP_STATE: (_share_state("WriteState"),),
-    ApiKey.DELETE_SHARE_GROUP_STATE: (_share_state("DeleteState"),),
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_share_state("ReadStateSummary"),),
 }
 
 

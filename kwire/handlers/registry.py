@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from kwire import handlers
-from kwire.codec.protocol import API_FACTS
+from kwire.codec.protocol import API_FACTS, ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.index import INDEX
+
+TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
+"""Advertised by brokers that forward what clients push."""
 
 Change = Callable[[Api], Api]
 """Derives from an API the one that is served in its place."""
@@ -44,9 +47,14 @@ class Registry:
         return (api for key in self._keys if (api := self.get(key)) is not None)
 
     @staticmethod
-    def advertised() -> list[tuple[int, int, int]]:
-        """The entries of ApiVersions: (key, lowest version, highest version), by key."""
-        return [(int(key), *entry.advertised) for key, entry in INDEX.items() if entry.advertised is not None]
+    def advertised(*, with_telemetry: bool = True) -> list[tuple[int, int, int]]:
+        """The entries of ApiVersions: (key, lowest version, highest version), by key. ``with_telemetry``: clients are
+        to push metrics."""
+        return [
+            (int(key), *entry.advertised)
+            for key, entry in INDEX.items()
+            if entry.advertised is not None and (with_telemetry or key not in TELEMETRY)
+        ]
 
 
 def load(key: int) -> Api:

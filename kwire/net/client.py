@@ -87,6 +87,21 @@ class ClientConnection:
         if self.closed:
             future.set_exception(ConnectionLost())
             return future
+        correlation_id = self._queue(request, version)
+        self._waiting.append((request.API_KEY, version, correlation_id, future))
+        if not self._writing:
+            self._writable()
+        return future
+
+    def send(self, request: Message, version: int) -> None:
+        """Send a request that has no response: Produce with acks=0. If the connection is lost, so is the request."""
+        if not self.closed:
+            self._queue(request, version)
+            if not self._writing:
+                self._writable()
+
+    def _queue(self, request: Message, version: int) -> int:
+        """Append a request to the output; its correlation id."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         key = request.API_KEY
         header = RequestHeader(
@@ -96,12 +111,9 @@ class ClientConnection:
             client_id=self._client_id,
         )
         parts: list[Any] = [encode(header, request_header_version(key, version)), *encode_parts(request, version)]
-        self._waiting.append((key, version, self._correlation_id, future))
         self._output.append(memoryview(_SIZE.pack(sum(map(len, parts)))))
         self._output.extend(memoryview(part) for part in parts if len(part))
-        if not self._writing:
-            self._writable()
-        return future
+        return self._correlation_id
 
     def _writable(self) -> None:
         output = self._output

@@ -29,7 +29,7 @@ SWEEPS: Final = 8
 class NetServer:
     """The network side of a broker, on bound sockets. Use: `start`, ..., `stop_accepting`, `drain`, `close`.
     ``setups``: how the connections of each listener begin, by the listener's name. ``rates``: called with
-    the first connection; None has no limits."""
+    the first connection; None has no limits. ``on_disconnect`` is told the id of each connection that has closed."""
 
     def __init__(
         self,
@@ -39,11 +39,13 @@ class NetServer:
         setups: Mapping[str, ListenerSetup],
         log: Logger,
         rates: Callable[[], ConnectionRates] | None = None,
+        on_disconnect: Callable[[str], object] = str,
     ) -> None:
         rates = rates or cache(partial(_without_limits, doors))
         self._doors = doors
         self._settings = settings
         self._log = log
+        self._on_disconnect = on_disconnect
         self._loop = asyncio.get_running_loop()
         self._setups = setups
         self._wire = Wire(loop=self._loop, doors=doors, settings=settings, log=log, on_close=self._closed)
@@ -97,6 +99,7 @@ class NetServer:
 
     def _closed(self, connection: Connection) -> None:
         del self.connections[connection]
+        self._on_disconnect(connection.id)
         was_full = self._counts.full()
         self._counts.leave(connection.peer[0])
         if self._drained is not None:

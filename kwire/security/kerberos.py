@@ -1,6 +1,6 @@
 """Kerberos through the system's library: keytabs and ticket caches as login modules name them, and GSS contexts.
 
-It needs the package `gssapi` (``pip install kwire[kerberos]``), which is imported when a configuration names GSSAPI.
+It needs the package `gssapi` (``pip install kwire[gssapi]``), which is imported when a configuration names GSSAPI.
 The library reads its realm and the addresses of key distribution centres from the file that the environment variable
 KRB5_CONFIG names, by default ``/etc/krb5.conf``. What lives elsewhere: the messages of a login (`sasl.gssapi`).
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kwire.base.extras import needed
 from kwire.security.sasl.gssapi import GssError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def import_gssapi() -> Any:
     try:
         import gssapi
     except ImportError as error:
-        raise ValueError(f"GSSAPI needs a package: pip install 'kwire[kerberos]' ({error})") from None
+        raise ValueError(f"{needed('gssapi')} ({error})") from None
     return gssapi
 
 

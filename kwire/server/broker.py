@@ -21,7 +21,8 @@ from kwire.handlers.registry import Registry
 from kwire.log.common.log_dirs import LogDirectoryError
 from kwire.server.access.authorizers import configured_authorizer
 from kwire.server.errors import StartError
-from kwire.server.gauges import LoopLag, add_gauges
+from kwire.server.gauges.broker import add_gauges
+from kwire.server.gauges.loop import LoopLoad
 from kwire.server.lifecycle import accept, join, take_over
 from kwire.server.log_dir_failures import FatalFailure
 from kwire.server.network import Network
@@ -146,13 +147,29 @@ class Broker:
             security,
         )
         stack.callback(parts.net.close)
+        if parts.exporter is not None:
+            stack.push_async_callback(parts.exporter.close)
         add_gauges(self.metrics, parts)
-        stack.callback(LoopLag(self.metrics).close)
+        stack.callback(LoopLoad(self.metrics, self.doors.clock).close)
         self.adopted_topics = await join(parts, cluster_id, adopt=self._adopt, stack=stack)
         if security is not None and security.has_scram:
             await parts.cluster.controller.ensure_scram_secret()
         await take_over(parts, stack)
+        if self.config.kwire_metrics_listen or self.config.kwire_metrics_otel_endpoint:
+            await self._serve_metrics(parts)
         accept(parts, stack)
+
+    async def _serve_metrics(self, parts: BrokerParts) -> None:
+        from kwire.server.metrics_endpoint.endpoint import MetricsEndpoint
+        from kwire.server.metrics_endpoint.ends import LeaderEnds
+        from kwire.server.metrics_endpoint.snapshot import Snapshots
+
+        snapshots = Snapshots(self.metrics, parts, self.config.kwire_metrics_topics)
+        broker_id, clock = parts.services.broker_id, self.doors.clock.monotonic
+        ends = LeaderEnds(parts.cluster.peers, parts.storage.metadata, broker_id, clock)
+        endpoint = MetricsEndpoint(self.config, snapshots, ends)
+        self._stack.push_async_callback(endpoint.close)
+        await endpoint.open()
 
     async def _security(self) -> BrokerSecurity | None:
         """The security of the listeners, unless all of them are PLAINTEXT."""

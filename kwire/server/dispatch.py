@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kwire.base.errors import ErrorCode
 from kwire.base.logging import DEBUG, TRACE, get_logger
+from kwire.base.metrics import FETCH_CONSUMER, FETCH_FOLLOWER
+from kwire.codec.error_counts import error_counter
 from kwire.codec.errors import CodecError
 from kwire.codec.protocol import (
     ApiKey,
@@ -54,7 +56,8 @@ THROTTLE_POSITION: Final = -5
 """Where the throttle time is in a response of Produce's fast path; behind it there is one byte, no tags."""
 
 EXEMPT: Final = (ApiKey.WRITE_TXN_MARKERS, ApiKey.ENVELOPE)
-"""APIs of brokers whose time is not limited, beside a follower's Fetch. A request in an Envelope has its own quotas."""
+"""APIs of brokers whose time is not limited, beside a follower's Fetch. It is limited for a client that is refused. A
+request in an Envelope has its own quotas."""
 
 REQUEST_LOGGER: Final = "kafka.request.logger"
 """Kafka's logger of requests: DEBUG logs a line per request, TRACE also the request and the response."""
@@ -101,15 +104,18 @@ class Route:
 
     __slots__ = (
         "api",
+        "count_errors",
         "fast_path",
         "flexible_header",
         "key",
         "metrics",
         "name",
+        "of_followers",
         "pack",
         "request_class",
         "response_class",
         "response_header_size",
+        "tells_software",
         "version",
     )
 
@@ -126,12 +132,15 @@ class Route:
         self.response_header_size = 5 if flexible else 4
         self.fast_path = api.fast_path[1] if api.fast_path is not None and version >= api.fast_path[0] else None
         self.metrics = metrics
+        self.of_followers: Route | None = None  # of Fetch: the route of followers' requests, with metrics of their own
+        self.count_errors = error_counter(self.response_class, version)
+        self.tells_software = api.key == ApiKey.API_VERSIONS  # here, because a member of an enumeration is found slowly
 
 
 class Exchange(RequestContext):
     """A request's context as handlers see it, and what the dispatcher needs to send the response."""
 
-    __slots__ = ("connection", "request", "request_size", "route", "slot", "started", "waited")
+    __slots__ = ("connection", "is_refused", "request", "request_size", "route", "slot", "started", "waited")
 
     def __init__(
         self, services: Services, connection: Connection, route: Route, correlation_id: int, started: float
@@ -162,6 +171,7 @@ class Exchange(RequestContext):
         self.slot: Slot | None = None
         self.started = started
         self.waited = 0.0  # seconds in purgatory
+        self.is_refused = False  # an operation on the cluster was denied
 
     def busy_s(self) -> float:
         """The seconds spent on this request; as in Kafka, what is done after it has waited does not count."""
@@ -228,6 +238,11 @@ class Dispatcher:
             exchange.request, _ = decode(route.request_class, version, frame, position, REQUEST_BUDGET)
         except (CodecError, struct_error) as error:
             raise InvalidFrame(f"malformed request: {error}") from None
+        followers = route.of_followers
+        if followers is not None:
+            request = exchange.request
+            if request.replica_state.replica_id >= 0 or request.replica_id >= 0:  # inline: every Fetch comes here
+                route = exchange.route = followers
         route.metrics.request_bytes += len(frame)
         response = self._handle(exchange) if response is None else response(exchange)
         if response is None or response.__class__ is route.response_class:
@@ -257,6 +272,7 @@ class Dispatcher:
         if throttle_ms:
             response = response[:THROTTLE_POSITION] + _pack_throttle(throttle_ms) + response[-1:]
             connection.mute(throttle_ms)
+            route.metrics.throttled(throttle_ms)
         self._answer_quickly(connection, route, size, response, started)
         quotas.charge_sending(sensors, self._clock() - now, now_ms)
 
@@ -280,7 +296,12 @@ class Dispatcher:
             if key == ApiKey.API_VERSIONS:
                 return None
             raise InvalidFrame(f"{api_name(key)} version {version} is not served, only {low} to {high}")
-        route = Route(api, version, self.services.metrics.requests(api_name(key)))
+        requests = self.services.metrics.requests
+        if key == ApiKey.FETCH:
+            route = Route(api, version, requests(FETCH_CONSUMER))
+            route.of_followers = Route(api, version, requests(FETCH_FOLLOWER))
+        else:
+            route = Route(api, version, requests(api_name(key)))
         self._routes[key, version] = route
         return route
 
@@ -330,7 +351,7 @@ class Dispatcher:
             connection.close()
             return None
         code, message = error_of(error)
-        route.metrics.record_error(code.name)
+        exchange.is_refused = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._log.error("request failed", api=route.name, version=route.version, exc_info=error)
         try:
@@ -379,14 +400,16 @@ class Dispatcher:
             slot.answer(None)
         if exchange.throttle_time_ms:
             exchange.connection.mute(exchange.throttle_time_ms)
+            route.metrics.throttled(exchange.throttle_time_ms)
         if sending is not None:
             sending()
         metrics = route.metrics
         metrics.response_bytes += size
+        metrics.examined += 1
         total = self._clock() - exchange.started
         waited = exchange.waited
         metrics.record(route.version, int((total - waited) * 1e6), int(waited * 1e6))
-        if route.key == ApiKey.API_VERSIONS:
+        if route.tells_software:
             client: Client = exchange.connection.context
             client.software_name, client.software_version = exchange.software_name, exchange.software_version
         if self._request_log.level <= DEBUG:
@@ -411,18 +434,23 @@ class Dispatcher:
         if key == ApiKey.PRODUCE:
             return quotas.charge_produce(sensors, exchange.request_size, busy_s, request.acks, now_ms)
         follows = key == ApiKey.FETCH and max(request.replica_id, request.replica_state.replica_id) >= 0
-        if follows or key in EXEMPT:
+        if follows or (key in EXEMPT and not exchange.is_refused):
             quotas.charge_exempt(busy_s, now_ms)
             return 0
         return quotas.charge_request(sensors, busy_s, now_ms, getattr(response, "throttle_time_ms", 0))
 
     def _encode(self, exchange: Exchange, response: Any) -> tuple[list[Part], int]:
-        """The frame of a response; one that cannot be encoded is a failure of its handler."""
+        """The frame of a response, whose errors are counted; if it cannot be encoded, its handler has failed."""
+        route = exchange.route
         try:
-            return frame_of(exchange.route, exchange.correlation_id, response, exchange.charged)
+            frame = frame_of(route, exchange.correlation_id, response, exchange.charged)
         except CodecError as error:
-            failure = self._failed(exchange, error)
-            return frame_of(exchange.route, exchange.correlation_id, failure) if failure is not None else ([], 0)
+            response = self._failed(exchange, error)
+            if response is None:
+                return [], 0
+            frame = frame_of(route, exchange.correlation_id, response)
+        route.count_errors(response, route.metrics.errors)
+        return frame
 
     def _log_request(self, exchange: Exchange, response: Any, total: float) -> None:
         facts: dict[str, Any] = {

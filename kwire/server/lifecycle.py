@@ -75,6 +75,7 @@ async def take_over(parts: BrokerParts, stack: AsyncExitStack) -> None:
     logs.start()
     await parts.groups.start()
     await parts.transactions.start()
+    await parts.share_coordinator.start()
     parts.session_loss.check()
 
 
@@ -84,6 +85,8 @@ def accept(parts: BrokerParts, stack: AsyncExitStack) -> None:
     stack.push_async_callback(parts.net.drain, DRAIN_S)
     stack.push_async_callback(parts.groups.close)
     stack.push_async_callback(parts.transactions.close)
+    stack.push_async_callback(parts.share_coordinator.close)
+    stack.callback(parts.services.shares.close)
     stack.callback(parts.net.stop_accepting)
     if parts.control is not None:
         stack.callback(parts.control.resume)  # paused requests get their responses before the connections are drained

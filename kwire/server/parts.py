@@ -14,14 +14,16 @@ from kwire.cluster.controller.controller import Controller
 from kwire.cluster.controller.failover import Failover
 from kwire.cluster.controller.membership import Membership, Registration
 from kwire.cluster.metadata.features import for_clients, supported
+from kwire.cluster.metadata.image import SHARE_STATE_TOPIC
 from kwire.cluster.replication.fetcher_manager import ReplicaFetchers
 from kwire.cluster.replication.isr_writer import IsrWriter
 from kwire.cluster.replication.peers import Peers
 from kwire.cluster.replication.replica_manager import ReplicaManager
 from kwire.cluster.replication.throttles import Throttles
 from kwire.coordinator.groups.coordinator import GroupCoordinator
+from kwire.coordinator.share.coordinator import ShareCoordinator
 from kwire.coordinator.transactions.coordinator import TransactionCoordinator
-from kwire.handlers.context import Quotas, Services
+from kwire.handlers.context import Quotas, RequestContext, Services, Shares, Telemetry
 from kwire.handlers.data.fetch.sessions import FetchSessions
 from kwire.net.connection import ListenerSetup
 from kwire.net.server import NetServer
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
     from kwire.cluster.connector import Connector
     from kwire.cluster.metadata.features import Range
     from kwire.cluster.metadata.image import MetadataCache
+    from kwire.coordinator.share.persister import Persister
     from kwire.handlers.context import Authorizer
     from kwire.handlers.registry import Registry
+    from kwire.handlers.share.partitions import SharePartitions
+    from kwire.handlers.telemetry.clients import TelemetryClients
     from kwire.quotas.connections import ConnectionRates
     from kwire.quotas.managers import QuotaManagers
     from kwire.server.control import Control
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from kwire.server.log_dir_failures import FatalFailure
     from kwire.server.network import Network
     from kwire.server.storage import Storage
+    from kwire.server.telemetry.exporter import OtlpExporter
 
 
 class ClusterParts(NamedTuple):
@@ -90,7 +96,8 @@ class ClusterParts(NamedTuple):
         throttles = Throttles(config, metadata, broker_id, doors.clock.monotonic)
         throttles.add_metrics(metrics)
         fetchers = ReplicaFetchers(config, peers, broker_id, lambda: membership.broker_epoch, throttles.follower)
-        isr_writer = IsrWriter(store, metadata, broker_id, rules)
+        metrics.gauge("kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica", fetchers.max_lag)
+        isr_writer = IsrWriter(store, metadata, broker_id, rules, metrics)
         replicas = ReplicaManager(config, logs, metadata, broker_id, metrics, doors, fetchers, isr_writer, throttles)
         offline_replicas = OfflineReplicas(controller, metadata, logs, replicas, broker_id)
         return cls(
@@ -106,11 +113,13 @@ class BrokerParts(NamedTuple):
     cluster: ClusterParts
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_coordinator: ShareCoordinator
     services: Services
     registry: Registry
     dispatcher: Dispatcher
     net: NetServer
     session_loss: SessionLossHandler
+    exporter: OtlpExporter | None
     control: Control | None
 
     @classmethod
@@ -145,7 +154,28 @@ class BrokerParts(NamedTuple):
             doors, config, cluster.replicas, metadata, groups, allocate_producer_ids, cluster.peers
         )
         transactions.add_metrics(metrics)
+        share_coordinator = ShareCoordinator(doors, config, cluster.replicas, metadata)
+        share_coordinator.add_metrics(metrics)
+
+        async def create_share_state_topic() -> None:
+            from kwire.handlers.forwarding import auto_create
+
+            await auto_create(RequestContext(services), [SHARE_STATE_TOPIC])
+
+        @cache
+        def share_persister() -> Persister:
+            from kwire.coordinator.share.persister import DefaultStatePersister, NoOpStatePersister
+
+            if not config.group_share_persister_class_name:
+                return NoOpStatePersister()
+            return DefaultStatePersister(
+                doors, share_coordinator, cluster.peers, metadata, config.node_id, create_share_state_topic
+            )
+
         quotas = client_quotas(doors, config, metadata, metrics)
+        exporter = _exporter(doors, config)
+        telemetry = client_telemetry(doors, metadata, metrics, exporter)
+        shares = share_partitions(doors, config, metadata, metrics, share_persister)
         services = Services(
             doors=doors,
             config=config,
@@ -155,10 +185,14 @@ class BrokerParts(NamedTuple):
             logs=storage.logs,
             groups=groups,
             transactions=transactions,
+            share_coordinator=share_coordinator,
+            share_persister=share_persister,
             metrics=metrics,
-            advertised_apis=registry.advertised(),
+            advertised_apis=registry.advertised(with_telemetry=exporter is not None),
             authorizer=authorizer,
             quotas=quotas,
+            telemetry=telemetry,
+            shares=shares,
             fetch_sessions=FetchSessions(doors, config.max_incremental_fetch_session_cache_slots),
             broker_id=config.node_id,
             supported_features=for_clients(features),
@@ -170,7 +204,13 @@ class BrokerParts(NamedTuple):
         dispatcher = Dispatcher(services, registry, network.advertised, stands)
         setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
         rates = cache(partial(connection_rates, doors, config, metadata, metrics))
-        net = NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"), rates)
+        log = get_logger("kwire.net")
+
+        def on_disconnect(connection_id: str) -> None:
+            telemetry.disconnected(connection_id)
+            shares.disconnected(connection_id)
+
+        net = NetServer(doors, network.settings, network.sockets, setups, log, rates, on_disconnect)
         session_loss = SessionLossHandler(
             cluster.membership, cluster.replicas, net.close_connections, fatal, storage.logs.is_offline
         )
@@ -180,11 +220,13 @@ class BrokerParts(NamedTuple):
             cluster=cluster,
             groups=groups,
             transactions=transactions,
+            share_coordinator=share_coordinator,
             services=services,
             registry=registry,
             dispatcher=dispatcher,
             net=net,
             session_loss=session_loss,
+            exporter=exporter,
             control=control,
         )
 
@@ -207,6 +249,57 @@ def client_quotas(doors: Doors, config: KafkaConfig, metadata: MetadataCache, me
     quotas = Quotas(make)
     metadata.add_listener(quotas.follow)
     return quotas
+
+
+def client_telemetry(
+    doors: Doors, metadata: MetadataCache, metrics: MetricsRegistry, exporter: OtlpExporter | None
+) -> Telemetry:
+    """The telemetry of clients, by the subscriptions of the cluster's image."""
+
+    def make() -> TelemetryClients:
+        from kwire.handlers.telemetry.clients import TelemetryClients
+
+        clock = doors.clock
+        clients = TelemetryClients(
+            lambda: metadata.image.configs, exporter, doors.random, lambda: int(clock.monotonic() * 1000)
+        )
+        clients.add_metrics(metrics)
+        return clients
+
+    return Telemetry(make)
+
+
+def share_partitions(
+    doors: Doors,
+    config: KafkaConfig,
+    metadata: MetadataCache,
+    metrics: MetricsRegistry,
+    persister: Callable[[], Persister],
+) -> Shares:
+    """The share partitions that this broker leads, by the group configurations of the cluster's image."""
+
+    def make() -> SharePartitions:
+        from kwire.cluster.store.keys import ConfigResource
+        from kwire.handlers.share.partitions import SharePartitions
+        from kwire.handlers.share.settings import ShareSettings, settings_of
+
+        def settings(group_id: str) -> ShareSettings:
+            return settings_of(metadata.image.config(ConfigResource.GROUP, group_id), config)
+
+        return SharePartitions(persister, settings, doors.clock, config.group_share_max_share_sessions, metrics)
+
+    shares = Shares(make)
+    metadata.add_listener(shares.follow)
+    return shares
+
+
+def _exporter(doors: Doors, config: KafkaConfig) -> OtlpExporter | None:
+    url = config.kwire_telemetry_otlp_endpoint
+    if not url:
+        return None
+    from kwire.server.telemetry.exporter import OtlpExporter
+
+    return OtlpExporter(doors, url, config.node_id)
 
 
 def connection_rates(

@@ -64,6 +64,7 @@ def test_every_property_has_an_attribute_of_its_own() -> None:
         ("log.cleaner.min.cleanable.ratio", "1.5", "between 0 and 1"),
         ("log.cleaner.min.cleanable.ratio", "half", "number"),
         ("auto.create.topics.enable", "yes", "true or false"),
+        ("log.cleaner.dedupe.buffer.size", "1048576", "1MB per cleaner thread"),
         ("log.cleanup.policy", "delete,shred", "delete"),
         ("log.cleanup.policy", "delete,,compact", "empty entries"),
         ("compression.type", "lzo", "zstd"),

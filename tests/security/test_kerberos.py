@@ -36,5 +36,5 @@ def test_what_cannot_log_in_is_refused(options: dict[str, str], service: str | N
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
-    with pytest.raises(ValueError, match=r"^GSSAPI needs a package: pip install 'kwire\[kerberos\]'"):
+    with pytest.raises(ValueError, match=r"^GSSAPI needs the library gssapi: pip install 'kwire\[gssapi\]'"):
         import_gssapi()

@@ -13,6 +13,7 @@ import pytest
 from kwire.base import logging
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
+from kwire.codec.messages.fetch_request import FetchRequest, ReplicaState
 from kwire.codec.messages.heartbeat_request import HeartbeatRequest
 from kwire.codec.messages.heartbeat_response import HeartbeatResponse
 from kwire.codec.protocol import ApiKey
@@ -23,6 +24,7 @@ from kwire.server.broker import Broker
 from kwire.server.dispatch import REQUEST_LOGGER
 from tests.server.conftest import Brokers, closed, serve
 
+CONNECTIONS = "kafka.server:type=socket-server-metrics,listener=PLAINTEXT,networkProcessor=0,name=connection-count"
 VERSION = 4
 
 
@@ -146,6 +148,17 @@ async def test_failures_of_handlers_are_answered(
     ):
         assert (await client.call(HeartbeatRequest(member_id=member), VERSION)).error_code == code
     assert capsys.readouterr().err.count('"request failed"') == 1
+    assert errors(broker) == {"REBALANCE_IN_PROGRESS": 1, "UNKNOWN_MEMBER_ID": 1, "UNKNOWN_SERVER_ERROR": 1}
+
+
+def errors(broker: Broker) -> dict[str, int]:
+    """Those of Heartbeat that were counted, by name."""
+    prefix = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Heartbeat,error="
+    return {
+        name.removeprefix(prefix): value["Count"]
+        for name, value in broker.metrics.snapshot().items()
+        if name.startswith(prefix)
+    }
 
 
 async def test_a_handler_may_close_the_connection(brokers: Brokers) -> None:
@@ -175,6 +188,7 @@ async def test_an_answer_that_cannot_be_encoded_is_a_failure(brokers: Brokers) -
     serve(broker, heartbeat(lambda request, context: HeartbeatResponse(error_code=10**9)))
     client = await brokers.connect(broker)
     assert (await client.call(HeartbeatRequest(), VERSION)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert errors(broker) == {"UNKNOWN_SERVER_ERROR": 1}
 
 
 async def test_what_is_not_allowed_is_refused_before_the_handler_sees_it(brokers: Brokers) -> None:
@@ -206,6 +220,9 @@ async def test_a_throttled_client_is_not_served_for_as_long(brokers: Brokers) ->
     await client.call(HeartbeatRequest(), VERSION)
     await client.call(HeartbeatRequest(), VERSION)
     assert asyncio.get_running_loop().time() - started > 0.045
+    throttled = broker.metrics.snapshot()["kafka.network:type=RequestMetrics,name=ThrottleTimeMs,request=Heartbeat"]
+    assert (throttled["Count"], throttled["Max"]) == (2, 50)
+    assert errors(broker) == {"NONE": 2}
 
 
 async def test_waiting_answers_are_cancelled_only_where_nobody_else_cares(brokers: Brokers) -> None:
@@ -275,6 +292,18 @@ async def test_the_request_log_is_switched_while_running(brokers: Brokers) -> No
         logging.configure()
 
 
+async def test_fetch_requests_are_counted_by_who_sends_them(brokers: Brokers) -> None:
+    broker: Broker = await brokers.start()
+    client = await brokers.connect(broker)
+    for replica in (-1, -1, 7):
+        await client.call(FetchRequest(replica_state=ReplicaState(replica_id=replica), topics=[]), 17)
+    snapshot = broker.metrics.snapshot()
+    for request, count in (("FetchConsumer", 2), ("FetchFollower", 1), ("Fetch", 3)):
+        prefix = "kafka.network:type=RequestMetrics,name="
+        assert snapshot[f"{prefix}RequestsPerSec,request={request},version=17"]["Count"] == count
+        assert snapshot[f"{prefix}TotalTimeMs,request={request}"]["Count"] == count
+
+
 async def test_requests_are_counted(brokers: Brokers) -> None:
     broker: Broker = await brokers.start()
     client = await brokers.connect(broker)
@@ -283,5 +312,5 @@ async def test_requests_are_counted(brokers: Brokers) -> None:
     snapshot = broker.metrics.snapshot()
     assert snapshot["kafka.network:type=RequestMetrics,name=RequestsPerSec,request=ApiVersions,version=0"]["Count"] == 3
     assert snapshot["kafka.network:type=RequestMetrics,name=TotalTimeMs,request=ApiVersions"]["Count"] == 3
-    assert snapshot["kafka.server:type=socket-server-metrics,name=connection-count"] == 1
+    assert snapshot[CONNECTIONS] == 1
     assert snapshot["kafka.controller:type=KafkaController,name=ActiveControllerCount"] == 1

@@ -33,6 +33,8 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         "kwire.handlers.data.produce.handler",
         "kwire.handlers.refusals",
         "kwire.handlers.forwarding",
+        "kwire.handlers.telemetry.clients",
+        "kwire.server.telemetry.exporter",
         "kwire.coordinator.groups.shard",
         "kwire.coordinator.groups.consumer.protocol",
         "kwire.cluster.store.zookeeper.store",
@@ -44,6 +46,9 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         "kwire.net.newcomers",
         "kwire.net.tls",
         "kwire.quotas",
+        "kwire.console",
+        "starlette",
+        "uvicorn",
     ],
 )
 def test_not_imported_before_it_is_needed(imported: set[str], module: str) -> None:

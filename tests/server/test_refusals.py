@@ -10,7 +10,6 @@ import pytest
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kwire.codec.messages.describe_transactions_request import DescribeTransactionsRequest
-from kwire.codec.messages.read_share_group_state_request import PartitionData, ReadShareGroupStateRequest, ReadStateData
 from kwire.codec.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -76,5 +75,3 @@ def test_ids_are_repeated() -> None:
     answer = refused(DescribeTransactionsRequest(transactional_ids=["x", "y"]), 0)
     assert [each.transactional_id for each in answer.transaction_states] == ["x", "y"]
     assert {each.error_code for each in answer.transaction_states} == {ErrorCode.UNSUPPORTED_VERSION}
-    state = refused(ReadShareGroupStateRequest(topics=[ReadStateData(partitions=[PartitionData(partition=4)])]), 0)
-    assert state.results[0].partitions[0].partition == 4

@@ -18,6 +18,7 @@ from harness.processes.production import production_broker
 from harness.wire_client import WireClient
 from kwire.codec.messages.metadata_request import MetadataRequest
 from tools.benchmark import frames, generator
+from tools.benchmark.shared import shared
 from tools.benchmark.targets import Target
 from tools.benchmark.workloads import CLUSTER, FOOTPRINT, TOOLS, Facts, Workload
 from tools.thousand_members import Crowd, prepare
@@ -30,7 +31,7 @@ _TOOL_FLAGS = ["-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
 def _tool(name: str, *arguments: str) -> str:
     logging = f"-Dlog4j2.configurationFile={kafka_jars_dir() / 'log4j2.properties'}"
     command = ["java", *_TOOL_FLAGS, logging, "-cp", kafka_classpath(), f"org.apache.kafka.tools.{name}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{name}: {done.stdout[-500:]}{done.stderr[-500:]}"
     return done.stdout
 
@@ -242,6 +243,7 @@ def tools() -> list[Workload]:
         Workload("tool-consume", "ConsumerPerformance", TOOLS, ConsumerTool(3_000_000), rate, cost),
         Workload("tool-latency", "EndToEndLatency", TOOLS, EndToEndTool(3000), "", "cpu_s_per_thousand"),
         Workload("group-100", "100 members join a group", CLUSTER, Rebalance(), "", "cpu_s_per_thousand"),
+        *shared(_tool),
         Workload("memory-load", "memory after all of the above", FOOTPRINT, loaded_memory, bounds=(("mb", 0.1),)),
     ]
 

@@ -51,6 +51,7 @@ CLUSTER = "Groups and metadata"
 FOOTPRINT = "Footprint"
 SECURED = "TLS and logins"
 GUARDED = "With an authorizer and 1,000 ACLs"
+SHARED = "Share consumers (ShareConsumerPerformance)"
 
 
 def _answers(result: dict[str, Any]) -> Facts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from compat_tests.comparisons.admin.requests import Wire
 from harness.processes.brokers import wait_until
@@ -24,6 +24,14 @@ CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS
     14,
 )
 DENY, ALLOW = 2, 3
+
+LASTING_SESSIONS: Final = {
+    f"group.{kind}.{limit}session.timeout.ms": "3600000"
+    for kind in ("consumer", "share", "streams")
+    for limit in ("", "max.")
+} | {f"group.{kind}.assignment.interval.ms": "0" for kind in ("consumer", "share", "streams")}
+"""Members that never send a heartbeat stay in their groups, however long the tests take, and get assignments at
+once."""
 
 
 class Acl(NamedTuple):

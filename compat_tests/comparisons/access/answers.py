@@ -16,6 +16,11 @@ from kwire.base.errors import ErrorCode
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from kwire.codec.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kwire.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,6 +28,12 @@ from kwire.codec.messages.offset_commit_request import (
 )
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.codec.messages.sasl_handshake_request import SaslHandshakeRequest
+from kwire.codec.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from kwire.codec.messages.streams_group_heartbeat_request import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 from kwire.codec.protocol import ApiKey
 
 VARIABLE = frozenset(
@@ -33,6 +44,9 @@ VARIABLE = frozenset(
     throttle_time_ms timestamp token_id total_bytes unknown_tags usable_bytes""".split()  # noqa: SIM905
 )
 """Fields in which the brokers differ, or may."""
+
+GROUP_CONFIGS = 32
+"""The resource type of a group's properties."""
 
 BEING_CREATED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 
@@ -126,7 +140,47 @@ def prepared(wire: Wire) -> dict[str, bytes]:
         topic_partitions=[],
     )
     _call_until_done(wire, request, 1)
+    _prepare_streams_groups(wire)
+    _prepare_share_groups(wire)
     return {ONE: wire.id_of(ONE), TWO: wire.id_of(TWO), MISSING: b"m" * 16}
+
+
+def _prepare_streams_groups(wire: Wire) -> None:
+    """A group with a member, and one whose members get their tasks at once."""
+    for group in ("streamed", "streams"):
+        at_once = [
+            AlterableConfig(name=f"streams.{name}", value="0")
+            for name in ("initial.rebalance.delay.ms", "assignment.interval.ms")
+        ]
+        resource = AlterConfigsResource(resource_type=GROUP_CONFIGS, resource_name=group, configs=at_once)
+        wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    part = Subtopology(subtopology_id="0", source_topics=[ONE, TWO])
+    request = StreamsGroupHeartbeatRequest(
+        group_id="streamed",
+        member_id="member",
+        rebalance_timeout_ms=600_000,
+        topology=Topology(subtopologies=[part]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    _call_until_done(wire, request, 0)
+
+
+def _prepare_share_groups(wire: Wire) -> None:
+    """Groups whose partitions are known to the share coordinators, and whose members get them at once."""
+    for group in ("shared", "share"):
+        at_once = [AlterableConfig(name="share.assignment.interval.ms", value="0")]
+        resource = AlterConfigsResource(resource_type=GROUP_CONFIGS, resource_name=group, configs=at_once)
+        wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        request = ShareGroupHeartbeatRequest(group_id=group, member_id="member", subscribed_topic_names=[ONE, TWO])
+        _call_until_done(wire, request, 1)
+
+        def has_partitions() -> bool:
+            answer = wire.call(request, 1)  # noqa: B023
+            return answer.assignment is not None and bool(answer.assignment.topic_partitions)  # others may have some
+
+        wait_until(has_partitions, 30, "the partitions of a share group")
 
 
 def _call_until_done(wire: Wire, request: Any, version: int) -> None:
@@ -141,6 +195,6 @@ def _call_until_done(wire: Wire, request: Any, version: int) -> None:
 
 
 def _await_coordinators(wire: Wire) -> None:
-    for key_type, key in ((0, "group"), (1, "txn")):
+    for key_type, key in ((0, "group"), (1, "txn"), (2, "g:AAECAwQFBgcICQoLDA0ODw:0")):
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-        wait_until(lambda: not wire.call(request, 4).coordinators[0].error_code, 30, "a coordinator")  # noqa: B023
+        wait_until(lambda: not wire.call(request, 6).coordinators[0].error_code, 30, "a coordinator")  # noqa: B023

@@ -295,6 +295,13 @@ CASES = (
     Case(K.FIND_COORDINATOR, 3, {"key": TXN, "key_type": 1}, (DESCRIBE_TXN, WRITE_TXN), "txn"),
     Case(K.FIND_COORDINATOR, 6, {"key_type": 1, "coordinator_keys": [TXN, "other"]}, (DESCRIBE_TXN,), "txn"),
     Case(
+        K.FIND_COORDINATOR,
+        6,
+        {"key_type": 2, "coordinator_keys": ["g:AAECAwQFBgcICQoLDA0ODw:0", "no key"]},
+        (cluster(CLUSTER_ACTION),),
+        "share",
+    ),
+    Case(
         K.JOIN_GROUP,
         9,
         {
@@ -565,6 +572,23 @@ CASES = (
         {"topics": [{"name": each, "partition_indexes": [0]} for each in TOPICS]},
         (READ_ONE, DESCRIBE_ONE),
     ),
+    *(
+        Case(
+            key,
+            0,
+            {"group_id": "g", "topics": [{"topic_id": bytes(range(16)), "partitions": [{"partition": 0}]}]},
+            (cluster(CLUSTER_ACTION),),
+        )
+        for key in (
+            K.INITIALIZE_SHARE_GROUP_STATE,
+            K.READ_SHARE_GROUP_STATE,
+            K.WRITE_SHARE_GROUP_STATE,
+            K.DELETE_SHARE_GROUP_STATE,
+            K.READ_SHARE_GROUP_STATE_SUMMARY,
+        )
+    ),
+    Case(K.ADD_RAFT_VOTER, 1, {"cluster_id": None, "voter_id": 5}, (cluster(ALTER),)),
+    Case(K.REMOVE_RAFT_VOTER, 0, {"cluster_id": None, "voter_id": 5}, (cluster(ALTER),)),
     Case(K.UNREGISTER_BROKER, 0, {"broker_id": 99}, (cluster(ALTER),)),
     Case(
         K.DESCRIBE_TRANSACTIONS,
@@ -592,6 +616,107 @@ CASES = (
         {"group_ids": ["described", "other"], "include_authorized_operations": True},
         (on(GROUP, DESCRIBE, "described"), DESCRIBE_ONE, on(TOPIC, READ, TWO)),
     ),
+    Case(
+        K.STREAMS_GROUP_HEARTBEAT,
+        0,
+        lambda world: {
+            "group_id": "streams",
+            "member_id": f"member{world.number}",
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 10_000,
+            "topology": {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": [ONE, TWO]}]},
+            "active_tasks": [],
+            "standby_tasks": [],
+            "warmup_tasks": [],
+        },
+        (on(GROUP, READ, "streams"), DESCRIBE_ONE, on(TOPIC, READ, TWO)),
+    ),
+    Case(
+        K.STREAMS_GROUP_DESCRIBE,
+        0,
+        {"group_ids": ["streamed", "other"], "include_authorized_operations": True},
+        (on(GROUP, DESCRIBE, "streamed"), DESCRIBE_ONE, on(TOPIC, READ, TWO)),
+    ),
+    Case(
+        K.SHARE_GROUP_HEARTBEAT,
+        1,
+        lambda world: {
+            "group_id": "share",
+            "member_id": f"member{world.number}",
+            "member_epoch": 0,
+            "subscribed_topic_names": [ONE, TWO],
+        },
+        (on(GROUP, READ, "share"), DESCRIBE_ONE, on(TOPIC, READ, TWO)),
+    ),
+    Case(
+        K.SHARE_GROUP_DESCRIBE,
+        1,
+        {"group_ids": ["shared", "other"], "include_authorized_operations": True},
+        (on(GROUP, DESCRIBE, "shared"), DESCRIBE_ONE),
+    ),
+    Case(
+        K.DESCRIBE_SHARE_GROUP_OFFSETS,
+        1,
+        {
+            "groups": [
+                {"group_id": "unshared", "topics": [{"topic_name": each, "partitions": [0]} for each in TOPICS]},
+                {"group_id": "other", "topics": []},
+            ]
+        },
+        (on(GROUP, DESCRIBE, "unshared"), DESCRIBE_ONE, READ_ONE),
+    ),
+    Case(
+        K.DESCRIBE_SHARE_GROUP_OFFSETS,
+        1,
+        {"groups": [{"group_id": "shared", "topics": None}]},
+        (on(GROUP, DESCRIBE, "shared"), DESCRIBE_ONE),
+        "all",
+    ),
+    Case(
+        K.ALTER_SHARE_GROUP_OFFSETS,
+        0,
+        {
+            "group_id": "altered",
+            "topics": [
+                {"topic_name": each, "partitions": [{"partition_index": 0, "start_offset": 3}]} for each in TOPICS
+            ],
+        },
+        (on(GROUP, READ, "altered"), on(GROUP, ALTER, "altered"), READ_ONE),
+    ),
+    Case(
+        K.DELETE_SHARE_GROUP_OFFSETS,
+        0,
+        {"group_id": "altered", "topics": [{"topic_name": each} for each in TOPICS]},
+        (on(GROUP, DELETE, "altered"), on(GROUP, READ, "altered"), READ_ONE),
+    ),
+    Case(
+        K.SHARE_FETCH,
+        2,
+        lambda world: {
+            "group_id": "share",
+            "member_id": f"fetcher{world.number}",
+            "topics": [
+                {"topic_id": world.ids[each], "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}
+                for each in (ONE, TWO)
+            ],
+            "forgotten_topics_data": [],
+        },
+        (on(GROUP, READ, "share"), READ_ONE, DESCRIBE_ONE),
+    ),
+    Case(
+        K.SHARE_ACKNOWLEDGE,
+        2,
+        lambda world: {
+            "group_id": "share",
+            "member_id": f"member{world.number}",
+            "share_session_epoch": 1,
+            "topics": [
+                {"topic_id": world.ids[each], "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}
+                for each in TOPICS
+            ],
+        },
+        (on(GROUP, READ, "share"), READ_ONE),
+    ),
     Case(K.LIST_CONFIG_RESOURCES, 1, {"resource_types": [16]}, (cluster(DESCRIBE_CONFIGS), cluster(DESCRIBE))),
     Case(
         K.DESCRIBE_TOPIC_PARTITIONS,
@@ -602,4 +727,6 @@ CASES = (
     Case(K.DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": []}, (DESCRIBE_ONE,), "all"),
 )
 
-WITHOUT_ACCESS_CONTROL = frozenset({K.API_VERSIONS, K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE})
+WITHOUT_ACCESS_CONTROL = frozenset(
+    {K.API_VERSIONS, K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE, K.GET_TELEMETRY_SUBSCRIPTIONS, K.PUSH_TELEMETRY}
+)

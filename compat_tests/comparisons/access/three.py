@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from compat_tests.cluster.three_brokers import ThreeBrokers
+from compat_tests.comparisons.access.acls import LASTING_SESSIONS
 from compat_tests.comparisons.access.answers import prepared
 from compat_tests.comparisons.access.requests import ONE, TWO
 from compat_tests.comparisons.admin.requests import Wire, new_topic
@@ -30,6 +31,7 @@ SETTINGS: Final = {
     "auto.create.topics.enable": "true",
     "default.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "sasl.enabled.mechanisms": "PLAIN",
     "inter.broker.listener.name": "SASL_PLAINTEXT",
@@ -37,6 +39,7 @@ SETTINGS: Final = {
     "sasl.mechanism.controller.protocol": "PLAIN",
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": _JAAS,
     "listener.name.controller.plain.sasl.jaas.config": _JAAS,
+    **LASTING_SESSIONS,
 }
 """Who connects to PLAINTEXT is a super user, and so is the user of the brokers."""
 
@@ -93,7 +96,7 @@ class GuardedThree(ThreeBrokers):
 
     def prepare(self) -> dict[str, bytes]:
         """Create what the cases need, on broker 3; the ids of the topics."""
-        names = (ONE, TWO, "__consumer_offsets", "__transaction_state")
+        names = (ONE, TWO, "__consumer_offsets", "__transaction_state", "__share_group_state")
         wire = Wire(self.bootstrap)
         wire.create(*(new_topic(name, -1, -1, assignments=[(0, [ASKED])]) for name in names))
         ids = prepared(wire)

@@ -20,7 +20,7 @@ from kwire.codec.messages.update_features_request import FeatureUpdateKey, Updat
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 GROUPS, TRANSACTIONS, METADATA = "group.version", "transaction.version", "metadata.version"
-ELIGIBLE = "eligible.leader.replicas.version"
+ELIGIBLE, VOTERS = "eligible.leader.replicas.version", "kraft.version"
 
 Update = tuple[str, int, int]
 
@@ -75,6 +75,10 @@ def levels(wire: Wire) -> Iterator[dict[str, int]]:
         [(METADATA, 29, SAFE)],
         [(METADATA, 29, UNSAFE)],
         [(METADATA, 30, SAFE)],
+        [(VOTERS, 0, UPGRADE)],
+        [(VOTERS, 0, UNSAFE)],
+        [(VOTERS, -1, UPGRADE)],
+        [(VOTERS, 2, UPGRADE)],
     ],
 )
 def test_updates_are_taken_or_refused(

@@ -284,6 +284,13 @@ def test_changing_groups(configs: Configs, new_name: Names, observe: Observation
         [("share.delivery.count.limit", SET, "11")],
         [("share.record.lock.duration.ms", SET, "1000")],
         [("streams.num.standby.replicas", SET, "5")],
+        [("streams.num.standby.replicas", SET, "2"), ("streams.initial.rebalance.delay.ms", SET, "0")],
+        [("streams.initial.rebalance.delay.ms", SET, "-1")],
+        [("streams.session.timeout.ms", SET, "44999")],
+        [("streams.session.timeout.ms", SET, "60000"), ("streams.heartbeat.interval.ms", SET, "15000")],
+        [("streams.heartbeat.interval.ms", SET, "15001")],
+        [("streams.assignment.interval.ms", SET, "0")],
+        [("streams.assignment.interval.ms", SET, "15001")],
         [("consumer.assignment.interval.ms", SET, "15001")],
         [("consumer.heartbeat.interval.ms", SET, "4999")],
     ]

@@ -79,7 +79,16 @@ def test_a_brokers_properties(configs: Configs, broker_kind: str, observe: Obser
         own = [name for name in found if name.startswith("kwire.")]
         assert own == [
             "kwire.jaas.config.file",
+            "kwire.metrics.listen",
+            "kwire.metrics.otel.endpoint",
+            "kwire.metrics.otel.interval.ms",
+            "kwire.metrics.password",
+            "kwire.metrics.ssl.certificate.location",
+            "kwire.metrics.ssl.key.location",
+            "kwire.metrics.topics",
+            "kwire.metrics.username",
             "kwire.sasl.oauthbearer.allowed.urls",
+            "kwire.telemetry.otlp.endpoint",
             "kwire.test.control",
             "kwire.test.supported.features",
             "kwire.validate.records",

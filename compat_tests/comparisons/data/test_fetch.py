@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from compat_tests.comparisons.data.requests import NOW_MS, Topic, batch, plain_fetch, versions
 from harness.observations import Observations
@@ -60,6 +63,52 @@ def test_the_limit_of_the_request_spans_partitions(wire_topic: Make, observe: Ob
         observe(f"limit {limit}", plain_fetch(topic.client.call(request, 16)))
 
 
+@pytest.mark.parametrize("version", [4, 12, 13, 18])
+def test_partitions_come_in_the_order_of_the_request(wire_topic: Make, observe: Observations, version: int) -> None:
+    first, second = filled(wire_topic, 1, 2), filled(wire_topic, 1, 2)
+    names: dict[Any, str] = {"": "", bytes(16): ""}
+    for word, name, topic_id in (
+        ("first", first.name, first.id),
+        ("second", second.name, second.id),
+        ("unknown", "no-such-topic", bytes(range(16))),
+    ):
+        names |= {name: word, topic_id: word}
+
+    def call(epoch: int, session: int, *wanted: tuple[str, int, int]) -> int:
+        topics = []
+        for word, index, offset in wanted:
+            name, topic_id = (each for each, known in names.items() if known == word)
+            partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+            topics.append(FetchTopic(topic=name, topic_id=topic_id, partitions=[partition]))
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=1 << 22, session_epoch=epoch, session_id=session, topics=topics
+        )
+        response = first.client.call(request, version)
+        observe(
+            f"{epoch}: {wanted}",
+            [
+                [
+                    names[topic.topic] or names[topic.topic_id],
+                    [(p.partition_index, p.error_code) for p in topic.partitions],
+                ]
+                for topic in response.responses
+            ],
+        )
+        return int(response.session_id)
+
+    interleaved = [(word, index, 0) for index in (1, 0) for word in ("second", "first")]
+    call(-1, 0, *interleaved)
+    call(-1, 0, ("first", 0, 0), ("second", 0, 0), ("first", 0, 1), ("first", 1, 0))
+    call(
+        -1, 0, ("unknown", 0, 0), ("first", 0, 0), ("first", 9, 0), ("second", 0, 0), ("unknown", 1, 0), ("first", 1, 9)
+    )
+    if version >= 7:
+        session = call(0, 0, *interleaved)
+        call(1, session)
+        call(2, session, ("first", 0, 1), ("second", 0, 1), ("first", 1, 1))
+        call(3, session)
+
+
 def test_leader_epochs(wire_topic: Make, observe: Observations) -> None:
     topic = filled(wire_topic)
     for epoch in (-1, 0, 1, 7):
@@ -81,6 +130,7 @@ def test_reading_partitions_that_are_not_there(wire_topic: Make, observe: Observ
 def test_a_follower_that_is_none(wire_topic: Make, observe: Observations) -> None:
     topic = filled(wire_topic)
     observe("follower 77", topic.fetch(0, 12, replica_id=77))
+    observe("the leader as its own follower", topic.fetch(0, 12, replica_id=1))
     observe("debugging replica", topic.fetch(0, 12, replica_id=-2))
 
 

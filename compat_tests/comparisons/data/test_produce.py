@@ -10,7 +10,10 @@ import pytest
 
 from compat_tests.comparisons.data.requests import NOW_MS, Topic, batch, outcome, resealed, versions, with_byte
 from harness.observations import Observations
+from harness.processes.brokers import Broker
+from harness.wire_client import WireClient
 from kwire.base.errors import ErrorCode
+from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.records import Record, build_batch
 from kwire.codec.records.control import build_control_batch
@@ -233,3 +236,21 @@ def produce_request(topic: Topic, records: bytes, acks: int, index: int = 0) -> 
         name=topic.name, topic_id=topic.id, partition_data=[PartitionProduceData(index=index, records=records)]
     )
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data]), 13
+
+
+@pytest.mark.parametrize("client_id", ["wire", "__admin_client"])
+def test_clients_do_not_write_to_internal_topics(broker: Broker, observe: Observations, client_id: str) -> None:
+    records = batch(None, key=struct.pack(">hh1sh1si", 1, 1, b"g", 1, b"t", 0))  # no offset was committed
+    if client_id == "__admin_client":  # refused for another reason: Kafka's coordinator would load its log again
+        records = with_byte(records, 17, records[17] ^ 1)
+    with WireClient(broker.bootstrap, client_id) as client:
+        client.call(FindCoordinatorRequest(coordinator_keys=["g"]), 6)  # creates the topic
+        offsets = Topic(client, "__consumer_offsets")
+        observe("each version", {v: offsets.produce(records, v)["error_code"] for v in versions(3, 13)})
+        refused = offsets.produce(records)
+        observe("fields", {name: value for name, value in refused.items() if name != "base_offset"})
+        observe("acks=1", offsets.produce(records, acks=1)["error_code"])
+        observe("no such partition", offsets.produce(records, index=99)["error_code"])
+        observe("acks=7", offsets.produce(records, acks=7)["error_code"])
+        observe("no records", offsets.produce(b"")["error_code"])
+        observe("acks=0", outcome(offsets.produce, records, acks=0))

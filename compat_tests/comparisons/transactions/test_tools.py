@@ -6,11 +6,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
+from compat_tests.comparisons.cli.conftest import Kwire
 from compat_tests.comparisons.transactions.script import Producer, TransactionScript
 from compat_tests.names import Names
 from compat_tests.reading import partition_values
@@ -147,6 +149,23 @@ def test_a_hanging_transaction_is_found_and_aborted(java: JavaRunner, hanging: H
     observe("abort", tool("abort", "--topic", script.name, "--partition", "0", "--start-offset", "0")[0])
     script.see("after", script.read())
     assert not re.search(row, tool.run("find-hanging", *searches[1]).check().out, re.M)
+    observe("conversation with it", script.seen)
+
+
+def test_kwires_command_finds_and_aborts_it_too(hanging: Hanging, tmp_path: Path, observe: Observations) -> None:
+    broker, script, who = hanging
+    kwire = Kwire(broker.bootstrap, tmp_path)
+    [found] = kwire("txn", "find-hanging", script.name, "-o", "json").json()
+    assert (found.pop("producer_id"), found.pop("producer_epoch")) == (who.id, who.epoch)
+    assert found.pop("last_timestamp") < (time.time() - 3000) * 1000
+    observe("found", found)
+    assert kwire("txn", "find-hanging", script.name, "--open-for", "7200", "-o", "json").json() == []
+    where = ("txn", "abort-hanging", f"{script.name}:0", "--start-offset")
+    observe("not there", kwire(*where, "1"))
+    assert kwire(*where, "0", "-o", "json").json()[0]["start_offset"] == 0
+    observe("again", kwire(*where, "0"))
+    assert kwire("txn", "find-hanging", "-o", "json").json() == []
+    script.see("read", script.read())
     observe("conversation with it", script.seen)
 
 

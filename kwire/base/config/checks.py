@@ -5,8 +5,10 @@ Values are typed and within their own limits already.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from kwire.base.addresses import parse_address
 from kwire.base.config.errors import ConfigError
 
 
@@ -18,6 +20,8 @@ def check_values(values: dict[str, Any]) -> None:
     _check_groups(values)
     _check_zookeeper(values)
     _check_security(values)
+    _check_telemetry(values)
+    _check_metrics(values)
 
 
 def _fail(name: str, values: dict[str, Any], reason: str) -> None:
@@ -37,6 +41,9 @@ def _check_log(values: dict[str, Any]) -> None:
             if values[name] == 0:
                 _fail(name, values, "must be at least 1, or -1 for no limit")
             break
+    buffer = values["log.cleaner.dedupe.buffer.size"]
+    if buffer // max(1, values["log.cleaner.threads"]) <= 1024 * 1024:
+        _fail("log.cleaner.dedupe.buffer.size", values, "must be at least 1MB per cleaner thread")
     if values["offsets.topic.compression.codec"] not in range(5):
         _fail("offsets.topic.compression.codec", values, "must be between 0 and 4")
 
@@ -82,6 +89,10 @@ def _check_groups(values: dict[str, Any]) -> None:
             _check_between(values, f"group.{kind}.", what)
         if values[f"group.{kind}.heartbeat.interval.ms"] >= values[f"group.{kind}.session.timeout.ms"]:
             _fail(f"group.{kind}.heartbeat.interval.ms", values, f"must be less than group.{kind}.session.timeout.ms")
+
+    if values["group.streams.num.standby.replicas"] > values["group.streams.max.standby.replicas"]:
+        name = "group.streams.num.standby.replicas"
+        _fail(name, values, "must be at most group.streams.max.standby.replicas")
 
 
 def _check_between(values: dict[str, Any], prefix: str, what: str) -> None:
@@ -132,3 +143,30 @@ def _is_login(words: list[str]) -> bool:
     if words[0].endswith("DigestLoginModule"):
         return {"username", "password"} <= {word.partition("=")[0] for word in words[2:]}
     return words[0].endswith("Krb5LoginModule")
+
+
+def _check_metrics(values: dict[str, Any]) -> None:
+    listen, topics = values["kwire.metrics.listen"], values["kwire.metrics.topics"]
+    if listen and not listen.startswith("unix:"):
+        try:
+            parse_address(listen)
+        except ValueError:
+            _fail("kwire.metrics.listen", values, "must be HOST:PORT, such as localhost:9464")
+    if topics:
+        try:
+            re.compile(topics)
+        except re.error as error:
+            _fail("kwire.metrics.topics", values, f"must be a regular expression: {error}")
+    for one, other in (
+        ("kwire.metrics.username", "kwire.metrics.password"),
+        ("kwire.metrics.ssl.certificate.location", "kwire.metrics.ssl.key.location"),
+    ):
+        if bool(values[one]) != bool(values[other]):
+            missing = other if values[one] else one
+            _fail(missing, values, f"must be set, as {one if values[one] else other} is")
+
+
+def _check_telemetry(values: dict[str, Any]) -> None:
+    for name in ("kwire.telemetry.otlp.endpoint", "kwire.metrics.otel.endpoint"):
+        if values[name] and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", values[name]):
+            _fail(name, values, "must be a URL such as http://localhost:4318/v1/metrics")

@@ -36,15 +36,56 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "follower.replication.throttled.rate": (
         "Bytes per second that throttled replicas fetch at most while they are not in sync."
     ),
+    "group.consumer.assignment.interval.ms": "Shortest time between two target assignments of a consumer group.",
+    "group.consumer.assignors": "The assignors of consumer groups; the first one is the default.",
+    "group.consumer.heartbeat.interval.ms": "How often members of consumer groups should call in.",
+    "group.consumer.max.assignment.interval.ms": "Longest `consumer.assignment.interval.ms` of a group.",
+    "group.consumer.max.heartbeat.interval.ms": "Longest `consumer.heartbeat.interval.ms` of a group.",
+    "group.consumer.max.session.timeout.ms": "Longest `consumer.session.timeout.ms` of a group.",
+    "group.consumer.max.size": "Most members one consumer group may have.",
+    "group.consumer.migration.policy": (
+        "Whether groups move between the classic and the consumer protocol while they have members."
+    ),
+    "group.consumer.min.assignment.interval.ms": "Shortest `consumer.assignment.interval.ms` of a group.",
+    "group.consumer.min.heartbeat.interval.ms": "Shortest `consumer.heartbeat.interval.ms` of a group.",
+    "group.consumer.min.session.timeout.ms": "Shortest `consumer.session.timeout.ms` of a group.",
+    "group.consumer.regex.refresh.interval.ms": (
+        "How often the topics of a subscribed regular expression are determined again."
+    ),
+    "group.consumer.session.timeout.ms": "Silence after which a member of a consumer group is taken for gone.",
     "group.coordinator.rebalance.protocols": "Which group protocols are offered.",
     "group.initial.rebalance.delay.ms": "How long an empty group waits for more members before its first rebalance.",
     "group.max.session.timeout.ms": "Longest session timeout a member may ask for.",
     "group.max.size": "Most members one group may have.",
     "group.min.session.timeout.ms": "Shortest session timeout a member may ask for.",
+    "group.streams.assignment.interval.ms": "Shortest time between two target assignments of a streams group.",
+    "group.streams.heartbeat.interval.ms": "How often members of streams groups should call in.",
+    "group.streams.initial.rebalance.delay.ms": (
+        "How long a new streams group waits for members before its first assignment."
+    ),
+    "group.streams.max.assignment.interval.ms": "Longest `streams.assignment.interval.ms` of a group.",
+    "group.streams.max.heartbeat.interval.ms": "Longest `streams.heartbeat.interval.ms` of a group.",
+    "group.streams.max.session.timeout.ms": "Longest `streams.session.timeout.ms` of a group.",
+    "group.streams.max.size": "Most members one streams group may have.",
+    "group.streams.max.standby.replicas": "Most standby tasks that a group may want for each task with state.",
+    "group.streams.min.assignment.interval.ms": "Shortest `streams.assignment.interval.ms` of a group.",
+    "group.streams.min.heartbeat.interval.ms": "Shortest `streams.heartbeat.interval.ms` of a group.",
+    "group.streams.min.session.timeout.ms": "Shortest `streams.session.timeout.ms` of a group.",
+    "group.streams.num.standby.replicas": "Standby tasks for each task with state.",
+    "group.streams.session.timeout.ms": "Silence after which a member of a streams group is taken for gone.",
     "inter.broker.listener.name": "Listener that brokers use among themselves.",
     "kwire.jaas.config.file": "A JAAS file, as Java reads it, for listeners without `sasl.jaas.config`.",
     "kwire.metadata.dir": "Directory of the metadata store that several brokers on this host share.",
     "kwire.sasl.oauthbearer.allowed.urls": "The URLs that properties of OAUTHBEARER may name; others are refused.",
+    "kwire.metrics.listen": "HOST:PORT of the endpoint for Prometheus (/metrics, /healthz, /readyz); none by default.",
+    "kwire.metrics.otel.endpoint": "URL to which the broker's metrics are pushed by OTLP/HTTP; none by default.",
+    "kwire.metrics.otel.interval.ms": "Milliseconds between two pushes of metrics.",
+    "kwire.metrics.password": "Password for the metrics endpoint (HTTP basic authentication).",
+    "kwire.metrics.ssl.certificate.location": "PEM file with the certificates of the metrics endpoint, for HTTPS.",
+    "kwire.metrics.ssl.key.location": "PEM file with the private key of the metrics endpoint.",
+    "kwire.metrics.topics": "Regular expression: only topics that match it as a whole have series of their own.",
+    "kwire.metrics.username": "User of the metrics endpoint (HTTP basic authentication).",
+    "kwire.telemetry.otlp.endpoint": "URL to which clients' metrics are forwarded by OTLP/HTTP (KIP-714).",
     "kwire.test.control": "Offers the control interface for tests, which can break things on purpose.",
     "kwire.test.supported.features": "Makes an older or newer broker of this one for tests, as name=lowest-highest.",
     "kwire.validate.records": "Checks every record of a produced batch, as Kafka does, not only the batch as a whole.",
@@ -244,6 +285,7 @@ TOPIC_DOCUMENTATION: dict[str, str] = {
 }
 
 RESOURCE_DOCUMENTATION: dict[str, str] = {
+    "consumer.assignment.interval.ms": "Shortest time between two target assignments of this consumer group.",
     "consumer.heartbeat.interval.ms": "How often members of this consumer group should call in.",
     "consumer.session.timeout.ms": "Silence after which a member of this consumer group is taken for gone.",
     "interval.ms": "How often clients of this subscription push their metrics.",

@@ -52,6 +52,15 @@ class KafkaConfig(BrokerProperties):
     kwire_jaas_config_file: str | None
     kwire_metadata_dir: str | None
     kwire_sasl_oauthbearer_allowed_urls: tuple[str, ...]
+    kwire_metrics_listen: str | None
+    kwire_metrics_otel_endpoint: str | None
+    kwire_metrics_otel_interval_ms: int
+    kwire_metrics_password: str | None
+    kwire_metrics_ssl_certificate_location: str | None
+    kwire_metrics_ssl_key_location: str | None
+    kwire_metrics_topics: str | None
+    kwire_metrics_username: str | None
+    kwire_telemetry_otlp_endpoint: str | None
     kwire_test_control: bool
     kwire_test_supported_features: tuple[str, ...]
     kwire_validate_records: bool

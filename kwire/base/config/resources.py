@@ -8,10 +8,10 @@ broker: a wrong value is INVALID_CONFIG for a topic or group, and INVALID_REQUES
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kwire.base.config.definitions import BROKER_ROWS, TOPIC_ROWS, broker_row
+from kwire.base.config.definitions import BROKER_ROWS, TOPIC_ROWS, broker_row, is_dynamic
 from kwire.base.config.errors import ConfigError
 from kwire.base.config.kafka_config import KafkaConfig
 from kwire.base.config.tables.resources import CLIENT_METRICS_ROWS, GROUP_ROWS
@@ -132,14 +132,15 @@ class ResourceValidator:
 
     @staticmethod
     def _broker_names(name: str, values: Mapping[str, str]) -> None:
+        """Kafka's three rules about names, in its words."""
+        fixed = [each for each in values if broker_row(each) is not None and not is_dynamic(each)]
+        _refuse_names(fixed, "Cannot update these configs dynamically")
         bare = [each for each in values if each in _ONLY_OF_A_LISTENER]
-        if bare:
-            message = f"These can only be set under a listener's prefix: {', '.join(bare)}"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        listener = "using the listener prefix"
+        _refuse_names(bare, f"These security configs can be dynamically updated only per-listener {listener}")
         single = [each for each in values if (row := broker_row(each)) and row[4] == "per-broker"]
-        if single and not name:
-            message = f"These can only be set for one broker, not for all of them: {', '.join(single)}"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if not name:
+            _refuse_names(single, "Cannot update these configs at default cluster level")
 
     def _thread_counts(self, values: Mapping[str, str]) -> None:
         for each in _THREAD_COUNTS:
@@ -156,20 +157,30 @@ class ResourceValidator:
             parsed = {each: parse_value(_group_row(each, text), text) for each, text in values.items()}
             for each, value in parsed.items():
                 self._group_limits(each, value)
+            self._group_timeouts(parsed)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     def _group_limits(self, name: str, value: Any) -> None:
         """The broker's own limits, which have the same name with ``min`` and ``max`` in it."""
         kind, _, rest = name.partition(".")
-        low = self._config_or_none(f"group.{kind}.min.{rest}")
-        high = self._config_or_none(f"group.{kind}.max.{rest}")
+        lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
         if name == "streams.num.standby.replicas":
-            high = self._config["group.streams.max.standby.replicas"]
+            highest = "group.streams.max.standby.replicas"
+        low, high = self._config_or_none(lowest), self._config_or_none(highest)
         if low is not None and value < low:
-            raise ConfigError(name, str(value), f"must be at least group.{kind}.min.{rest}={low}")
+            raise _out_of_limits(f"{name} must be greater than or equal to {lowest}", low, value)
         if high is not None and value > high:
-            raise ConfigError(name, str(value), f"must be at most the broker's maximum of {high}")
+            raise _out_of_limits(f"{name} must be less than or equal to {highest}", high, value)
+
+    def _group_timeouts(self, values: Mapping[str, Any]) -> None:
+        """Each session timeout must be longer than the heartbeat interval, with the broker's in place of what the group
+        does not set."""
+        for kind in ("consumer", "share", "streams"):
+            session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+            timeout_ms, interval_ms = (values.get(each, self._config[f"group.{each}"]) for each in (session, heartbeat))
+            if timeout_ms <= interval_ms:
+                raise _out_of_limits(f"{session} must be greater than {heartbeat}", interval_ms, timeout_ms)
 
     def _config_or_none(self, name: str) -> Any:
         return self._config[name] if name in BROKER_ROWS else None
@@ -190,6 +201,16 @@ class ResourceValidator:
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         for pattern in parsed.get("match", ()):
             _check_match(pattern)
+
+
+def _refuse_names(names: Sequence[str], problem: str) -> None:
+    if names:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{problem}: [{', '.join(names)}]")
+
+
+def _out_of_limits(rule: str, limit: int, value: int) -> KafkaError:
+    """The error for a group's property, with Kafka's words for the rule before the numbers."""
+    return KafkaError(ErrorCode.INVALID_CONFIG, f"{rule} ({limit}), not {value}")
 
 
 def _group_row(name: str, text: str) -> Row:

@@ -195,17 +195,18 @@ def _check_throttled_replicas(value: tuple[str, ...] | None) -> None:
 
 
 def _check_share_offset_reset(value: str | None) -> None:
-    if value not in ("earliest", "latest") and not _is_duration(value or ""):
+    if value not in ("earliest", "latest") and duration_s(value or "") is None:
         raise ValueError("must be earliest, latest or by_duration:PnDTnHnMn.nS")
 
 
-def _is_duration(text: str) -> bool:
-    """Whether it is an ISO 8601 duration that is not negative."""
+def duration_s(text: str) -> float | None:
+    """The seconds of ``by_duration:`` and an ISO 8601 duration that is not negative; None for another text."""
     match = _DURATION.fullmatch(text) if len(text) < 128 else None
     if match is None:
-        return False
+        return None
     seconds = sum(float(part or 0) * unit for part, unit in zip(match.groups()[1:], _SECONDS_OF_UNITS, strict=True))
-    return (-seconds if match[1] == "-" else seconds) >= 0
+    seconds = -seconds if match[1] == "-" else seconds
+    return seconds if seconds >= 0 else None
 
 
 _VALIDATORS: dict[str, Callable[..., None]] = {

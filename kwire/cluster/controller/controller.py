@@ -30,17 +30,18 @@ from kwire.cluster.controller.topics import (
     check_same_factor,
     collision_key,
     new_partition,
-    place,
 )
 from kwire.cluster.metadata.features import FeatureUpdate, updated
 from kwire.cluster.metadata.image import (
     OFFSETS_TOPIC,
     SHARD_PARTITIONS,
+    SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
     ClusterImage,
     MetadataCache,
     TopicImage,
 )
+from kwire.cluster.placement import place
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import ConfigResource, PartitionState
 
@@ -179,7 +180,7 @@ class Controller:
         self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str]
     ) -> tuple[CreatedTopic, list[PartitionState]]:
         if topic.name == CLUSTER_METADATA_TOPIC:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} cannot be created: the name is reserved.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited.")
         check_name(topic.name)
         if topic.name in image.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
@@ -196,20 +197,21 @@ class Controller:
 
     def _plan_assignments(self, image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
         if topic.assignments:
-            if topic.replication_factor != -1 or topic.partitions != -1:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST,
-                    "Partitions were assigned by hand: number of partitions and replication factor must be -1.",
-                )
+            for value, what in ((topic.replication_factor, "replication factor"), (topic.partitions, "numPartitions")):
+                if value != -1:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"A manual partition assignment was specified, but {what} was not set to -1.",
+                    )
             return check_assignments(topic.assignments, image.registered)
         if topic.replication_factor < -1 or topic.replication_factor == 0:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                "Replication factor must be larger than 0, or -1 for the default.",
+                "Replication factor must be larger than 0, or -1 to use the default value.",
             )
         if topic.partitions < -1 or topic.partitions == 0:
             raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1 for the default."
+                ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
             )
         count = self._config.num_partitions if topic.partitions == -1 else topic.partitions
         factor = topic.replication_factor
@@ -316,11 +318,11 @@ class Controller:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         present = len(topic.partitions)
         if grow.total == present:
-            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic '{grow.name}' has {present} partition(s) already.")
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
         if grow.total < present:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"Topic '{grow.name}' has {present} partition(s); {grow.total} is not more than that.",
+                f"The topic {grow.name} currently has {present} partition(s); {grow.total} would not be an increase.",
             )
         more = grow.total - present
         if more > PARTITIONS_PER_REQUEST_MAX:
@@ -331,7 +333,8 @@ class Controller:
         if grow.assignments is not None and len(grow.assignments) != more:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{more} additional partition(s) requested, but {len(grow.assignments)} assignment(s) given.",
+                f"Attempted to add {more} additional partition(s), but only {len(grow.assignments)} assignment(s) were "
+                "specified.",
             )
         quota.spend(more)
         if grow.assignments is None:
@@ -493,33 +496,47 @@ def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
     """A new topic's properties; INVALID_CONFIG if one has no value."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"A value is needed for: {', '.join(nulls)}")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}")
     return {name: value for name, value in configs.items() if value is not None}
 
 
 def automatic_topics(config: KafkaConfig, names: Sequence[str]) -> list[NewTopic]:
-    """The topics to create when clients name them: internal topics with their own properties, and no
-    `__share_group_state`, because kwire has no share groups."""
-    return [internal_topic(config, name) or NewTopic(name) for name in names if name != "__share_group_state"]
+    """The topics to create when clients name them: internal topics with their own properties."""
+    return [internal_topic(config, name) or NewTopic(name) for name in names]
 
 
 def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:
     """An internal topic with the properties that it needs; None for the name of an ordinary topic."""
     if name == OFFSETS_TOPIC:
         partitions, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
-        configs = {"compression.type": "producer", "segment.bytes": str(config.offsets_topic_segment_bytes)}
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
     elif name == TRANSACTIONS_TOPIC:
         partitions = config.transaction_state_log_num_partitions
         factor = config.transaction_state_log_replication_factor
         configs = {
+            "cleanup.policy": "compact",
             "compression.type": "uncompressed",
             "segment.bytes": str(config.transaction_state_log_segment_bytes),
             "min.insync.replicas": str(config.transaction_state_log_min_isr),
             "unclean.leader.election.enable": "false",
         }
+    elif name == SHARE_STATE_TOPIC:
+        partitions = config.share_coordinator_state_topic_num_partitions
+        factor = config.share_coordinator_state_topic_replication_factor
+        configs = {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+            "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+            "retention.ms": "-1",
+        }
     else:
         return None
-    return NewTopic(name, partitions, factor, configs={"cleanup.policy": "compact", **configs})
+    return NewTopic(name, partitions, factor, configs=configs)
 
 
 def _shard_count(topic: TopicImage) -> int:

@@ -5,6 +5,8 @@ The rules are those of KRaft with eligible leader replicas (KIP-966):
 * A broker that is not registered leaves the ISR. If the ISR becomes smaller than `min.insync.replicas`, the broker
   becomes an *eligible leader replica* (ELR): nothing is committed from then on, so it has every committed record.
 * A broker that comes back after an unclean shutdown may have lost records that were not synced: it leaves ISR and ELR.
+* Without eligible leader replicas (`features.ELR_VERSION` 0) the last in-sync replicas stay in the ISR, whatever
+  becomes of them.
 * The leader is the first replica that is in the ISR; else the first in the ELR; else, if both were empty, the last
   known leader; else, with `unclean.leader.election.enable`, the first live replica.
 * Each election starts a new leader epoch; every change starts a new partition epoch.
@@ -75,11 +77,15 @@ def after(
     if state.offline:
         live = [each for each in live if each not in state.offline]
     isr = tuple(each for each in state.isr if each in live and each not in unclean_shutdown)
+    if not isr and not rules.min_isr:
+        isr = tuple(each for each in state.isr if each in live)
     leader = state.leader
     if leader not in isr or (leader in leaving and not leaving.issuperset(isr)):
         leader = _elect(state, isr, live, unclean_shutdown, leaving, rules.unclean)
         if leader != NO_LEADER and leader not in isr:
             isr = (leader,)
+        elif leader == NO_LEADER and not rules.min_isr:
+            isr = state.isr
     elr = _elr(state, isr, rules.min_isr, unclean_shutdown)
     last: tuple[int, ...] = ()
     if not isr:  # also beside an ELR: a broker with a failed disk may leave the ELR by an unclean shutdown

@@ -173,10 +173,10 @@ def _elect(image: ClusterImage, topic: str, index: int, election_type: int) -> P
     """The partition's state after an election of the given type (ElectLeaders). Raises the KafkaError
     of the response if there is no election."""
     if topic not in image.topics:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
     state = image.partition(topic, index)
     if state is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index}.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}")
     if election_type == PREFERRED:
         preferred = state.replicas[0]
         if state.leader == preferred:

@@ -1,17 +1,17 @@
-"""Topic names, replica assignments, and the placement of replicas. Pure functions, no state.
+"""Topic names and replica assignments. Pure functions, no state.
 
-What lives elsewhere: the decisions (`kwire.cluster.controller.controller`), the meaning of topic properties
-(`kwire.base.config`).
+What lives elsewhere: the decisions (`kwire.cluster.controller.controller`), the placement of replicas
+(`kwire.cluster.placement`), the meaning of topic properties (`kwire.base.config`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.metadata.image import BrokerImage, ClusterImage
+from kwire.cluster.metadata.image import ClusterImage
 from kwire.cluster.store.keys import PartitionState
 
 NAME_CHARACTERS_MAX: Final = 249
@@ -23,14 +23,6 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-class Randomness(Protocol):
-    """The part of `random.Random` that placement uses."""
-
-    def randrange(self, stop: int, /) -> int:
-        """A random number from 0 to ``stop`` - 1."""
-        ...
-
-
 def name_problem(name: str) -> str | None:
     """Why a topic cannot have this name, or None."""
     if not name:
@@ -38,9 +30,9 @@ def name_problem(name: str) -> str | None:
     if name in (".", ".."):
         return f"'{name}' is not allowed"
     if len(name) > NAME_CHARACTERS_MAX:
-        return f"it has {len(name)} characters, more than {NAME_CHARACTERS_MAX}"
+        return f"the length of '{name}' is longer than the max allowed length {NAME_CHARACTERS_MAX}"
     if not _LEGAL_NAME.fullmatch(name):
-        return f"'{name}' contains other characters than ASCII letters and digits, '.', '_' and '-'"
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None
 
 
@@ -61,16 +53,24 @@ def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
     """INVALID_REPLICA_ASSIGNMENT for a manual assignment of one partition that is not possible. ``brokers``: all
     registered ones."""
     if not replicas:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The assignment has an empty list of replicas.")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."
+        )
     if len(set(replicas)) != len(replicas):
         raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment {list(replicas)} names a broker more than once."
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment includes the broker {_first_twice(replicas)} more than once.",
         )
     for broker in replicas:
         if broker not in brokers:
             raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment names broker {broker}, which is not registered."
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The manual partition assignment includes broker {broker}, but no such broker is registered.",
             )
+
+
+def _first_twice(replicas: Sequence[int]) -> int:
+    return next(broker for broker in sorted(replicas) if replicas.count(broker) > 1)
 
 
 def check_assignments(
@@ -80,11 +80,16 @@ def check_assignments(
     placed: dict[int, tuple[int, ...]] = {}
     for index, replicas in assignments:
         if index in placed:
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} is assigned more than once.")
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
         check_replicas(replicas, brokers)
         placed[index] = tuple(replicas)
     if sorted(placed) != list(range(len(placed))):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The partitions must be numbered from 0 without a gap.")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
     ordered = [placed[index] for index in range(len(placed))]
     check_same_factor(ordered, len(ordered[0]))
     return ordered
@@ -122,7 +127,8 @@ def check_reassignment(image: ClusterImage, wanted: Reassignment, other_factor: 
         return error
     factor = len(state.replicas) - len(state.adding)
     if not other_factor and len(wanted.replicas) != factor:
-        return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is {factor}.")
+        text = f"The replication factor is changed from {factor} to {len(wanted.replicas)}"
+        return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     return None
 
 
@@ -136,52 +142,3 @@ def new_partition(image: ClusterImage, replicas: Sequence[int]) -> PartitionStat
             f"All brokers of the assignment {list(replicas)} are fenced or in controlled shutdown.",
         )
     return PartitionState(tuple(replicas), isr, isr[0], 0, 0)
-
-
-def place(image: ClusterImage, partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:
-    """Spread replicas over racks first and brokers second, from a random start; the first replica is the preferred
-    leader. Brokers that are fenced or in controlled shutdown get replicas only if there are too few others.
-    INVALID_REPLICATION_FACTOR if fewer than ``factor`` brokers are registered, or all are fenced or in controlled
-    shutdown."""
-    if factor > len(image.registered):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {factor} is larger than the number of registered brokers, {len(image.registered)}.",
-        )
-    staying = [broker for broker in image.sorted_brokers() if not broker.leaving]
-    others = [broker for broker in image.sorted_brokers(fenced=True) if broker not in staying]
-    if not staying:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
-        )
-    preferred = _spread(staying, partitions, min(factor, len(staying)), random)
-    if factor <= len(staying):
-        return preferred
-    additional = _spread(others, partitions, factor - len(staying), random)
-    return [first + more for first, more in zip(preferred, additional, strict=True)]
-
-
-def _spread(brokers: Sequence[BrokerImage], partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:
-    order = _by_rack(brokers)
-    if len(order) == 1:
-        return [(order[0],)] * partitions
-    start = random.randrange(len(order))
-    shift = random.randrange(len(order))
-    placed = []
-    for index in range(partitions):
-        if index and index % len(order) == 0:
-            shift += 1  # so that the followers of one leader are spread too
-        first = (start + index) % len(order)
-        step = shift % (len(order) - 1)
-        others = [order[(first + 1 + (step + n) % (len(order) - 1)) % len(order)] for n in range(factor - 1)]
-        placed.append((order[first], *others))
-    return placed
-
-
-def _by_rack(brokers: Sequence[BrokerImage]) -> list[int]:
-    """Broker ids with neighbours in different racks, as far as possible."""
-    racks: dict[str, list[int]] = {}
-    for broker in brokers:
-        racks.setdefault(broker.rack or "", []).append(broker.id)
-    columns = [racks[rack] for rack in sorted(racks)]
-    return [column[row] for row in range(max(map(len, columns), default=0)) for column in columns if row < len(column)]

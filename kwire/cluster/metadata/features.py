@@ -7,9 +7,10 @@ not support it. Both are compare-and-sets on the same key, so one cannot miss th
 is absent, and is the only level that a broker supports of a feature it does not know.
 
 The meaning of a level is in the code that obeys it: `transaction.version` in the transaction coordinator,
-`group.version` in the handlers of KIP-848, `eligible.leader.replicas.version` in `leaders`. `metadata.version` is for
-the format of the metadata store and of messages between brokers; there is only one so far. `ACCESS_VERSION` is kwire's
-own: clients neither see nor update it. It is finalised with the first entry that it is for.
+`group.version` and `streams.version` in the handlers of KIP-848 and KIP-1071, `eligible.leader.replicas.version` in
+`leaders`. `metadata.version` is for the format of the metadata store and of messages between brokers; there is only one
+so far. `ACCESS_VERSION` is kwire's own: clients neither see nor update it. It is finalised with the first entry that it
+is for.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ Range = tuple[int, int]
 
 GROUP_VERSION: Final = "group.version"
 """1: the consumer group protocol of KIP-848."""
+KRAFT_VERSION: Final = "kraft.version"
+"""1: the voters of Kafka's metadata quorum can be changed (KIP-853). kwire has no such voters: the level stays 0."""
 METADATA_VERSION: Final = "metadata.version"
+SHARE_VERSION: Final = "share.version"
+"""1: share groups (KIP-932)."""
+STREAMS_VERSION: Final = "streams.version"
+"""1: streams groups (KIP-1071)."""
 TRANSACTION_VERSION: Final = "transaction.version"
 """1: flexible fields in the coordinator's records; 2: a producer epoch for each transaction (KIP-890)."""
 ELR_VERSION: Final = "eligible.leader.replicas.version"
@@ -46,11 +53,14 @@ SUPPORTED: Final[Mapping[str, Range]] = MappingProxyType(
         ACCESS_VERSION: (0, 1),
         ELR_VERSION: (0, 1),
         GROUP_VERSION: (0, 1),
+        KRAFT_VERSION: (0, 1),
         METADATA_VERSION: (7, LATEST_METADATA_VERSION),
+        SHARE_VERSION: (0, 1),
+        STREAMS_VERSION: (0, 1),
         TRANSACTION_VERSION: (0, 2),
     }
 )
-"""The levels that this version of kwire supports."""
+"""The levels that this version of kwire supports; those of `KRAFT_VERSION` are shown to clients only."""
 
 ABSENT: Final[Range] = (0, 0)
 
@@ -84,7 +94,7 @@ def supported(limits: Iterable[str] = ()) -> Mapping[str, Range]:
 
 def of_new_cluster(ranges: Mapping[str, Range]) -> dict[str, int]:
     """The levels of a new cluster: the highest that its first broker supports."""
-    return {name: high for name, (_, high) in ranges.items()}
+    return {name: high for name, (_, high) in ranges.items() if name != KRAFT_VERSION}
 
 
 def read_levels(stored: Mapping[str, int]) -> dict[str, int]:
@@ -150,28 +160,36 @@ def updated(
         if problem:
             raise KafkaError(
                 ErrorCode.INVALID_UPDATE_VERSION,
-                f"No feature was updated: level {update.level} of {update.name} is refused: {problem}",
+                "The update failed for all features since the following feature had an error: "
+                f"Invalid update version {update.level} for feature {update.name}. {problem}",
             )
         new[update.name] = update.level
     return new
 
 
 def _problem(present: int, update: FeatureUpdate, brokers: Mapping[int, Mapping[str, Range]], me: int) -> str | None:
+    """Why an update is refused, in Kafka's words."""
     if update.kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        return f"{update.kind} is not an upgrade type."
+        return "The controller does not support the given upgrade type."
     if update.level < 0:
-        return "a level is 0 or more."
+        return "A feature version cannot be less than 0."
     if update.name.startswith(OWN_PREFIX):
-        return f"broker {me} (the controller) does not know this feature."
+        return f"Local controller {me} does not support this feature."
     for broker in sorted(brokers, key=lambda each: (each != me, each)):
+        who = f"{'Local controller' if broker == me else 'Broker'} {broker}"
         low, high = brokers[broker].get(update.name, ABSENT)
         if not low <= update.level <= high:
-            reason = f"supports only {low} to {high}." if high else "does not know this feature."
-            return f"broker {broker}{' (the controller)' if broker == me else ''} {reason}"
+            levels = f"{low}-{high}" if low < high else f"{low}"
+            return f"{who} only supports versions {levels}" if high else f"{who} does not support this feature."
     if update.level < present and update.kind == UPGRADE:
-        return f"it is {present} now, and a downgrade must be requested as one."
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe"
+            " downgrade."
+        )
     if update.level > present and update.kind != UPGRADE:
-        return f"it is {present} now, that would not be a downgrade."
+        return "Can't downgrade to a newer version."
+    if update.name == KRAFT_VERSION and update.level > present:
+        return "Not all of the voters support it."
     if update.level < present and update.name == METADATA_VERSION:
-        return f"it is {present} now, and the stored metadata may need that."
+        return "Refusing to perform the requested downgrade because it might delete metadata information."
     return None

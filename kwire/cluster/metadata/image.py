@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 """Topics that belong to the broker itself (Kafka's `Topic.isInternal`)."""
 
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})

@@ -104,9 +104,9 @@ class FetcherSettings(NamedTuple):
 class _FetchState:
     """One partition of a fetcher. ``in_session``: the leader's fetch session has it; ``epoch``: the leader epoch of the
     last request that named it; ``delayed_until_s``: no fetch before this time of the loop's clock; ``error_delay_s``:
-    the delay after the next transient error."""
+    the delay after the next transient error; ``lag``: how far it was behind the leader's high watermark."""
 
-    __slots__ = ("delayed_until_s", "epoch", "error_delay_s", "in_session", "partition")
+    __slots__ = ("delayed_until_s", "epoch", "error_delay_s", "in_session", "lag", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -114,6 +114,7 @@ class _FetchState:
         self.epoch = -1
         self.delayed_until_s = 0.0
         self.error_delay_s = ERROR_DELAY_S_MIN
+        self.lag = 0
 
     def fetch_partition(self, max_bytes: int) -> FetchPartition:
         """The partition as a Fetch request names it now."""
@@ -186,6 +187,10 @@ class Fetcher:
             keys.pop(key, None)
         if state is not None and state.in_session:
             self._forgotten[key] = None
+
+    def max_lag(self) -> int:
+        """How many records the last partition is behind the leader's high watermark, as the last responses told it."""
+        return max((self._states[key].lag for key in self._lagging), default=0)
 
     async def close(self) -> None:
         """Stop."""
@@ -373,8 +378,11 @@ class Fetcher:
         if self._quota.is_throttled(partition.topic, partition.index):
             self._quota.record(len(records))
         partition.metrics.replication_bytes_in += len(records)
-        if partition.append_fetched(records, data.high_watermark, data.log_start_offset) >= data.high_watermark:
+        end = partition.append_fetched(records, data.high_watermark, data.log_start_offset)
+        if end >= data.high_watermark:
             self._lagging.pop(key, None)
+        else:
+            self._states[key].lag = data.high_watermark - end
 
     # -- delays -------------------------------------------------------------------------------------------------------
 

@@ -66,6 +66,10 @@ class ReplicaFetchers:
         if leader is not None:
             self._fetchers[leader].remove(partition)
 
+    def max_lag(self) -> int:
+        """The records by which this broker's replicas are behind their leaders, at most (Kafka's metric MaxLag)."""
+        return max((fetcher.max_lag() for fetcher in self._fetchers.values()), default=0)
+
     async def close(self) -> None:
         """Stop all fetchers for good."""
         self._closed = True

@@ -15,12 +15,14 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.logging import get_logger
+from kwire.base.metrics import metric_name
 from kwire.cluster.controller.elections import with_isr
 from kwire.cluster.controller.plan import ChangedStates, Plan
 from kwire.cluster.store import keys
 from kwire.cluster.store.store import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
+    from kwire.base.metrics import MetricsRegistry
     from kwire.cluster.controller.elections import RulesOfTopic
     from kwire.cluster.metadata.image import ClusterImage, MetadataCache
     from kwire.cluster.replication.partition import Partition
@@ -37,11 +39,22 @@ _logger = get_logger("kwire.cluster.isr")
 class IsrWriter:
     """Collects proposals of partitions and writes many at a time. All methods are called on the event loop."""
 
-    def __init__(self, store: MetadataStore, metadata: MetadataCache, broker_id: int, rules: RulesOfTopic) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        metadata: MetadataCache,
+        broker_id: int,
+        rules: RulesOfTopic,
+        metrics: MetricsRegistry,
+    ) -> None:
         self._store = store
         self._metadata = metadata
         self._broker_id = broker_id
         self._rules = rules
+        self._expansions, self._shrinks, self._refusals = (
+            metrics.meter(metric_name("kafka.server", "ReplicaManager", name))
+            for name in ("IsrExpandsPerSec", "IsrShrinksPerSec", "FailedIsrUpdatesPerSec")
+        )
         self._proposed: dict[Partition, tuple[int, ...]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -88,7 +101,15 @@ class IsrWriter:
             plan.check(keys.broker_key(self._broker_id))
             plan.write_states(changed)
             if await plan.commit(self._store):
+                self._count(plan.image, changed)
                 return
+
+    def _count(self, image: ClusterImage, changed: ChangedStates) -> None:
+        for topic, states in changed.items():
+            for index, state in states.items():
+                growth = len(state.isr) - len(image.topics[topic].partitions[index].isr)
+                self._expansions.count += growth > 0
+                self._shrinks.count += growth < 0
 
     def _changes(self, plan: Plan, batch: dict[Partition, tuple[int, ...]]) -> ChangedStates:
         """The changes that are still valid, with checks that the added replicas' registrations do not change."""
@@ -96,6 +117,7 @@ class IsrWriter:
         for partition, isr in batch.items():
             state = plan.image.partition(partition.topic, partition.index)
             if state is None or not self._is_valid(plan.image, partition, state, isr):
+                self._refusals.count += 1
                 partition.isr_refused()
                 continue
             for member in isr:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import fail
+from kwire.cluster.metadata.image import INTERNAL_TOPICS
 from kwire.cluster.replication.followers import Follower, LastFetch
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.records import HEADER_SIZE, parse_header
@@ -65,6 +66,7 @@ class Partition:
         "_waiters",
         "_waiters_added",
         "index",
+        "internal",
         "isr",
         "leader",
         "leader_epoch",
@@ -82,6 +84,7 @@ class Partition:
         self.metrics = metrics
         self.log = log
         self.topic: str = log.topic
+        self.internal = log.topic in INTERNAL_TOPICS
         self.index: int = log.partition
         self.topic_id: bytes = log.topic_id
         self.leader = -1

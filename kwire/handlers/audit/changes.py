@@ -205,6 +205,26 @@ def _delete_groups(_request: Any, response: Any) -> Iterator[Change]:
         yield "group deleted", {"group": each.group_id}
 
 
+def _alter_share_offsets(request: Any, response: Any) -> Iterator[Change]:
+    """One line for a topic of the group: a request may name very many partitions."""
+    wanted = {
+        topic.topic_name: {each.partition_index: each.start_offset for each in topic.partitions}
+        for topic in request.topics
+    }
+    for topic in response.responses:
+        done = [each.partition_index for each in topic.partitions if not each.error_code]
+        if done:
+            offsets = {str(index): wanted[topic.topic_name][index] for index in done}
+            fields = {"group": request.group_id, "topic": topic.topic_name, "start_offsets": offsets}
+            yield "share group offsets set", fields
+
+
+def _delete_share_offsets(request: Any, response: Any) -> Iterator[Change]:
+    for topic in response.responses:
+        if not topic.error_code:
+            yield "share group offsets deleted", {"group": request.group_id, "topic": topic.topic_name}
+
+
 def _delete_offsets(request: Any, response: Any) -> Iterator[Change]:
     for topic in response.topics if not response.error_code else ():
         if partitions := [each.partition_index for each in _made(topic.partitions)]:
@@ -265,6 +285,8 @@ CHANGES: Final[dict[int, Changes]] = {
     ApiKey.ELECT_LEADERS: _elect_leaders,
     ApiKey.DELETE_GROUPS: _delete_groups,
     ApiKey.OFFSET_DELETE: _delete_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _alter_share_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _delete_share_offsets,
     ApiKey.UPDATE_FEATURES: _update_features,
     ApiKey.UNREGISTER_BROKER: _unregister_broker,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _move_replicas,

@@ -8,6 +8,8 @@ Behaviour:
   ApiVersions, whatever the body says (KIP-511).
 - From version 3 on, a malformed name or version of the client software gets INVALID_REQUEST with an empty list
   (KIP-511).
+- The response is made and encoded once for each version, until the cluster's image changes: clients ask this with every
+  connection.
 - A feature is supported only if this broker supports all of it (`kwire.cluster.metadata.features`). The finalised
   features are those of the cluster's image, without those at level 0.
 
@@ -29,9 +31,9 @@ from kwire.codec.messages.api_versions_response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from kwire.codec.protocol import ApiKey
+from kwire.codec.protocol import ApiKey, encode
 from kwire.handlers.api import Api
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import RequestContext, Services
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
@@ -44,15 +46,26 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.software_name, context.software_version = name, software
+    if context.services.quotas.active:  # the response may say for how long the client is throttled
+        return _listing(version, context.services)
     image = context.services.image
+    known = context.services.advertisements.get(version)
+    if known is None or known[0] is not image:
+        response = _listing(version, context.services)
+        known = context.services.advertisements[version] = image, response, encode(response, version)
+    context.charged = [known[2]]
+    return known[1]
+
+
+def _listing(version: int, services: Services) -> ApiVersionsResponse:
+    image = services.image
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, low, high in context.services.advertised_apis
+            ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in services.advertised_apis
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in context.services.supported_features.items()
+            for name, (low, high) in services.supported_features.items()
             if low > 0 or version >= 4
         ],
         finalized_features_epoch=image.revision,

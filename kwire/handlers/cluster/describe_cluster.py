@@ -47,9 +47,8 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
 
 def _refuse_endpoint_type(endpoint_type: int) -> DescribeClusterResponse:
     if endpoint_type == CONTROLLERS:
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message="This is a listener of brokers."
-        )
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=message)
     return DescribeClusterResponse(
         error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=f"Unsupported endpoint type {endpoint_type}"
     )

@@ -4,7 +4,8 @@ Behaviour: ``timestamp`` is a time in milliseconds, for the first record at or a
 one of the special values below. With ``read_committed``, the log ends at the last stable offset, with
 ``read_uncommitted`` at the high watermark. A partition named twice: INVALID_REQUEST. A special value that the version
 does not know: UNSUPPORTED_VERSION. ``current_leader_epoch`` is checked as in Fetch (KIP-320). A new leader whose high
-watermark may still lag responds OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5).
+watermark may still lag responds OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5). The replica id -2 is for
+debugging: any replica responds, with offsets up to the end of its own log.
 
 Versions: 1 one offset each; 2 isolation level (KIP-98); 4 leader epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE; 6 flexible;
 7 the record with the greatest timestamp (KIP-734); 8 earliest local offset (KIP-405); 9 last tiered offset (KIP-1005);
@@ -50,6 +51,7 @@ FIRST_VERSION: Final = {
 }
 READ_COMMITTED: Final = 1
 _CONSUMER: Final = -1
+_DEBUGGER: Final = -2
 _NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
 
 
@@ -106,7 +108,10 @@ def _check_known(timestamp: int, version: int) -> None:
 def _look_up(
     partition: Partition, requested: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> TimestampAndOffset | None:
-    partition.require_leader(requested.current_leader_epoch)
+    if request.replica_id == _DEBUGGER:
+        partition.require_replica(requested.current_leader_epoch)
+    else:
+        partition.require_leader(requested.current_leader_epoch)
     log = partition.log
     consumer = request.replica_id == _CONSUMER
     if request.isolation_level == READ_COMMITTED and consumer:

@@ -33,7 +33,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
     outcomes: dict[str, KafkaError | None] = {}
     for name, count in names.items():
         if count > 1:
-            outcomes[name] = KafkaError(ErrorCode.INVALID_REQUEST, "The name is given more than once.")
+            outcomes[name] = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif name not in allowed:
             outcomes[name] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     wanted = [_new_partitions(topic) for topic in request.topics if topic.name not in outcomes]

@@ -56,7 +56,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     results = []
     for name, count in names.items():
         if count > 1:
-            results.append(_failed(name, KafkaError(ErrorCode.INVALID_REQUEST, "The name is given more than once.")))
+            results.append(_failed(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
         elif name not in allowed:
             results.append(_failed(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")))
         else:

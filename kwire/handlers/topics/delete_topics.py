@@ -30,8 +30,8 @@ from kwire.handlers.authorization import DELETE_IN_CLUSTER, is_allowed, is_topic
 from kwire.handlers.context import Purpose, RequestContext
 from kwire.security.acls.operations import AclOperation
 
-UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
-UNKNOWN_ID = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id.")
+UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+UNKNOWN_ID = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -86,7 +86,7 @@ def _split(
             results[name, topic_id] = _result(_shown_name(name, known, error, context), topic_id, error)
             continue
         if topic.id in ids and name is not None:
-            text = "The topic's name and its id were both given."
+            text = "The provided topic name maps to an ID that was already supplied."
             results[None, topic.id] = _result(name, topic.id, KafkaError(ErrorCode.INVALID_REQUEST, text))
             topics.pop(topic.id, None)
         elif (None, topic.id) not in results:
@@ -103,13 +103,13 @@ def _validate(
 ) -> TopicImage:
     """The topic to delete. KafkaError if the request contradicts itself, or the client may not delete the topic."""
     if state.name is None and state.topic_id == ZERO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic needs a name or an id.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if state.name is not None and state.topic_id != ZERO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic is given by its name or its id, not by both.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if state.name is not None and names[state.name] > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The name is given more than once.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if ids[state.topic_id] > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The id is given more than once.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
     if known is None and state.name is None:
         raise UNKNOWN_ID
     _require_delete(context, state.name if known is None else known.name)

@@ -10,6 +10,7 @@ Behaviour:
 - INVALID_TOPIC_EXCEPTION for an impossible name; UNKNOWN_TOPIC_ID; TOPIC_AUTHORIZATION_FAILED if the topic may not be
   described (of all topics, it is left out).
 - An id before version 12, or neither name nor id: INVALID_REQUEST for every topic, and no brokers.
+- Version 0 has only the replicas whose brokers are running, and REPLICA_NOT_AVAILABLE for a partition that has others.
 - Brokers have the address of the listener that the client is connected to. If no broker is registered (all sessions
   have expired at once), the response has this one alone: after a response without brokers, librdkafka would forget all
   known addresses.
@@ -69,11 +70,12 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
     if request.allow_auto_topic_creation and context.services.config.auto_create_topics_enable:
         missing = _missing(context, names)
-        creatable = _creatable(context, missing) if missing else missing
-        refused = [name for name in missing if name not in creatable]
-        if creatable:
-            return _respond_after_creation(request, context, names, list(creatable), refused)
-        return _with_refused(_respond(request, context, names, []), refused)
+        if missing:
+            creatable = _creatable(context, missing)
+            refused = [name for name in missing if name not in creatable]
+            if creatable:
+                return _respond_after_creation(request, context, names, list(creatable), refused)
+            return _with_refused(_respond(request, context, names, []), refused)
     return _respond(request, context, names, [])
 
 
@@ -97,11 +99,9 @@ def _missing(context: RequestContext, names: list[str]) -> dict[str, None]:
     """The topics that the client may describe and that do not exist."""
     known = context.services.image.topics
     missing = [
-        name
-        for name in dict.fromkeys(names)
-        if name not in known and absence_error(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        name for name in names if name not in known and absence_error(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
-    return allowed_topics(context, AclOperation.DESCRIBE, missing) if missing else {}
+    return allowed_topics(context, AclOperation.DESCRIBE, dict.fromkeys(missing)) if missing else {}
 
 
 async def _respond_after_creation(
@@ -154,7 +154,10 @@ def _topics(
         topics = [_described(image, image.topics[name]) for name in allowed]
     else:
         topics = [_by_name(context, image, name) for name in dict.fromkeys(names)]
-    topics += [_by_id(context, image, topic_id) for topic_id in dict.fromkeys(ids)]
+    if ids:
+        topics += [_by_id(context, image, topic_id) for topic_id in dict.fromkeys(ids)]
+    if context.api_version == 0:
+        topics = [_with_running_replicas(image, topic) for topic in topics]
     if request.include_topic_authorized_operations:
         topics = [_with_operations(context, topic) for topic in topics]
     return topics
@@ -201,6 +204,28 @@ def _described(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
             ],
         )
     return described
+
+
+def _with_running_replicas(image: ClusterImage, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    """A topic as version 0 has it: without the replicas on brokers that are not running."""
+    return MetadataResponseTopic(
+        error_code=topic.error_code,
+        name=topic.name,
+        partitions=[_with_running(image, partition) for partition in topic.partitions],
+    )
+
+
+def _with_running(image: ClusterImage, partition: MetadataResponsePartition) -> MetadataResponsePartition:
+    replicas = [broker for broker in partition.replica_nodes if broker in image.brokers]
+    isr = [broker for broker in partition.isr_nodes if broker in image.brokers]
+    complete = len(replicas) == len(partition.replica_nodes) and len(isr) == len(partition.isr_nodes)
+    return MetadataResponsePartition(
+        error_code=partition.error_code or (ErrorCode.NONE if complete else ErrorCode.REPLICA_NOT_AVAILABLE),
+        partition_index=partition.partition_index,
+        leader_id=partition.leader_id,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+    )
 
 
 def _with_operations(context: RequestContext, topic: MetadataResponseTopic) -> MetadataResponseTopic:

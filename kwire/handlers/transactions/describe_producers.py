@@ -1,6 +1,6 @@
 """DescribeProducers (API key 61): the active producers of partitions (KIP-664).
 
-Behaviour: the leader of each partition responds, with the errors of finding it, and INVALID_TOPIC_EXCEPTION for an
+Behaviour: any replica of a partition responds, with the errors of finding it, and INVALID_TOPIC_EXCEPTION for an
 impossible topic name. ``current_txn_start_offset`` is -1 for a producer without an open transaction.
 
 Versions: 0.
@@ -40,7 +40,8 @@ def _describe(topic: str, index: int, context: RequestContext) -> PartitionRespo
     try:
         check_name(topic)
         partition = find_partition(context, topic, b"", index, by_id=False, operation=AclOperation.READ)
-        partition.require_leader()
+        if not partition.following:
+            partition.require_leader()
     except Exception as error:
         code, message = error_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:

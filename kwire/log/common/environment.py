@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
+from kwire.base.metrics import Histogram
 from kwire.base.topic_partition import TopicPartition
 from kwire.log.common.file_cache import FileCache
 from kwire.log.common.names import DELETED_SUFFIX
@@ -126,7 +127,7 @@ class LogEnvironment:
     ``on_failure(path, error)`` is called with every OSError that a log meets while it writes or syncs.
     ``checkpoint_recovery_point(log, end_offset)`` returns when the checkpoint of recovery points on stable storage
     covers an offset up to which the log was synced (OSError). ``producer_expiration_ms`` is
-    `producer.id.expiration.ms`.
+    `producer.id.expiration.ms`. ``flush_us``: how long syncs of segments took (Kafka's `LogFlushStats`).
     """
 
     doors: Doors
@@ -135,6 +136,7 @@ class LogEnvironment:
     on_failure: Callable[[str, OSError], None]
     checkpoint_recovery_point: Callable[[TopicPartition, int], Awaitable[None]]
     producer_expiration_ms: int
+    flush_us: Histogram = field(default_factory=lambda: Histogram(1000))
 
     @classmethod
     def create(

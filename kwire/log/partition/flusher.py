@@ -100,7 +100,7 @@ class Flusher:
     async def _sync_segments(self, segments: list[Segment]) -> None:
         """Sync segments and the files beside them, off the loop and within the descriptor budget. OSError."""
         for part in _parts(segments):
-            with _kept_open(part):
+            with _kept_open(part), self._timed():
                 await self._env.doors.executor.run(sync_files, self._env.doors.files, *self._prepare(part))
 
     async def finish(self) -> None:
@@ -120,9 +120,17 @@ class Flusher:
         end_offset = self._log.log_end_offset
         segments = self._complete_all(end_offset)
         for part in _parts(segments):
-            with _kept_open(part):
+            with _kept_open(part), self._timed():
                 sync_files(self._env.doors.files, *self._prepare(part))
         self._advance(end_offset, segments)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Record how long a sync takes that succeeds."""
+        clock = self._env.doors.clock
+        begun_s = clock.monotonic()
+        yield
+        self._env.flush_us.record(int((clock.monotonic() - begun_s) * 1_000_000))
 
     def _complete_all(self, end_offset: int) -> list[Segment]:
         """Write all indexes to their files; the segments to sync afterwards."""

@@ -11,8 +11,7 @@ from harness.waiting import PATIENCE_S
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller.controller import ChangeConfig, ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
 from kwire.cluster.controller.leaders import PREFERRED, UNCLEAN
-from kwire.cluster.controller.topics import place
-from kwire.cluster.metadata.image import BrokerImage, ClusterImage, ConfigResource
+from kwire.cluster.metadata.image import ConfigResource
 from kwire.cluster.store import keys
 from kwire.cluster.store.memory import MemoryStore
 from kwire.cluster.store.store import Check, Write
@@ -319,41 +318,6 @@ async def test_the_preferred_replica_is_elected_when_another_leads() -> None:
     await made.metadata.wait_for(revision)
     assert await made.controller.leaders.elect_leaders(PREFERRED, None) == {("a", 0): None}
     assert made.state("a", 0)[:5] == ((1, 2), (1, 2), 1, 2, 2)
-
-
-def cluster(*racks: str | None, away: Sequence[int] = ()) -> ClusterImage:
-    registered = {number: BrokerImage(number, 1, {}, rack) for number, rack in enumerate(racks)}
-    brokers = {number: broker for number, broker in registered.items() if number not in away}
-    return ClusterImage(brokers=brokers, registered=registered)
-
-
-class First:
-    def randrange(self, stop: int, /) -> int:
-        return 0
-
-
-def test_replicas_are_spread_over_racks_and_leaders_over_brokers() -> None:
-    placed = place(cluster("a", "a", "b", "b", "c", "c"), 6, 3, First())
-    racks = "aabbcc"
-    assert all(len({racks[broker] for broker in replicas}) == 3 for replicas in placed)
-    assert sorted(replicas[0] for replicas in placed) == list(range(6))
-
-
-def test_every_replica_of_a_partition_is_on_another_broker() -> None:
-    for factor in range(1, 6):
-        for replicas in place(cluster(None, None, None, None, None), 40, factor, First()):
-            assert len(set(replicas)) == factor
-
-
-def test_fenced_brokers_get_replicas_only_if_there_are_too_few_live_ones() -> None:
-    made = cluster("a", "a", "b", "b", "c", away=(1, 4))
-    assert all(not {1, 4} & set(replicas) for replicas in place(made, 12, 3, First()))
-    placed = place(made, 12, 4, First())
-    assert all({0, 2, 3} == set(replicas[:3]) for replicas in placed)
-    assert [sum(replicas[3] == broker for replicas in placed) for broker in (1, 4)] == [6, 6]
-    with pytest.raises(KafkaError) as caught:
-        place(made, 1, 6, First())
-    assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 async def test_a_new_isr_has_no_fenced_or_leaving_brokers() -> None:

@@ -11,8 +11,11 @@ from kwire.cluster.controller import elections
 from kwire.cluster.metadata.features import (
     ELR_VERSION,
     GROUP_VERSION,
+    KRAFT_VERSION,
     METADATA_VERSION,
     SAFE_DOWNGRADE,
+    SHARE_VERSION,
+    STREAMS_VERSION,
     SUPPORTED,
     TRANSACTION_VERSION,
     FeatureUpdate,
@@ -28,7 +31,7 @@ from tests.cluster.helpers import Node, node
 
 OLDER = supported([f"{GROUP_VERSION}=0-0", f"{TRANSACTION_VERSION}=0-1"])
 NO_ELR = elections.ElectionRules(0, unclean=False)
-ALL = {name: high for name, (_, high) in SUPPORTED.items()}
+ALL = {name: high for name, (_, high) in SUPPORTED.items() if name != KRAFT_VERSION}
 
 
 async def older(store: MemoryStore, broker_id: int) -> Node:
@@ -74,10 +77,10 @@ async def test_a_level_is_finalised_only_when_every_registered_broker_supports_i
     again = await older(first.store, 1)
     await again.membership.join()
     update = FeatureUpdate(TRANSACTION_VERSION, 2)
-    assert "broker 1 supports only 0 to 1" in await refusal(second, update)
-    assert "broker 1 does not know" in await refusal(second, FeatureUpdate(GROUP_VERSION, 1))
+    assert "Broker 1 only supports versions 0-1" in await refusal(second, update)
+    assert "Broker 1 does not support this feature" in await refusal(second, FeatureUpdate(GROUP_VERSION, 1))
     await again.membership.leave()
-    assert "broker 1 supports only 0 to 1" in await refusal(second, update)  # it is fenced, but registered
+    assert "Broker 1 only supports versions 0-1" in await refusal(second, update)  # it is fenced, but registered
     await second.controller.unregister_broker(1)
     await second.controller.update_features([update, FeatureUpdate(GROUP_VERSION, 1)])
     assert second.image.features == ALL
@@ -86,12 +89,13 @@ async def test_a_level_is_finalised_only_when_every_registered_broker_supports_i
 @pytest.mark.parametrize(
     ("update", "said"),
     [
-        (FeatureUpdate(GROUP_VERSION, 2), "broker 1 (the controller) supports only 0 to 1"),
-        (FeatureUpdate("unheard.of", 1), "does not know this feature"),
-        (FeatureUpdate(GROUP_VERSION, -1), "0 or more"),
-        (FeatureUpdate(GROUP_VERSION, 1, 7), "not an upgrade type"),
-        (FeatureUpdate(GROUP_VERSION, 0), "must be requested as one"),
-        (FeatureUpdate(METADATA_VERSION, 29, SAFE_DOWNGRADE), "may need that"),
+        (FeatureUpdate(GROUP_VERSION, 2), "Local controller 1 only supports versions 0-1"),
+        (FeatureUpdate("unheard.of", 1), "Local controller 1 does not support this feature"),
+        (FeatureUpdate(GROUP_VERSION, -1), "cannot be less than 0"),
+        (FeatureUpdate(GROUP_VERSION, 1, 7), "does not support the given upgrade type"),
+        (FeatureUpdate(GROUP_VERSION, 0), "without setting the upgrade type"),
+        (FeatureUpdate(METADATA_VERSION, 29, SAFE_DOWNGRADE), "might delete metadata information"),
+        (FeatureUpdate(KRAFT_VERSION, 1), "Not all of the voters support it"),
     ],
 )
 async def test_an_impossible_update_changes_no_level(update: FeatureUpdate, said: str) -> None:
@@ -106,7 +110,7 @@ async def test_validate_only_changes_nothing_and_a_downgrade_to_a_higher_level_i
     await made.controller.update_features([down], validate_only=True)
     assert made.image.features == ALL
     await made.controller.update_features([down])
-    assert "not be a downgrade" in await refusal(made, FeatureUpdate(GROUP_VERSION, 1, SAFE_DOWNGRADE))
+    assert "downgrade to a newer version" in await refusal(made, FeatureUpdate(GROUP_VERSION, 1, SAFE_DOWNGRADE))
 
 
 async def test_an_update_that_has_not_seen_a_registration_is_decided_again() -> None:
@@ -127,7 +131,7 @@ async def test_an_update_that_has_not_seen_a_registration_is_decided_again() -> 
         return await commit(checks, writes)
 
     made.store.commit = overtaken  # type: ignore[method-assign]
-    assert "broker 2" in await refusal(made, FeatureUpdate(GROUP_VERSION, 1))
+    assert "Broker 2" in await refusal(made, FeatureUpdate(GROUP_VERSION, 1))
     assert made.image.features[GROUP_VERSION] == 0
 
 
@@ -145,17 +149,18 @@ async def test_values_of_the_first_kwire_versions_are_read() -> None:
         ],
     )
     made = await node(store, 2)
-    assert made.image.features == for_clients(ALL), "no broker has written a level of access control"
+    written = {name: level for name, level in for_clients(ALL).items() if name not in (SHARE_VERSION, STREAMS_VERSION)}
+    assert made.image.features == written, "no broker has written a level of what came later"
     assert made.image.brokers[1].features == {
         GROUP_VERSION: (0, 1),
         METADATA_VERSION: (0, 30),
         TRANSACTION_VERSION: (0, 2),
         ELR_VERSION: (1, 1),
     }
-    assert "broker 1 supports only 1 to 1" in await refusal(made, FeatureUpdate(ELR_VERSION, 0, SAFE_DOWNGRADE))
+    assert "Broker 1 only supports versions 1" in await refusal(made, FeatureUpdate(ELR_VERSION, 0, SAFE_DOWNGRADE))
 
 
-async def test_without_eligible_leader_replicas_only_the_last_leader_can_lead() -> None:
+async def test_without_eligible_leader_replicas_the_last_one_in_sync_stays_in_the_isr() -> None:
     made = await node(MemoryStore(), min_insync_replicas="2")
     assert made.controller.leaders.election_rules(made.image, "t") == (2, False)
     await made.controller.update_features([FeatureUpdate(ELR_VERSION, 0, SAFE_DOWNGRADE)])
@@ -163,7 +168,12 @@ async def test_without_eligible_leader_replicas_only_the_last_leader_can_lead() 
     state = elections.after(PartitionState((1, 2), (1, 2), 1, 0, 0), {2}, rules)
     assert (state.isr, state.elr, state.leader) == ((2,), (), 2)
     state = elections.after(state, {1}, rules)
-    assert (state.isr, state.elr, state.leader, state.last_leader) == ((), (), -1, (2,))
+    assert (state.isr, state.elr, state.leader, state.last_leader) == ((2,), (), -1, ())
+    assert elections.after(state, {1}, rules) is state
+    assert elections.after(state, {1, 2}, rules).leader == 2
+    assert elections.after(state, {1, 2}, rules, unclean_shutdown={2}).leader == 2, "as in KRaft, with what it has"
+    unclean = elections.after(state, {1}, rules._replace(unclean=True))
+    assert (unclean.isr, unclean.leader) == ((1,), 1)
 
 
 def test_a_downgrade_keeps_eligible_leader_replicas_while_there_is_no_leader() -> None:

@@ -221,6 +221,22 @@ def test_throttled_partitions_are_left_out_while_the_quota_is_exceeded() -> None
     simulate(scenario())
 
 
+def test_the_lag_is_that_of_the_partition_that_is_furthest_behind() -> None:
+    async def scenario() -> None:
+        follower = await Follower().started()
+        assert follower.fetchers.max_lag() == 0
+        for lag in (900, 100, 0):
+            follower.leader.give(0, b"x" * 100, high=follower.partitions[0].log_end_offset + 100 + lag)
+            follower.leader.give(1, b"x" * 100, high=follower.partitions[1].log_end_offset + 100)
+            await follower.responded()
+            await follower.responded()
+            assert follower.fetchers.max_lag() == lag
+        await follower.fetchers.close()
+        assert follower.fetchers.max_lag() == 0
+
+    simulate(scenario())
+
+
 def test_a_throttled_partition_that_has_reached_the_high_watermark_is_fetched_at_any_rate() -> None:
     async def scenario() -> None:
         follower = await Follower().started()

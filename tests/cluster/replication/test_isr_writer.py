@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.waiting import until
+from kwire.base.metrics import MetricsRegistry
 from kwire.cluster.replication.isr_writer import IsrWriter
 from kwire.cluster.store.store import SessionLost
 from tests.cluster.helpers import default_rules, node
@@ -29,7 +30,7 @@ class UnknownPartition:
 @pytest.fixture
 async def writer() -> AsyncIterator[IsrWriter]:
     broker = await node()
-    writer = IsrWriter(broker.store, broker.metadata, 1, default_rules)
+    writer = IsrWriter(broker.store, broker.metadata, 1, default_rules, MetricsRegistry())
     yield writer
     await writer.close()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kwire.base.errors import ErrorCode
 from kwire.cluster.metadata.acls import acl_key
 from kwire.cluster.metadata.image import ClusterImage
 from kwire.cluster.store.keys import PartitionState
@@ -209,3 +210,19 @@ async def test_acks_all_waits_for_followers(broker: Broker) -> None:
     response = await asyncio.wait_for(waiting, 20)
     assert response.responses[0].partition_responses[0].error_code == 0
     assert response.responses[0].topic_id == partition.topic_id
+
+
+async def test_internal_topics_are_left_to_the_handler_which_refuses_them(broker: Broker) -> None:
+    created = CreateTopicsRequest(
+        topics=[CreatableTopic(name="__transaction_state", num_partitions=1, replication_factor=1)], timeout_ms=5000
+    )
+    await create_topics.handle(created, RequestContext(broker.services, api_version=7))
+    requested = request(broker, "__transaction_state", batch())
+    assert by_fast_path(broker, requested, 13) is None
+    (topic,) = by_handler(broker, requested, 13).responses
+    assert topic.partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    again, _ = decode(ProduceRequest, 13, memoryview(bytearray(encode(requested, 13))))
+    administrator = RequestContext(broker.services, api_key=0, api_version=13, client_id="__admin_client")
+    response: Any = produce.API.handle(again, administrator)
+    (topic,) = response.responses
+    assert topic.partition_responses[0].error_code == ErrorCode.NONE

@@ -134,6 +134,24 @@ async def test_a_partition_without_a_live_leader_has_an_error(broker: AdminBroke
     assert (partition.leader_id, partition.leader_epoch, partition.offline_replicas) == (-1, 3, [2])
 
 
+@pytest.mark.parametrize(
+    ("version", "error", "replicas", "isr"),
+    [(0, ErrorCode.REPLICA_NOT_AVAILABLE, [1], [1]), (1, ErrorCode.NONE, [1, 2], [1, 2])],
+)
+async def test_version_0_has_only_replicas_on_running_brokers(
+    broker: AdminBroker, version: int, error: ErrorCode, replicas: list[int], isr: list[int]
+) -> None:
+    topic_id = (await create(broker, "a"))["a"].id
+    state = keys.PartitionState((1, 2), (1, 2), 1, 3, 3)
+    await broker.node.store.commit([], [Write(keys.shard_key(topic_id, 0), keys.pack_shard([state]))])
+    response = await broker.call(metadata, metadata_request("a", "missing"), version)
+    assert codes(response) == {"a": "NONE", "missing": "UNKNOWN_TOPIC_OR_PARTITION"}
+    (partition,) = response.topics[0].partitions
+    assert partition.error_code == error
+    assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (1, replicas, isr)
+    encode(response, version)
+
+
 async def test_the_response_follows_the_image(broker: AdminBroker) -> None:
     await create(broker, "a")
     before = await broker.call(metadata, metadata_request("a"))
@@ -186,6 +204,8 @@ async def test_only_brokers_are_described(broker: AdminBroker, kind: int, code: 
     response = await broker.call(describe_cluster, DescribeClusterRequest(endpoint_type=kind))
     assert response.error_code == code
     assert (response.error_message is None) == (code == ErrorCode.NONE)
+    if code == ErrorCode.MISMATCHED_ENDPOINT_TYPE:  # the tools for controllers show this
+        assert "to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER" in response.error_message
     assert len(response.brokers) == (1 if code == ErrorCode.NONE else 0)
 
 

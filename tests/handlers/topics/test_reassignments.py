@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode
+from kwire.cluster.store import keys
+from kwire.cluster.store.store import Write
 from kwire.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -60,6 +62,17 @@ async def test_replicas_that_are_where_they_should_be_stay(broker: AdminBroker, 
 async def test_replicas_that_cannot_be_are_refused_alone(broker: AdminBroker, replicas: list[int]) -> None:
     request = wanted((0, replicas), (1, [1]))
     assert await reassign(broker, request) == [(0, "INVALID_REPLICA_ASSIGNMENT"), (1, "NONE")]
+
+
+async def test_a_changed_replication_factor_is_refused_with_both_numbers(broker: AdminBroker) -> None:
+    state = keys.PartitionState((1, 2), (1,), 1, 3, 3)
+    key = keys.shard_key(broker.image.topics["t"].id, 0)
+    await broker.node.store.commit([], [Write(key, keys.pack_shard([state, state]))])
+    request = wanted((0, [1]), allow_replication_factor_change=False)
+    (topic,) = (await broker.call(alter_partition_reassignments, request, 1)).responses
+    (partition,) = topic.partitions
+    assert partition.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert partition.error_message == "The replication factor is changed from 2 to 1"
 
 
 async def test_cancelling_and_unknown_partitions(broker: AdminBroker) -> None:

@@ -198,8 +198,11 @@ async def test_sealed_segments_are_synced_and_the_recovery_point_follows(tmp_pat
         append(log, 2)
     assert len(log.segments) > 2
     await until(lambda: log.recovery_point == log.active.base_offset)
+    synced = logs.env.flush_us.count
+    assert synced >= 1
     await logs.close()
     assert log.recovery_point == 60
+    assert logs.env.flush_us.count > synced
 
 
 async def test_an_append_that_must_be_flushed_has_a_future_for_that(tmp_path: Path) -> None:

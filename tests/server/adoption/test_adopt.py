@@ -46,7 +46,13 @@ async def stored(path: Path) -> dict[str, Entry]:
 
 
 async def test_the_levels_of_features_are_those_of_kafka(tmp_path: Path) -> None:
-    levels = {"metadata.version": 25, "transaction.version": 1, "group.version": 99, "share.version": 1}
+    levels = {
+        "metadata.version": 25,
+        "transaction.version": 1,
+        "group.version": 99,
+        "share.version": 1,
+        "unheard.of": 1,
+    }
     records = [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
     data = kafka_directory(tmp_path / "data", *records)
     await adopted(data)
@@ -55,7 +61,8 @@ async def test_the_levels_of_features_are_those_of_kafka(tmp_path: Path) -> None
     assert found[features.GROUP_VERSION] == 1
     assert found[features.ELR_VERSION] == 0
     assert found[features.METADATA_VERSION] == features.LATEST_METADATA_VERSION
-    assert "share.version" not in found
+    assert found[features.SHARE_VERSION] == 1
+    assert "unheard.of" not in found
 
 
 async def test_an_interrupted_adoption_can_be_repeated_and_opens_nothing(

@@ -16,7 +16,9 @@ from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, Fet
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.codec.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
 from kwire.codec.records import Record, build_batch
+from kwire.handlers.acl_authorizer import AclAuthorizer
 from kwire.quotas.entities import CLIENT_ID, QuotaEntity
 from kwire.quotas.limits import ClientLimits
 from kwire.server.broker import Broker
@@ -122,6 +124,17 @@ async def test_a_follower_is_not_throttled(brokers: Brokers) -> None:
     for _ in range(3):
         request = fetch(replica_state=ReplicaState(replica_id=7, replica_epoch=-1))
         assert (await client.call(request, 15)).throttle_time_ms == 0
+
+
+async def test_a_refused_request_of_brokers_is_charged_to_its_client(brokers: Brokers) -> None:
+    broker = await brokers.start(authorizer=AclAuthorizer())
+    limit(broker, "request_percentage", 0.000001)
+    client = await brokers.connect(broker)
+    marker = WritableTxnMarker(producer_id=1, producer_epoch=0, transaction_result=True, coordinator_epoch=0, topics=[])
+    await client.call(WriteTxnMarkersRequest(markers=[marker]), 1)
+    shown = broker.metrics.snapshot()["kafka.server:type=Request,client-id=test"]
+    assert shown["request-time"] > 0
+    assert shown["throttle-time"] == 1000
 
 
 async def test_time_is_limited_by_one_window(brokers: Brokers) -> None:

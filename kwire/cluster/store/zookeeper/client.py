@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.base.doors import Executor
+from kwire.base.extras import needed
 from kwire.base.logging import get_logger
 from kwire.cluster.store.store import StoreError, StoreUnavailable
 
@@ -142,9 +143,7 @@ class Connection:
             import kazoo.handlers.threading
             import kazoo.security
         except ImportError:  # an optional extra
-            raise StoreError(
-                "zookeeper.connect needs kazoo, which is not installed: pip install kwire[zookeeper]"
-            ) from None
+            raise StoreError(needed("zookeeper")) from None
         settings = self._settings
         if settings.tls is not None:
             _check_certificates(settings.tls)

@@ -13,7 +13,7 @@ from kwire.codec.protocol import encode_parts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kwire.codec.messages.fetch_response import FetchResponse
+    from kwire.codec.message import Message
     from kwire.handlers.context import RequestContext
 
 _SIZE_FIELD: Final = 4
@@ -26,7 +26,7 @@ def client_bytes_max(context: RequestContext) -> int:
     return quotas.fetch_bytes_max(quotas.client(context.principal.name, context.client_id, quotas.now_ms()))
 
 
-def charge(context: RequestContext, preview: Callable[[], FetchResponse]) -> int:
+def charge(context: RequestContext, preview: Callable[[], Message]) -> int:
     """Charge the client for a response. Returns how long the client is throttled; if it is not 0, it must get an empty
     response."""
     quotas = context.services.quotas.managers

@@ -7,7 +7,7 @@ response contains (`fetch.sessions`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -29,7 +29,7 @@ from kwire.handlers.authorization import CLUSTER_ACTION, is_allowed
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.current_leader import LEADER_CHANGED, current_leader, endpoints
 from kwire.handlers.data.fetch.consumer_quota import charge, client_bytes_max
-from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, records_size
+from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, TopicKey, records_size
 from kwire.handlers.data.fetch.sessions import FetchContext
 from kwire.handlers.partitions import find_partition
 from kwire.security.acls.operations import AclOperation, ResourceType
@@ -44,11 +44,12 @@ _TOPIC: Final = ResourceType.TOPIC
 _NO_EPOCH: Final = EpochEndOffset()
 _NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = SnapshotId()
-_NOT_READ: Final = (
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-)
+_NOT_READ: Final[dict[int, int]] = {
+    ErrorCode.UNKNOWN_TOPIC_ID: 1,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: 2,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2,
+}
+"""Errors of partitions that were not found or may not be read, and their places in the response behind the others."""
 
 
 def is_follower_allowed(context: RequestContext) -> bool:
@@ -69,6 +70,7 @@ class Fetch:
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
+        "_not_read",
         "_quota",
         "_rack",
         "_read",
@@ -89,7 +91,8 @@ class Fetch:
         *,
         is_refused: bool,
     ) -> None:
-        limit: int = context.services.config.fetch_max_bytes
+        services = context.services
+        limit: int = services.config.fetch_max_bytes
         self._context = context
         self._fetch_context = fetch_context
         self._by_id = context.api_version >= 13
@@ -98,13 +101,13 @@ class Fetch:
         self.follower_session = fetch_context.follower_session
         self.is_refused = is_refused
         """Whether a client that is no broker fetches as a follower: it gets TOPIC_AUTHORIZATION_FAILED only."""
-        self._reads_all = context.services.authorizer.allows_all or (self.follower >= 0 and not self.is_refused)
-        self._any_replica = self.follower < 0 and context.api_version >= 11
-        self._rack = request.rack_id if self._any_replica and context.services.config.replica_selector_class else ""
+        self._reads_all = services.authorizer.allows_all or (follower >= 0 and not is_refused)
+        self._any_replica = follower < 0 and context.api_version >= 11
+        self._rack = request.rack_id if self._any_replica and services.config.replica_selector_class else ""
         self._quota: ReplicationQuota | None = None
-        if self.follower >= 0 and not context.services.replicas.throttles.leader.idle:
-            self._quota = context.services.replicas.throttles.leader
-        self._is_charged = self.follower < 0 and context.services.quotas.active
+        if follower >= 0 and not services.replicas.throttles.leader.idle:
+            self._quota = services.replicas.throttles.leader
+        self._is_charged = follower < 0 and services.quotas.active
         if self._is_charged:
             limit = min(limit, client_bytes_max(context))
         self._max_bytes = min(request.max_bytes, limit)
@@ -113,10 +116,12 @@ class Fetch:
         self._read: dict[PartitionKey, tuple[FetchedPartition, Partition | None, PartitionData]] = {}
         self._size = 0
         self._urgent = False
+        self._not_read = False
 
     def read_all(self) -> None:
         """Read all partitions; release what an earlier reading gave."""
-        self.release()
+        if self._read:
+            self.release()
         self._size = 0
         self._urgent = not self._fetch_context.known
         self._read = {key: self._read_one(fetched) for key, fetched in self._fetch_context.partitions.items()}
@@ -217,7 +222,7 @@ class Fetch:
         limit = min(requested.partition_max_bytes, self._max_bytes - self._size)
         follows = self.follower >= 0
         if follows:
-            if self.follower not in partition.replicas:
+            if self.follower not in partition.replicas or self.follower == self._context.services.broker_id:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if self._quota is not None and self._is_throttled(partition, self._quota):
                 return data
@@ -278,8 +283,10 @@ class Fetch:
         code, _ = error_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._context.services.log_failure("fetch", error)
-        # Kafka's response has an empty list, not null, if the partition was not found or may not be read.
-        aborted: list[AbortedTransaction] | None = [] if code in _NOT_READ else None
+        aborted: list[AbortedTransaction] | None = None
+        if code in _NOT_READ:
+            aborted = []  # in Kafka's response it is null for other errors only
+            self._not_read = True
         data = PartitionData(
             partition_index=fetched.index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=b""
         )
@@ -296,47 +303,54 @@ class Fetch:
         return [(key, partition) for key, (_, partition, _) in self._read.items() if partition is not None]
 
     def response(self) -> FetchResponse:
-        """The response: the partitions grouped by topic, in the order in which they were read. If a quota of the
-        consumer is exceeded, it is empty, and the session is as if nothing had been read."""
+        """The response: the partitions in the order in which they were read, after them those that were not found or
+        may not be read; partitions of one topic that follow each other are in one element. If a quota of the consumer
+        is exceeded, it is empty, and the session is as if nothing had been read."""
         if self._is_charged and (throttle_ms := charge(self._context, self._preview)):
             self.release()
             session_id = self._context.services.fetch_sessions.throttled(self._fetch_context)
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
-        response = FetchResponse(session_id=self._fetch_context.session_id)
-        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        fetch_context, session = self._fetch_context, self.follower_session
+        response = FetchResponse(session_id=fetch_context.session_id)
+        last: TopicKey | None = None
         leaders: dict[int, None] = {}
-        for fetched, partition, data in self._read.values():
+        for fetched, partition, data in self._in_order() if self._not_read else self._read.values():
             if partition is not None:
-                partition.metrics.total_fetch_requests += 1
-                partition.metrics.failed_fetch_requests += data.error_code != 0
-                self._count(partition, records_size(data.records))
-            included = self._fetch_context.includes(fetched, data)
-            if partition is not None and self.follower_session is not None:
-                self.follower_session.responded(self.follower, partition, fetched, data)
+                metrics = partition.metrics
+                metrics.total_fetch_requests += 1
+                if data.error_code:
+                    metrics.failed_fetch_requests += 1
+                elif data.records:
+                    self._count(partition, records_size(data.records))
+            included = fetch_context.includes(fetched, data)
+            if partition is not None and session is not None:
+                session.responded(self.follower, partition, fetched, data)
             if not included:
                 continue
-            topic = topics.get(fetched.topic)
-            if topic is None:
-                topic = topics[fetched.topic] = self._topic(fetched.topic)
-                response.responses.append(topic)
-            topic.partitions.append(data)
-            self._fetch_context.read(fetched, bool(data.records))
+            if fetched.topic != last:
+                last = fetched.topic
+                response.responses.append(self._topic(last))
+            response.responses[-1].partitions.append(data)
+            fetch_context.read(fetched, bool(data.records))
             if data.current_leader.leader_id >= 0:
                 leaders[data.current_leader.leader_id] = None
         if leaders:
             response.node_endpoints = endpoints(self._context, leaders, NodeEndpoint)
         return response
 
+    def _in_order(self) -> Iterable[tuple[FetchedPartition, Partition | None, PartitionData]]:
+        return sorted(self._read.values(), key=lambda read: _NOT_READ.get(read[2].error_code, 0))
+
     def _preview(self) -> FetchResponse:
         """What the response will be unless the client is throttled: the same, with nothing counted or remembered."""
         response = FetchResponse(session_id=self._fetch_context.session_id)
-        topics: dict[str | bytes, FetchableTopicResponse] = {}
-        for fetched, _, data in self._read.values():
+        last: TopicKey | None = None
+        for fetched, _, data in self._in_order():
             if self._fetch_context.would_include(fetched, data):
-                if fetched.topic not in topics:
-                    topics[fetched.topic] = self._topic(fetched.topic)
-                topics[fetched.topic].partitions.append(data)
-        response.responses.extend(topics.values())
+                if fetched.topic != last:
+                    last = fetched.topic
+                    response.responses.append(self._topic(last))
+                response.responses[-1].partitions.append(data)
         leaders = [data.current_leader.leader_id for _, _, data in self._read.values()]
         if any(leader >= 0 for leader in leaders):
             known = dict.fromkeys(leader for leader in leaders if leader >= 0)

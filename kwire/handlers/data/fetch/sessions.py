@@ -153,6 +153,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partitions(self) -> int:
+        """How many partitions all sessions have together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def context(self, request: FetchRequest, version: int, *, is_refused: bool = False) -> FetchContext:
         """What a request reads. ``is_refused``: the client may not fetch as a follower, so its session takes no
         follower's place. KafkaError: an unknown session, a wrong epoch, or a change between names and ids."""

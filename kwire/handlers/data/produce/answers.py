@@ -33,6 +33,7 @@ _NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 _WITHOUT_LOG_START: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -103,6 +103,8 @@ def respond(
             partition = services.replicas.partition_by_id(topic_id, index)
     except (KafkaError, UnicodeDecodeError):
         return None
+    if partition.internal:
+        return None
     authorizer = services.authorizer
     if not authorizer.allows_all and not authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic)):
         return None

@@ -12,6 +12,7 @@ Behaviour:
 - The ordinary request, one batch for one partition, takes the fast path (`produce.fast_path`).
 - If this broker no longer leads the partition, the response names the new leader (KIP-951), also if the leader changes
   while the request waits (`data.current_leader`).
+- Internal topics get INVALID_TOPIC_EXCEPTION, unless the client id is `__admin_client`.
 - A duplicate of an idempotent producer's recent batch gets the offset of the first copy.
 
 Versions: 3 record batches v2 and transactional ids (KIP-98); 5 ``log_start_offset``; 7 zstd (KIP-110; earlier versions
@@ -55,6 +56,9 @@ from kwire.security.acls.operations import AclOperation, Operation
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
+
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""The client id that may write to internal topics."""
 
 ALL: Final = -1
 _NO_LEADER: Final = LeaderIdAndEpoch()
@@ -149,6 +153,8 @@ def _append(
         raise NotOneBatch(ErrorCode.INVALID_RECORD)
     if context.api_version < 7 and len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _COMPRESSION_MASK == _ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if partition.internal and context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
     return partition.append(records, required_acks=acks, guard=guard)
 
 
