@@ -149,7 +149,7 @@ def test_a_topic_is_made_and_written_to(page: Page, console: Console, new_name: 
     page.get_by_role("button", name="New topic…").click()
     page.get_by_role("dialog").get_by_label("Name", exact=True).fill(name)
     page.get_by_role("dialog").get_by_role("button", name="Create").click()
-    page.wait_for_function("!document.querySelector('dialog') || document.querySelector('dialog [role=alert]')")
+    page.locator("body:not(:has(dialog)), dialog [role=alert]").first.wait_for()
     assert page.get_by_role("dialog").all_inner_texts() == []
     in_list(page, name).click()
     page.get_by_role("button", name="Write…").click()
