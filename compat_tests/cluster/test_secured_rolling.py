@@ -98,7 +98,8 @@ def first_error(options: dict[str, object]) -> str:
 @pytest.mark.java
 def test_certificates_and_passwords_are_rotated_without_a_failed_request(secured_cluster: Secured) -> None:
     """A new key; another authority, first trusted beside the old one; another user of the brokers, by a rolling
-    restart; another password of the clients."""
+    restart. Another password of the clients comes when they have stopped: who has the old one can't connect anew, and
+    a client connects anew whenever a partition moves to a broker to which it has no connection."""
     cluster, security = secured_cluster
     loads = loads_of(cluster, security)
 
@@ -119,9 +120,9 @@ def test_certificates_and_passwords_are_rotated_without_a_failed_request(secured
             security.log_in_as(broker, BROKERS[1])
             cluster.restart(node_id)
         delete_user(cluster, BROKERS[0])
-        change_password(cluster, CLIENT, "another")
 
     under_load(cluster, loads, rotate)
+    change_password(cluster, CLIENT, "another")
     assert [load.summary()["retriable"] for load in loads if load.retriable] == []
     options = {"bootstrap.servers": security.bootstrap(cluster.brokers), **security.librdkafka()}
     assert first_error(options) == "_AUTHENTICATION"
