@@ -21,7 +21,7 @@ _STAMP = VENV / "kwire-environment.json"
 # What a level installs. Each holds everything of those before it.
 _LEVELS = {
     "start": ["-e", ".", "kafka-python>=3.0"],
-    "spark": ["-e", ".[spark]", "kafka-python>=3.0"],
+    "spark": ["-e", ".[spark]", "kafka-python>=3.0", "confluent-kafka>=2.11"],
     "test": ["-e", ".[spark,test]"],
 }
 

@@ -7,8 +7,6 @@ Two structured streaming queries with a checkpoint each: `enriched` appends ever
 a topic under its key (the last record of a key is its total; a restart may write a state twice, never a wrong one).
 Killed at any moment and started again, it goes on from its checkpoints. It prints one JSON line of progress a second,
 ends when ``--count`` orders went through both queries, and prints what it then reads back from Parquet.
-
-PySpark 4.0.0 with its own connector: the newest pair whose artefacts all resolve from Maven Central.
 """
 
 from __future__ import annotations
@@ -23,26 +21,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""A local Spark that is small enough for two cores."""
 
 
 def spark_session(name: str, **settings: str) -> SparkSession:
-    """A local Spark with the Kafka connector, small enough for two cores."""
-    from pyspark.sql import SparkSession
+    """A small local Spark with its Kafka connector. ``settings`` have _ for the points in Spark's names."""
+    import kwire.spark
 
-    builder = (
-        SparkSession.builder.appName(name)
-        .master("local[2]")
-        .config("spark.jars.packages", CONNECTOR)
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-    )
-    for key, value in settings.items():
-        builder = builder.config(key.replace("_", "."), value)
-    spark = builder.getOrCreate()
+    given = {key.replace("_", "."): value for key, value in settings.items()}
+    spark = kwire.spark.session(name, master="local[2]", settings={**SMALL, **given})
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

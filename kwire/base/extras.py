@@ -29,6 +29,7 @@ EXTRAS: Final = {
             "prometheus_client": "prometheus-client",
         },
     ),
+    "spark": Extra("kwire.spark", {"pyarrow": "pyarrow", "pyspark": "pyspark"}),
     "zookeeper": Extra("zookeeper.connect", {"kazoo": "kazoo"}),
 }
 

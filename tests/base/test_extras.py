@@ -16,7 +16,7 @@ from kwire.cli import COMMANDS
 DECLARED: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
     "optional-dependencies"
 ]
-NOT_IN_ALL = {"gssapi"}
+NOT_IN_ALL = {"gssapi", "spark"}
 SERVED = ["start", "--listen", "127.0.0.1:0"]
 KEYTAB = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="k" principal="kafka/h@R";'
 GSSAPI = {
@@ -59,7 +59,7 @@ def test_the_line_names_the_libraries_and_the_extra(monkeypatch: pytest.MonkeyPa
     assert missing_for_command("topic") is None
 
 
-@pytest.mark.parametrize("name", EXTRAS)
+@pytest.mark.parametrize("name", USES)
 def test_what_lacks_its_libraries_says_in_a_line_what_to_install(name: str, tmp_path: Path) -> None:
     module = next(iter(EXTRAS[name].libraries)).partition(".")[0]
     program = f"import sys; sys.modules[{module!r}] = None; from kwire.cli import main; sys.exit(main())"
@@ -69,3 +69,13 @@ def test_what_lacks_its_libraries_says_in_a_line_what_to_install(name: str, tmp_
     assert (ended.returncode, ended.stdout) == (1, "")
     assert f"pip install 'kwire[{name}]'" in ended.stderr.splitlines()[-1], ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_spark_lacking_its_libraries_says_in_a_line_what_to_install() -> None:
+    line = "kwire.spark needs the libraries pyarrow and pyspark: pip install 'kwire[spark]'"
+    program = "import sys; sys.modules['pyspark'] = None; import kwire.spark; kwire.spark.session()"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stderr.splitlines()[-1] == f"ImportError: {line}"
+    program = "import sys, runpy; sys.modules['pyspark'] = None; runpy.run_module('kwire.spark', run_name='__main__')"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr.splitlines()) == (1, [line])

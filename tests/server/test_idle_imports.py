@@ -47,6 +47,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         "kwire.net.tls",
         "kwire.quotas",
         "kwire.console",
+        "kwire.spark",
         "starlette",
         "uvicorn",
     ],

@@ -32,11 +32,11 @@ _QUICK = {
 @pytest.fixture(scope="session", autouse=True)
 def connector(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Spark's Kafka connector, downloaded once: Ivy's cache does not stand two processes that fill it at once."""
-    from examples.spark_orders.pipeline import CONNECTOR
+    from kwire.spark.sessions import connector_settings
 
     if shutil.which("java") is None:  # the tests skip themselves
         return
-    digest = hashlib.sha256(f"{CONNECTOR} {Path.home()}".encode()).hexdigest()[:12]
+    digest = hashlib.sha256(f"{connector_settings()} {Path.home()}".encode()).hexdigest()[:12]
     complete = cache_root() / f"spark-connector-{digest}.complete"
     with locked("spark-connector"):
         if not complete.exists():
