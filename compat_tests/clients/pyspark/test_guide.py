@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.paths import ROOT
-from harness.processes.brokers import Broker
+from harness.processes.brokers import Broker, make_broker
 
 pytestmark = pytest.mark.java
 GUIDE = (ROOT / "docs" / "SPARK.md").read_text()
+FIRST_QUERY, OWN_SESSION = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+(SUBMIT,) = re.findall(r"^spark-submit .* orders\.py$", GUIDE, re.MULTILINE)
+QUERIES = """
+import sys
+
+from tools.spark_releases.queries import check
+
+check(spark, *sys.argv[1:])
+spark.stop()
+"""
 
 
 def test_the_first_query_of_the_guide_prints_what_it_says(
@@ -21,7 +34,7 @@ def test_the_first_query_of_the_guide_prints_what_it_says(
     """In the tests' session, with topics and a checkpoint of its own."""
     import kwire.spark
 
-    (code,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    code = FIRST_QUERY
     (printed,) = re.findall(r"It prints `(.*?)`", GUIDE)
     monkeypatch.setattr(kwire.spark, "session", lambda *_, **__: spark, raising=False)
     own = {"localhost:9092": broker.bootstrap, "orders": f"{tmp_path.name}-orders", "/tmp": str(tmp_path)}
@@ -30,6 +43,29 @@ def test_the_first_query_of_the_guide_prints_what_it_says(
         code = code.replace(f'"{text}', f'"{name}').replace(f'loud-{text}"', f'loud-{name}"')
     exec(code, {})
     assert capsys.readouterr().out.splitlines()[-1] == printed
+
+
+@pytest.mark.parametrize("command", ["python orders.py", SUBMIT], ids=["python", "spark-submit"])
+def test_a_session_of_the_guide_runs_the_queries_that_every_release_is_tried_with(command: str, tmp_path: Path) -> None:
+    """With the PySpark that is installed; `tools.spark_releases` runs them with all others."""
+    (tmp_path / "orders.py").write_text(OWN_SESSION + QUERIES)
+    bin_folder = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    broker = make_broker("kwire", tmp_path / "broker")
+    try:
+        broker.start()
+        line = f"{command} {broker.bootstrap} {tmp_path} guide"
+        ended = subprocess.run(
+            ["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+    finally:
+        broker.kill()
+    assert ended.returncode == 0, ended.stderr[-3000:]
 
 
 def test_every_pyspark_of_the_table_has_the_connector_that_it_names() -> None:

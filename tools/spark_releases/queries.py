@@ -1,0 +1,68 @@
+"""A batch query and a streaming query through Spark's own connector and through ``format("kwire")``, with a check of
+what they wrote.
+
+It imports what ``kwire[spark]`` installs and nothing else of this repository, for it runs where only that is installed:
+
+    python tools/spark_releases/queries.py HOST:PORT FOLDER [NAME=VALUE]...     settings of Spark; prints a JSON line
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = 500
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""The queries are short: compiled code would cost more time than it saves."""
+Rows = list[tuple[str, str]]
+
+
+def written(spark: SparkSession, bootstrap: str, topic: str) -> Rows:
+    """The keys and values of a topic, in order."""
+    frame = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).load()
+    rows = frame.selectExpr("cast(key as string) as key", "cast(value as string) as value").collect()
+    return sorted((row.key, row.value) for row in rows)
+
+
+def check(spark: SparkSession, bootstrap: str, folder: str, prefix: str) -> None:
+    """Write rows with either sink and copy each topic with a streaming query. ``prefix``: of topics, which are made.
+    AssertionError names what differs."""
+    expected = sorted((f"key {number % 7}", f"value {number}") for number in range(ROWS))
+    frame = spark.createDataFrame(expected, "key string, value string")
+    broker = {"kafka.bootstrap.servers": bootstrap}
+    for sink in ("kafka", "kwire"):
+        topic, copied = f"{prefix}-{sink}", f"{prefix}-{sink}-copy"
+        frame.write.format(sink).mode("append").options(**broker, topic=topic).save()
+        assert written(spark, bootstrap, topic) == expected, f"batch query with format({sink!r})"
+        stream = spark.readStream.format("kafka").options(**broker, subscribe=topic, startingOffsets="earliest")
+        writer = stream.load().select("key", "value").writeStream.format(sink).options(**broker, topic=copied)
+        query = writer.option("checkpointLocation", f"{folder}/{copied}").trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert written(spark, bootstrap, copied) == expected, f"streaming query with format({sink!r})"
+
+
+def main(bootstrap: str, folder: str, *settings: str) -> None:
+    """Check with a session of kwire.spark's own, and print what it was."""
+    import kwire.spark
+
+    given = {name: value for name, _, value in (each.partition("=") for each in settings)}
+    spark = kwire.spark.session("releases", master="local[2]", settings={**SETTINGS, **given})
+    check(spark, bootstrap, folder, "releases")
+    print(json.dumps({"pyspark": spark.version, "python": platform.python_version()}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
