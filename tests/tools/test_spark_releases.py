@@ -53,7 +53,7 @@ def test_a_row_has_the_connector_of_its_release() -> None:
 def test_a_command_that_fails_or_hangs_ends_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "of-this-tree")
     program = "import os; raise ValueError(os.environ.get('PYTHONPATH'))"
-    with pytest.raises(Failed, match="^ValueError: None$"):
+    with pytest.raises(Failed, match=r"^ValueError: None$"):
         run([sys.executable, "-c", program], tmp_path / "log", 60, tmp_path)
     with pytest.raises(Failed, match="not within 0 s"):
         run([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "hung", 0.1, tmp_path)
