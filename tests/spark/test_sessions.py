@@ -46,3 +46,9 @@ def test_the_settings_are_printed_for_spark_submit_and_for_its_defaults() -> Non
     assert lines.startswith(f"spark.jars.packages {PACKAGE}:4.1.1\n")
     ended = subprocess.run([*command[:-1], "3.5.1"], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "PySpark 3.5.1: kwire.spark needs 4.0.0 or later\n")
+
+
+def test_importing_the_package_loads_none_of_its_libraries() -> None:
+    program = "import sys, kwire.spark; print(sorted({'pyspark', 'py4j', 'pyarrow'} & sys.modules.keys()))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
