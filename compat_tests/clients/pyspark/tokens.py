@@ -18,7 +18,8 @@ def configured(spark: Any, settings: Mapping[str, str]) -> Iterator[Tokens]:
 
     They are properties of the session, given to it before it starts; here they change while it runs.
     """
-    spark_conf = spark._jvm.org.apache.spark.SparkEnv.get().conf()
+    # SparkEnv has the same object, but Py4J cannot look into that class: PySpark 4.3 lacks one that it refers to.
+    spark_conf = spark._jsc.sc().conf()
     names = {_PREFIX + name: value for name, value in settings.items()}
     for name, value in names.items():
         spark_conf.set(name, value)
