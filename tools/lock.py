@@ -1,6 +1,6 @@
 """Write requirements-dev.lock: every package of the development environment, with its version.
 
-    .venv/bin/python -m tools.lock            the newest versions that pyproject.toml allows
+    .venv/bin/python -m tools.lock            the newest versions that pyproject.toml allows, but for `HELD`
     .venv/bin/python -m tools.lock --check    change nothing; fail if the locked versions cannot be installed
 
 Both install into a temporary environment. `--python` (repeatable) names other interpreters for which the locked
@@ -19,6 +19,8 @@ from harness.paths import ROOT
 
 LOCK = ROOT / "requirements-dev.lock"
 EXTRAS = f"{ROOT}[spark,test]"
+HELD = ("pyspark==4.0.0",)
+"""Not the newest: the tests run with the oldest PySpark that kwire.spark takes; `tools.spark_releases` tries all."""
 HEADER = """\
 # Every package of kwire's development environment, with its version: pip constraints, used by scripts/environment.py,
 # so that everybody tests with the same versions. The file serves Python 3.11, 3.12 and 3.13.
@@ -35,7 +37,7 @@ def environment(folder: Path, python: str) -> Path:
 def newest(folder: Path) -> str:
     """Install what pyproject.toml asks for, without constraints, and return the text of a lock file."""
     python = environment(folder, sys.executable)
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", EXTRAS], check=True)
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", EXTRAS, *HELD], check=True)
     frozen = subprocess.run(
         [str(python), "-m", "pip", "freeze", "--exclude", "kwire"], check=True, capture_output=True, text=True
     )
