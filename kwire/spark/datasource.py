@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +28,32 @@ class KwireDataSource(DataSource):
     def name(cls) -> str:
         """The name in ``format``."""
         return NAME
+
+    def schema(self) -> str:
+        """The columns: those of Spark's Kafka source."""
+        from kwire.spark.source.fetching import HEADERS, SCHEMA
+
+        return SCHEMA + (HEADERS if self.options.get("includeHeaders", "").lower() == "true" else "")
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The source of batch queries. `SourceError`."""
+        from kwire.spark.source.options import SourceOptions
+        from kwire.spark.source.readers import BatchReader
+
+        return BatchReader(SourceOptions.parse(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The source of streaming queries. `SourceError`."""
+        from kwire.spark.source.options import SourceOptions
+
+        options = SourceOptions.parse(self.options, streaming=True)
+        if find_spec("pyspark.sql.streaming.datasource") is None:  # before 4.2
+            from kwire.spark.source.readers import OldStreamReader
+
+            return OldStreamReader(options)
+        from kwire.spark.source.limited_reader import LimitedStreamReader
+
+        return LimitedStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The sink of batch queries. `SinkError`."""

@@ -17,14 +17,22 @@ FIRST_MS = int(time.time()) * 1000 - 3_600_000  # within the retention time
 
 
 class Frames:
-    """Spark's Kafka source and a sink on one broker: Spark's, or ``sink`` "kwire". ``client``: the properties of their
-    Kafka clients."""
+    """A Kafka source and a sink on one broker: Spark's, or those of kwire, by their formats. ``client``: the properties
+    of their Kafka clients."""
 
     def __init__(
-        self, spark: Any, bootstrap: str, folder: Path, client: Mapping[str, str] | None = None, *, sink: str = "kafka"
+        self,
+        spark: Any,
+        bootstrap: str,
+        folder: Path,
+        client: Mapping[str, str] | None = None,
+        *,
+        source: str = "kafka",
+        sink: str = "kafka",
     ) -> None:
         self._spark = spark
-        self._sink = sink
+        self.source = source
+        self.sink = sink
         self.bootstrap = bootstrap
         self._folder = folder
         properties = {"bootstrap.servers": bootstrap, **(client or {})}
@@ -44,7 +52,7 @@ class Frames:
 
     def write(self, frame: Any, topic: str, **options: Any) -> None:
         """Write a batch frame to a topic."""
-        frame.write.format(self._sink).mode("append").options(**self._client, topic=topic, **options).save()
+        frame.write.format(self.sink).mode("append").options(**self._client, topic=topic, **options).save()
 
     def write_stream(self, frame: Any, checkpoint: str, topic: str | None = None) -> Any:
         """The writer of a streaming frame: to a topic, or to Parquet beside the checkpoint."""
@@ -52,7 +60,7 @@ class Frames:
         writer = frame.writeStream.option("checkpointLocation", folder)
         if topic is None:
             return writer.format("parquet").option("path", f"{folder}.parquet")
-        return writer.format(self._sink).options(**self._client, topic=topic)
+        return writer.format(self.sink).options(**self._client, topic=topic)
 
     def run_available(self, frame: Any, checkpoint: str, topic: str | None = None) -> list[int]:
         """Run a stream with Trigger.AvailableNow to its end: the sizes of its batches that were not empty."""
@@ -66,7 +74,7 @@ class Frames:
 
     def _source(self, reader: Any, topic: str, options: dict[str, Any]) -> Any:
         named = {"subscribe": topic} if topic else {}
-        return reader.format("kafka").options(**{**self._client, **named, **options}).load()
+        return reader.format(self.source).options(**{**self._client, **named, **options}).load()
 
 
 def values(frame: Any) -> list[str | None]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.errors import PySparkException
 
@@ -35,7 +36,10 @@ def test_bounded_batches_go_on_from_their_checkpoint(
 
     sizes = copy_available()
     assert sum(sizes) == RECORDS
-    assert max(sizes) <= 120
+    if frames.source == "kafka" or pyspark.__version__ >= "4.2":
+        assert max(sizes) <= 120
+    else:
+        assert sizes == [RECORDS], "before 4.2 PySpark's API knows no limits for Trigger.AvailableNow"
     produce(broker, filled, [f"late{number}" for number in range(50)])
     assert sum(copy_available()) == 50, "only what came after the checkpoint"
     assert values(frames.read(target)) == values(frames.read(filled))

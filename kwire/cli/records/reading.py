@@ -74,7 +74,8 @@ class _Portion(NamedTuple):
 
 class Reader:
     """Reads partitions from offsets; ``ends`` are the offsets before which to stop, None to go on for ever. A partition
-    that cannot be read for ``timeout_s`` is a `CommandError`. ``decode`` makes columns of batches."""
+    that cannot be read for ``timeout_s`` is a `CommandError`. ``decode`` makes columns of batches. ``strict``: offsets
+    that are not there any more are a `CommandError` with OFFSET_OUT_OF_RANGE, too; otherwise it goes on after them."""
 
     def __init__(
         self,
@@ -85,11 +86,13 @@ class Reader:
         committed: bool,
         timeout_s: float,
         decode: Decode = decode_batch,
+        strict: bool = False,
     ) -> None:
         self._cluster = cluster
         self._decode = decode
         self._committed = committed
         self._timeout_s = timeout_s
+        self._strict = strict
         self._sources = {
             each: _Source(each, offset, None if ends is None else ends[each]) for each, offset in starts.items()
         }
@@ -224,7 +227,7 @@ class Reader:
 
     def _refused(self, source: _Source, code: int) -> None:
         self._unplaced.add(source.partition)
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and not self._strict:
             self._out_of_range.add(source.partition)
             return
         try:

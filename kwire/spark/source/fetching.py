@@ -1,0 +1,153 @@
+"""Reading a range of offsets in a task: what brokers send becomes Arrow batches with the columns of Spark's source."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kwire.base.errors import ErrorCode
+from kwire.cli.connection.cluster import Cluster
+from kwire.cli.connection.errors import CommandError
+from kwire.cli.connection.offsets import EARLIEST, list_offsets
+from kwire.cli.records.columns import Columns, decode_batch
+from kwire.cli.records.reading import Reader
+from kwire.codec.records import BatchHeader, Buffer
+from kwire.spark.source.errors import DataLossError, SourceError
+from kwire.spark.source.options import SourceOptions
+from kwire.spark.source.planning import Range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS_MAX: Final = 10_000
+_BYTES_MAX: Final = 8 * 1024 * 1024
+"""An Arrow batch is made when so much has come."""
+
+SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+)
+HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
+
+
+def read(options: SourceOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
+    """The records of a range. Memory holds two responses of a broker and one Arrow batch. `SourceError`."""
+    loop = asyncio.new_event_loop()
+    batches = _batches(options, wanted)
+    try:
+        while True:
+            try:
+                yield loop.run_until_complete(anext(batches))
+            except StopAsyncIteration:
+                return
+            except CommandError as error:
+                raise SourceError(str(error)) from None
+    finally:
+        loop.run_until_complete(batches.aclose())
+        loop.close()
+
+
+async def _batches(options: SourceOptions, wanted: Range) -> AsyncGenerator[pa.RecordBatch]:
+    cluster = Cluster.of(options.bootstrap, {"client.id": "kwire-spark", **options.properties}, options.timeout_s)
+    types: dict[int, int] = {}  # next offset of a batch -> its type of timestamps
+
+    def decode(topic: str, partition: int, batch: Buffer, header: BatchHeader) -> Columns:
+        types[header.next_offset] = header.timestamp_type
+        return decode_batch(topic, partition, batch, header)
+
+    try:
+        await cluster.connect()
+        place = (wanted.topic, wanted.partition)
+        start = await _start(cluster, options, wanted)
+        reader = Reader(
+            cluster,
+            {place: start},
+            {place: wanted.end},
+            committed=options.committed,
+            timeout_s=options.timeout_s,
+            decode=decode,
+            strict=options.fails_on_loss,
+        )
+        waiting: list[Columns] = []
+        rows = size = 0
+        async for columns in _timed(reader.batches(), options, wanted):
+            if not columns.values:
+                continue
+            waiting.append(columns)
+            rows += len(columns)
+            size += sum(len(each) for each in columns.values if each is not None)
+            if rows >= _ROWS_MAX or size >= _BYTES_MAX:
+                yield _arrow(waiting, types, wanted, headers=options.headers)
+                waiting, rows, size = [], 0, 0
+                types.clear()
+        if waiting:
+            yield _arrow(waiting, types, wanted, headers=options.headers)
+    finally:
+        cluster.close()
+
+
+async def _start(cluster: Cluster, options: SourceOptions, wanted: Range) -> int:
+    """Where to begin: later than the range if its first records are gone and that is no error."""
+    place = (wanted.topic, wanted.partition)
+    cluster.extend()
+    try:
+        earliest = (await list_offsets(cluster, {place: EARLIEST}))[place].offset
+    except CommandError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and "has no partition" not in str(error):
+            raise
+        if options.fails_on_loss:
+            raise DataLossError(f"{wanted.topic}-{wanted.partition} does not exist any more") from None
+        return wanted.end
+    if earliest > wanted.start and options.fails_on_loss:
+        raise DataLossError(
+            f"{wanted.topic}-{wanted.partition} begins at offset {earliest}, and {wanted.start} was to be read"
+        )
+    return min(max(earliest, wanted.start), wanted.end)
+
+
+async def _timed(batches: AsyncGenerator[Columns], options: SourceOptions, wanted: Range) -> AsyncGenerator[Columns]:
+    """The same, but an end that does not come ends it: the partition has become shorter."""
+    name = f"{wanted.topic}-{wanted.partition}"
+    while True:
+        try:
+            async with asyncio.timeout(options.timeout_s):
+                columns = await anext(batches)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            gone = f"{name} has nothing before offset {wanted.end} for {options.timeout_s:g} s"
+            if options.fails_on_loss:
+                raise DataLossError(gone) from None
+            return
+        except CommandError as error:
+            is_gone = error.code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if is_gone or "beyond the end" in str(error):
+                if options.fails_on_loss:
+                    raise DataLossError(str(error)) from None
+                return
+            raise
+        yield columns
+
+
+def _arrow(parts: Sequence[Columns], types: Mapping[int, int], wanted: Range, *, headers: bool) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    rows = sum(map(len, parts))
+    times = [time_ms * 1000 for each in parts for time_ms in each.timestamps]
+    kinds = [kind for each in parts for kind in [types[each.next_offset]] * len(each)]
+    columns: list[Any] = [
+        pa.array([key for each in parts for key in each.keys], pa.binary()),
+        pa.array([value for each in parts for value in each.values], pa.binary()),
+        pa.repeat(pa.scalar(wanted.topic, pa.string()), rows),
+        pa.repeat(pa.scalar(wanted.partition, pa.int32()), rows),
+        pa.array([offset for each in parts for offset in each.offsets], pa.int64()),
+        pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        pa.array(kinds, pa.int32()),
+    ]
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    if headers:
+        kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        found = [each.headers.get(index) for each in parts for index in range(len(each))]
+        columns.append(pa.array([[{"key": k, "value": v} for k, v in one] if one else None for one in found], kind))
+        names.append("headers")
+    return pa.RecordBatch.from_arrays(columns, names)

@@ -1,0 +1,214 @@
+"""Options of the source: those of Spark's Kafka source, by the same names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from kwire.spark.source.errors import SourceError
+
+EARLIEST, LATEST = -2, -1
+"""Offsets that stand for the ends of a partition, in options and in ListOffsets."""
+ByPartition = dict[str, dict[int, int]]
+
+_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
+_RESERVED: Final = {
+    "auto.offset.reset": "set startingOffsets",
+    "key.deserializer": "keys are bytes; cast the column key",
+    "value.deserializer": "values are bytes; cast the column value",
+    "enable.auto.commit": "Spark keeps the offsets in its checkpoint",
+    "interceptor.classes": "there is no Java here",
+}
+_ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+class Limit(NamedTuple):
+    """Where to begin or to end: ``offset`` (`EARLIEST` or `LATEST`) everywhere, or ``offsets`` or ``timestamps``
+    (milliseconds) by partition, or ``timestamp`` everywhere."""
+
+    offset: int | None = None
+    offsets: ByPartition | None = None
+    timestamp: int | None = None
+    timestamps: ByPartition | None = None
+
+
+class SourceOptions(NamedTuple):
+    """One of ``topics``, ``pattern`` and ``partitions`` is given. Rates are 0 for none; ``delay_s`` is the longest time
+    for which ``at_least`` records are waited for."""
+
+    bootstrap: str
+    properties: dict[str, str]
+    topics: tuple[str, ...]
+    pattern: str | None
+    partitions: Mapping[str, tuple[int, ...]] | None
+    starting: Limit
+    ending: Limit
+    late_is_error: bool = True
+    fails_on_loss: bool = True
+    headers: bool = False
+    min_partitions: int = 0
+    at_most: int = 0
+    at_least: int = 0
+    delay_s: float = 900.0
+    committed: bool = False
+    timeout_s: float = 60.0
+
+    def __repr__(self) -> str:
+        """Without the properties, which may have passwords."""
+        return f"SourceOptions(bootstrap={self.bootstrap!r}, topics={self.topics or self.pattern or self.partitions!r})"
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+        """Options by their names in any case. `SourceError` for one that is missing or wrong."""
+        options = {name.lower(): value for name, value in given.items()}
+        properties = {name[6:]: value for name, value in options.items() if name.startswith("kafka.")}
+        bootstrap = properties.pop("bootstrap.servers", "")
+        if not bootstrap:
+            raise SourceError("option kafka.bootstrap.servers is missing: addresses as host:port,host:port")
+        for name, reason in _RESERVED.items():
+            if name in properties:
+                raise SourceError(f"option kafka.{name} cannot be set: {reason}")
+        isolation = properties.pop("isolation.level", "read_uncommitted")
+        if isolation not in ("read_uncommitted", "read_committed"):
+            raise SourceError(f"option kafka.isolation.level={isolation}: it is read_uncommitted or read_committed")
+        strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+        if strategy not in ("error", "latest"):
+            raise SourceError(f"option startingOffsetsByTimestampStrategy={strategy}: it is error or latest")
+        _only_where_it_means_something(options, streaming=streaming)
+        topics, pattern, partitions = _topics(options)
+        at_most, at_least = _count(options, "maxOffsetsPerTrigger"), _count(options, "minOffsetsPerTrigger")
+        if at_most and at_least > at_most:
+            raise SourceError(f"option minOffsetsPerTrigger={at_least} is more than maxOffsetsPerTrigger={at_most}")
+        return cls(
+            bootstrap=bootstrap,
+            properties=properties,
+            topics=topics,
+            pattern=pattern,
+            partitions=partitions,
+            starting=_limit(options, "starting", LATEST if streaming else EARLIEST, () if streaming else (LATEST,)),
+            ending=_limit(options, "ending", LATEST, (EARLIEST,)),
+            late_is_error=strategy == "error",
+            fails_on_loss=_flag(options, "failOnDataLoss", default=True),
+            headers=_flag(options, "includeHeaders", default=False),
+            min_partitions=_count(options, "minPartitions"),
+            at_most=at_most,
+            at_least=at_least,
+            delay_s=_seconds(options, "maxTriggerDelay", 900.0),
+            committed=isolation == "read_committed",
+            timeout_s=_count({"x": properties.pop("default.api.timeout.ms", "60000")}, "x") / 1000 or 60.0,
+        )
+
+
+def _only_where_it_means_something(options: Mapping[str, str], *, streaming: bool) -> None:
+    kind, others = ("streaming", _ENDING) if streaming else ("batch", _RATES)
+    for name in others:
+        if name.lower() in options:
+            raise SourceError(f"option {name} means nothing in a {kind} query: remove it")
+
+
+def _topics(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, Mapping[str, tuple[int, ...]] | None]:
+    given = [name for name in _TOPICS if name.lower() in options]
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none"
+        raise SourceError(f"exactly one of the options {', '.join(_TOPICS)} must be given, not {found}")
+    text = options[given[0].lower()].strip()
+    if not text:
+        raise SourceError(f"option {given[0]} is empty")
+    if given[0] == "subscribe":
+        topics = tuple(dict.fromkeys(name for each in text.split(",") if (name := each.strip())))
+        if not topics:
+            raise SourceError(f"option subscribe={text}: names of topics with commas between them")
+        return topics, None, None
+    if given[0] == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise SourceError(f"option subscribePattern={text}: {error}") from None
+        return (), text, None
+    example = '{"topic": [0, 1]}'
+    found_partitions = _object(text, "assign", example)
+    partitions = {}
+    for topic, numbers in found_partitions.items():
+        if not isinstance(numbers, list) or not numbers or not all(type(each) is int and each >= 0 for each in numbers):
+            raise SourceError(f"option assign={text}: it must be as in {example}")
+        partitions[topic] = tuple(dict.fromkeys(numbers))
+    return (), None, partitions
+
+
+def _limit(options: Mapping[str, str], word: str, default: int, forbidden: tuple[int, ...]) -> Limit:
+    """The limit that comes first in Spark: a timestamp, timestamps by partition, offsets."""
+    timestamp = options.get(f"{word}timestamp")
+    if timestamp is not None:
+        if not timestamp.isdecimal():
+            raise SourceError(f"option {word}Timestamp={timestamp}: it is a number of milliseconds since 1970")
+        return Limit(timestamp=int(timestamp))
+    name = f"{word}OffsetsByTimestamp"
+    if (text := options.get(name.lower())) is not None:
+        return Limit(timestamps=_by_partition(text, name, lowest=0))
+    name = f"{word}Offsets"
+    text = options.get(name.lower(), "").strip()
+    if not text:
+        return Limit(offset=default)
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if text.lower() in words:
+        if words[text.lower()] in forbidden:
+            raise SourceError(f"option {name}={text} means nothing in a batch query")
+        return Limit(offset=words[text.lower()])
+    offsets = _by_partition(text, name, lowest=EARLIEST)
+    for topic, partitions in offsets.items():
+        for number, offset in partitions.items():
+            if offset in forbidden:
+                raise SourceError(f"option {name}: {offset} for {topic}-{number} means nothing in a batch query")
+    return Limit(offsets=offsets)
+
+
+def _by_partition(text: str, name: str, lowest: int) -> ByPartition:
+    example = '{"topic": {"0": 23, "1": 42}}'
+    found: ByPartition = {}
+    for topic, partitions in _object(text, name, example).items():
+        if not isinstance(partitions, dict) or not all(
+            number.isdecimal() and type(value) is int and value >= lowest for number, value in partitions.items()
+        ):
+            raise SourceError(f"option {name}={text}: it must be as in {example}")
+        found[topic] = {int(number): value for number, value in partitions.items()}
+    return found
+
+
+def _object(text: str, name: str, example: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found:
+        raise SourceError(f"option {name}={text}: it must be as in {example}")
+    return found
+
+
+def _count(options: Mapping[str, str], name: str) -> int:
+    text = options.get(name.lower())
+    if text is None:
+        return 0
+    if not text.isdecimal() or int(text) == 0:
+        raise SourceError(f"option {name}={text}: it is a number of at least 1")
+    return int(text)
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name.lower(), str(default)).lower()
+    if text not in ("true", "false"):
+        raise SourceError(f"option {name}={text}: it is true or false")
+    return text == "true"
+
+
+def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    found = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)", text.strip().lower())
+    if not found:
+        raise SourceError(f"option {name}={text}: it is a time such as 15m")
+    return int(found[1]) * _UNITS_S[found[2]]

@@ -1,0 +1,234 @@
+"""The readers that PySpark calls: partitions and offsets at the driver, `read` in a task.
+
+Offsets of a stream are as in Spark's own Kafka source, ``{"orders": {"0": 23, "1": 42}}``, so that its checkpoints can
+be taken over; under ``"id"`` a topic has its topic id besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from kwire.cli.connection.cluster import Cluster
+from kwire.cli.connection.errors import CommandError
+from kwire.spark.source.errors import DataLossError, SourceError
+from kwire.spark.source.fetching import read
+from kwire.spark.source.options import EARLIEST, LATEST, SourceOptions
+from kwire.spark.source.planning import Partition, Positions, Range, divided, limited, ranges, total
+from kwire.spark.source.positions import Topics, ends_of, find_topics, resolve
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+Offsets = dict[str, dict[str, Any]]
+ID: Final = "id"
+
+
+class RangePartition(InputPartition):
+    """What a task reads."""
+
+    def __init__(self, wanted: Range) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+class BatchReader(DataSourceReader):
+    """Reads what lies between two positions, which are found once."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A range for each partition that has records, or more. `SourceError`."""
+        return _partitions(_at(self._options, self._ranges), self._options)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The records of a range. `SourceError`."""
+        return read(self._options, partition.wanted)
+
+    async def _ranges(self, cluster: Cluster) -> list[Range]:
+        options = self._options
+        topics = await find_topics(cluster, options)
+        starts = await resolve(cluster, options, topics.partitions, options.starting, "starting")
+        ends = await resolve(cluster, options, topics.partitions, options.ending, "ending")
+        if not options.fails_on_loss:
+            earliest = await ends_of(cluster, options, topics.partitions, EARLIEST)
+            starts = {each: max(offset, earliest[each]) for each, offset in starts.items()}
+        return ranges(starts, ends)
+
+
+class StreamCore:
+    """Positions of a stream at the driver, where it lives as long as the query runs."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.position: Offsets | None = None
+        """Where the next batch begins, as far as Spark has told."""
+        self._waiting_since_s: float | None = None
+
+    def initial(self) -> Offsets:
+        """Where the query begins, the first time."""
+
+        async def ask(cluster: Cluster) -> Offsets:
+            topics = await find_topics(cluster, self.options)
+            starts = await resolve(cluster, self.options, topics.partitions, self.options.starting, "starting")
+            return to_offsets(starts, topics)
+
+        self.position = _at(self.options, ask)
+        return self.position
+
+    def latest(self, start: Offsets | None, at_most: int, at_least: int) -> Offsets:
+        """Where the next batch ends; ``start`` None for the end of what there is."""
+
+        async def ask(cluster: Cluster) -> Offsets:
+            topics = await find_topics(cluster, self.options, must_exist=False)
+            ends = await ends_of(cluster, self.options, topics.partitions, LATEST)
+            if start is None:
+                return to_offsets(ends, topics)
+            starts = await self._starts(cluster, start, topics)
+            ends = {each: max(offset, starts.get(each, 0)) for each, offset in ends.items()}
+            if at_least and total(starts, ends) < at_least and not self._has_waited():
+                return start
+            self._waiting_since_s = None
+            if at_most:
+                ends = limited(starts, ends, at_most)
+            return kept(start, to_offsets(ends, topics))
+
+        return _at(self.options, ask)
+
+    def between(self, start: Offsets, end: Offsets) -> list[Range]:
+        """What lies between two offsets."""
+        self.position = end
+
+        async def ask(cluster: Cluster) -> list[Range]:
+            topics = await find_topics(cluster, self.options, must_exist=False)
+            wanted = Topics(tuple(each for each in positions(end)), {name: each[ID] for name, each in end.items()})
+            starts = await self._starts(cluster, start, wanted)
+            self._check(start, end, topics)
+            return ranges(starts, {each: at for each, at in positions(end).items() if each in topics.partitions})
+
+        return [] if start == end else _at(self.options, ask)
+
+    async def _starts(self, cluster: Cluster, start: Offsets, topics: Topics) -> Positions:
+        """The start of each partition; one that the start does not have is new, and so is a topic with another id: they
+        begin at their earliest offsets. `DataLossError` if that is an error."""
+        starts = positions(start)
+        again = [name for name, own in topics.ids.items() if start.get(name, {}).get(ID, own) != own]
+        if again and self.options.fails_on_loss:
+            raise DataLossError(f"topic {again[0]} was deleted and made again")
+        new = [each for each in topics.partitions if each not in starts or each[0] in again]
+        earliest = await ends_of(cluster, self.options, new, EARLIEST)
+        if self.options.fails_on_loss:
+            for (topic, number), offset in earliest.items():
+                if offset > 0 and topic in start:
+                    raise DataLossError(f"{topic}-{number} is new and begins at offset {offset}")
+        return starts | earliest
+
+    def _check(self, start: Offsets, end: Offsets, topics: Topics) -> None:
+        """`DataLossError` for what is not there any more, if that is an error."""
+        if not self.options.fails_on_loss:
+            return
+        for topic, number in positions(end):
+            if topics.ids.get(topic, "") != end[topic].get(ID, topics.ids.get(topic, "")):
+                raise DataLossError(f"topic {topic} was deleted and made again")
+            if (topic, number) not in topics.partitions:
+                raise DataLossError(f"{topic}-{number} does not exist any more")
+        for topic, number in positions(start):
+            if topic not in end or str(number) not in end[topic]:
+                raise DataLossError(f"{topic}-{number} does not exist any more")
+
+    def _has_waited(self) -> bool:
+        """Whether records have been waited for long enough."""
+        now_s = time.monotonic()
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        return now_s - self._waiting_since_s >= self.options.delay_s
+
+
+class StreamReader(DataSourceStreamReader):
+    """What all versions of PySpark have."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.core = StreamCore(options)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where the query begins, the first time."""
+        return self.core.initial()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """A range for each partition that has records, or more."""
+        return _partitions(self.core.between(start, end), self.options)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The records of a range."""
+        return read(self.options, partition.wanted)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: the checkpoint has the offsets."""
+
+    def stop(self) -> None:
+        """Nothing: connections are closed after each call."""
+
+
+class OldStreamReader(StreamReader):
+    """For PySpark before 4.2, which says neither where a batch begins nor that all is to be read. The batch begins
+    where the last one ended; after a restart Spark asks first for what lies between its last offset and itself.
+
+    Before it has said where anything begins, no limit is kept: with Trigger.AvailableNow Spark asks once, before all
+    else, and what lies behind that answer would not be read."""
+
+    def latestOffset(self) -> dict[str, Any]:
+        """Where the next batch ends."""
+        options = self.options
+        return self.core.latest(self.core.position, options.at_most, options.at_least)
+
+
+def to_offsets(found: Mapping[Partition, int], topics: Topics) -> Offsets:
+    """Positions as Spark keeps them."""
+    offsets: Offsets = {}
+    for (topic, number), offset in sorted(found.items()):
+        offsets.setdefault(topic, {ID: topics.ids[topic]} if topics.ids.get(topic) else {})[str(number)] = offset
+    return offsets
+
+
+def positions(offsets: Offsets) -> Positions:
+    """What Spark keeps, as positions."""
+    return {
+        (topic, int(number)): offset
+        for topic, numbers in offsets.items()
+        for number, offset in numbers.items()
+        if number != ID
+    }
+
+
+def kept(start: Offsets, end: Offsets) -> Offsets:
+    """The start itself if nothing has come: Spark compares offsets as they are."""
+    same = all(start.get(topic, {}).get(ID, own[ID]) == own[ID] for topic, own in end.items() if ID in own)
+    return start if same and positions(start) == positions(end) else end
+
+
+def _partitions(found: list[Range], options: SourceOptions) -> list[InputPartition]:
+    return [RangePartition(each) for each in divided(found, options.min_partitions)]
+
+
+def _at(options: SourceOptions, action: Callable[[Cluster], Awaitable[T]]) -> T:
+    """The outcome of something asked of the cluster. `SourceError` for what the cluster refuses, too."""
+
+    async def act() -> T:
+        cluster = Cluster.of(options.bootstrap, {"client.id": "kwire-spark", **options.properties}, options.timeout_s)
+        try:
+            await cluster.connect()
+            return await action(cluster)
+        finally:
+            cluster.close()
+
+    try:
+        return asyncio.run(act())
+    except CommandError as error:
+        raise SourceError(str(error)) from None
