@@ -202,7 +202,7 @@ class KafkaPythonLoad(Load):
 
     def _consume(self) -> None:
         from kafka import KafkaConsumer
-        from kafka.errors import KafkaError
+        from kafka.errors import KafkaError, RebalanceInProgressError
 
         consumer = KafkaConsumer(
             self.topic,
@@ -222,7 +222,9 @@ class KafkaPythonLoad(Load):
                     committed, fresh = time.monotonic(), False
                     consumer.commit()
             except KafkaError as error:
-                (self.retriable if error.retriable else self.errors).append(repr(error))
+                # A member that was not heard of in time on a busy machine makes the others join again.
+                retriable = error.retriable or isinstance(error, RebalanceInProgressError)
+                (self.retriable if retriable else self.errors).append(repr(error))
         consumer.close()
 
 

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, Producer
 from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, Load, begin, check, make_topics, under_load
 from compat_tests.servers import running
 from harness.paths import ROOT
+from harness.processes.brokers import wait_until
 from harness.processes.kwire_cluster import KwireCluster
 from harness.processes.secured_clusters import BROKERS, CLIENT, ClusterSecurity, password
 from harness.processes.zookeeper import SecuredZooKeeper
@@ -125,8 +126,9 @@ def test_certificates_and_passwords_are_rotated_without_a_failed_request(secured
     change_password(cluster, CLIENT, "another")
     assert [load.summary()["retriable"] for load in loads if load.retriable] == []
     options = {"bootstrap.servers": security.bootstrap(cluster.brokers), **security.librdkafka()}
-    assert first_error(options) == "_AUTHENTICATION"
-    assert first_error({**options, "sasl.password": "another"}) == ""
+    # The other brokers learn of the new password a moment later.
+    wait_until(lambda: first_error(options) == "_AUTHENTICATION", 30, "the old password is refused")
+    wait_until(lambda: first_error({**options, "sasl.password": "another"}) == "", 30, "the new password is accepted")
     assert password(CLIENT) != "another"
     first_only = str(security.trust_store(True, False))
     assert first_error({**options, "sasl.password": "another", "ssl.ca.location": first_only}) == "_SSL"

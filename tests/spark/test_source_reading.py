@@ -198,7 +198,7 @@ def test_a_timestamp_after_the_last_record_is_an_error_or_the_end(source: Source
     source.numbers(0, 0, 10)
     late = str(FIRST_MS + 100)
     with pytest.raises(
-        SourceError, match=r"-0 has no record at or after .* startingOffsetsByTimestampStrategy to latest"
+        SourceError, match=r"no offset of .*-0 has a timestamp of .* startingOffsetsByTimestampStrategy to latest"
     ):
         source.batch(startingTimestamp=late)
     assert source.batch(startingTimestamp=late, startingOffsetsByTimestampStrategy="latest") == []

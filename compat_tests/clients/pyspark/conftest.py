@@ -76,7 +76,7 @@ def filled(broker: Broker, make_topic: Callable[..., str]) -> str:
     return topic
 
 
-@pytest.fixture(params=["kafka", "kwire"])
+@pytest.fixture(params=["kafka", "kwire"], ids=["connector", "without-jars"])
 def frames(request: pytest.FixtureRequest, spark: Any, broker: Broker, tmp_path: Path) -> Frames:
     """`Frames` on the broker under test, of Spark's connector and of kwire's source and sink."""
     return Frames(spark, broker.bootstrap, tmp_path, source=request.param, sink=request.param)

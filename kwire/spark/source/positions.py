@@ -107,7 +107,7 @@ async def resolve(
     if late and name == "starting" and options.late_is_error:
         topic, number = min(late)
         raise SourceError(
-            f"{topic}-{number} has no record at or after {wanted[topic, number]}: set the option"
+            f"no offset of {topic}-{number} has a timestamp of {wanted[topic, number]} or later: set the option"
             " startingOffsetsByTimestampStrategy to latest to begin at its end"
         )
     found = {partition: each.offset for partition, each in listed.items() if partition not in late}

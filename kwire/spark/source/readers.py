@@ -49,7 +49,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The records of a range. `SourceError`."""
-        return read(self._options, partition.wanted)
+        return iter(()) if partition is None else read(self._options, partition.wanted)  # None: there is nothing
 
     async def _ranges(self, cluster: Cluster) -> list[Range]:
         options = self._options
@@ -167,7 +167,7 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The records of a range."""
-        return read(self.options, partition.wanted)
+        return iter(()) if partition is None else read(self.options, partition.wanted)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: the checkpoint has the offsets."""
