@@ -176,6 +176,7 @@ def test_attempts_that_did_not_win_are_not_written(broker: Kwire) -> None:
         ("InitProducerId", "CONCURRENT_TRANSACTIONS"),
         ("AddPartitionsToTxn", "COORDINATOR_LOAD_IN_PROGRESS"),
         ("AddPartitionsToTxn", "CONCURRENT_TRANSACTIONS"),
+        ("AddPartitionsToTxn", "UNKNOWN_TOPIC_OR_PARTITION"),
         ("Produce", "NOT_LEADER_OR_FOLLOWER"),
         ("Produce", "NOT_ENOUGH_REPLICAS"),
         ("Produce", "NETWORK_EXCEPTION"),
@@ -195,6 +196,13 @@ def test_errors_that_pass_change_nothing(broker: Kwire, api: str, error: str) ->
     broker.fail_next(api, error, times=2)
     assert sink.commit(0, staged)
     assert not broker.failures_left()
+    assert sink.values() == once(0)
+
+
+def test_staging_waits_for_leaders_that_have_not_heard_of_a_new_topic(broker: Kwire) -> None:
+    sink = Sink(broker)
+    broker.fail_next("ListOffsets", "UNKNOWN_TOPIC_OR_PARTITION", times=2)
+    sink.commit(0, sink.stage(values_of(0)))
     assert sink.values() == once(0)
 
 

@@ -37,6 +37,7 @@ STAGING_CONFIGS: Final = {
 }
 """An hour is long for a batch between its tasks and its commit; one that takes longer fails, and is made again."""
 _PAUSE_S: Final = 0.1
+_LOOKS: Final = 300
 _SEND_BYTES: Final = 900_000
 _TARGET: Final = struct.Struct(">16si")
 
@@ -77,7 +78,7 @@ class Stager:
             await create_topic(cluster, options.staging_topic, STAGING_PARTITIONS, STAGING_CONFIGS)
             count = STAGING_PARTITIONS
         place = (options.staging_topic, task % count)
-        start = (await list_offsets(cluster, {place: LATEST}))[place].offset
+        start = await _end_of(cluster, place, options)
         settings = Settings(options.staging_topic, acks=-1, compression=0, timeout_s=options.timeout_s)
         return cls(cluster, options, place[1], start, await Sender.open(cluster, settings, idempotent=True))
 
@@ -99,7 +100,7 @@ class Stager:
             await self._take(topic, gathering)
         await self._send()
         place = (self._options.staging_topic, self._partition)
-        end = (await list_offsets(self._cluster, {place: LATEST}))[place].offset if self._count else self._start
+        end = await _end_of(self._cluster, place, self._options) if self._count else self._start
         return Staged(self._attempt, self._partition, self._start, end, self._count, self._rows, self._digest)
 
     async def _gathering(self, topic: str) -> tuple[Gathering, int]:
@@ -165,6 +166,20 @@ def _by_partition(staged: Iterable[Staged]) -> dict[int, list[Staged]]:
     return found
 
 
+async def _end_of(cluster: Cluster, place: Partition, options: SinkOptions) -> int:
+    """The offset after the last record of a partition, which may be so new that its leader has not heard of it."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + options.block_s
+    while True:
+        cluster.extend()
+        try:
+            return (await list_offsets(cluster, {place: LATEST}))[place].offset
+        except CommandError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or loop.time() > end_s:
+                raise
+        await asyncio.sleep(_PAUSE_S)
+
+
 async def partition_count(cluster: Cluster, topic: str, *, create: bool = False) -> int | None:
     """The number of a topic's partitions; None if there is no such topic. ``create``: let the broker create it if it
     does that (auto.create.topics.enable). `CommandError`."""
@@ -195,3 +210,8 @@ async def create_topic(cluster: Cluster, name: str, partitions: int, configs: di
             raise CommandError(f"topic {name} cannot be created: {reason}; create it yourself with {wanted}")
 
     await cluster.until_done(ask)
+    for _ in range(_LOOKS):
+        if await partition_count(cluster, name) is not None:
+            return
+        await asyncio.sleep(_PAUSE_S)  # the broker that was asked hears of it from the controller
+    raise CommandError(f"topic {name} was created, but the broker does not know of it")

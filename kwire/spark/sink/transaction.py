@@ -168,9 +168,16 @@ class Transaction:
                 default=0,
             )
 
-        self._cluster.extend()
-        response = await self._cluster.at_coordinator(self._name, request, worst, TRANSACTION, version)
-        self._check(worst(response), f"transactional id {self._name}")
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + self._timeout_s
+        while True:
+            self._cluster.extend()
+            response = await self._cluster.at_coordinator(self._name, request, worst, TRANSACTION, version)
+            code = worst(response)
+            if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or loop.time() > end_s:
+                break
+            await asyncio.sleep(_PAUSE_S)  # a topic that was just made, and the coordinator has not heard of it
+        self._check(code, f"transactional id {self._name}")
 
     def _check(self, code: int, what: str, message: str | None = None) -> None:
         if code in _FENCED:

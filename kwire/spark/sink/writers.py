@@ -74,9 +74,9 @@ class StreamWriter(_Writer, DataSourceArrowWriter, DataSourceStreamWriter):
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # type: ignore[override]
         """Write what all tasks of a batch have staged, unless that batch has been written."""
-        if not messages:
+        run = next((each.run for each in messages if each is not None), None)
+        if run is None:
             return
-        run = next(each.run for each in messages if each is not None)
         self._run(lambda cluster: commit_batch(cluster, self._options, run, batchId, _staged(messages)))
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # type: ignore[override]
