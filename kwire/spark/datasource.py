@@ -31,12 +31,16 @@ class KwireDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns: those of Spark's Kafka source."""
-        from kwire.spark.source.fetching import HEADERS, SCHEMA
+        from kwire.spark.arrow import HEADERS, SCHEMA
 
         return SCHEMA + (HEADERS if self.options.get("includeHeaders", "").lower() == "true" else "")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The source of batch queries. `SourceError`."""
+        if "path" in self.options:
+            from kwire.spark.files.reader import FilesReader
+
+            return FilesReader(self.options)
         from kwire.spark.source.options import SourceOptions
         from kwire.spark.source.readers import BatchReader
 
@@ -44,8 +48,11 @@ class KwireDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The source of streaming queries. `SourceError`."""
+        from kwire.spark.source.errors import SourceError
         from kwire.spark.source.options import SourceOptions
 
+        if "path" in self.options:
+            raise SourceError("option path is for batch queries: a stream reads from brokers (kafka.bootstrap.servers)")
         options = SourceOptions.parse(self.options, streaming=True)
         if find_spec("pyspark.sql.streaming.datasource") is None:  # before 4.2
             from kwire.spark.source.readers import OldStreamReader

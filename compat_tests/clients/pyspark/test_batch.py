@@ -1,9 +1,10 @@
-"""Spark's Kafka source and sink in batch queries, through PySpark: the same results from both brokers."""
+"""Kafka sources and sinks of Spark and of kwire in batch queries, through PySpark: the same results from both brokers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from compat_tests.clients.pyspark.frames import (
     values,
 )
 from compat_tests.names import Names
-from harness.processes.brokers import Broker
+from harness.processes.brokers import Broker, wait_until
 
 pytestmark = pytest.mark.java
 
@@ -134,3 +135,35 @@ def test_sink_takes_each_row_to_the_topic_that_it_names(frames: Frames, filled: 
     frame = frames.read(filled).selectExpr(f"if(partition = 0, '{topics[0]}', '{topics[1]}') AS topic", "value")
     frame.write.format(frames.sink).mode("append").option("kafka.bootstrap.servers", frames.bootstrap).save()
     assert (frames.read(topics[0]).count(), frames.read(topics[1]).count()) == (RECORDS // 3, 2 * RECORDS // 3)
+
+
+# -- the option path: the data directories of running brokers ----------------------------------------------------
+
+
+def files(spark: Any, broker: Broker, topic: str, **options: str) -> Any:
+    given = {"path": str(broker.data_dir), "subscribe": topic, "includeHeaders": "true", **options}
+    return spark.read.format("kwire").options(**given).load()
+
+
+def test_the_files_of_a_broker_have_what_it_serves(spark: Any, broker: Broker, filled: str, tmp_path: Path) -> None:
+    found = files(spark, broker, filled)
+    wait_until(lambda: found.count() == RECORDS, 60, "a checkpoint of the high watermarks", 0.5)
+    served = Frames(spark, broker.bootstrap, tmp_path).read(filled, includeHeaders=True)
+    assert sorted(found.collect(), key=str) == sorted(served.collect(), key=str)
+
+
+def test_files_read_committed(spark: Any, broker: Broker, make_topic: Callable[..., str], new_name: Names) -> None:
+    topic = make_topic(PARTITIONS)
+    committed = produce_in_transactions(broker, topic, new_name("tx"))
+    found = files(spark, broker, topic, **{"kafka.isolation.level": "read_committed"})
+    wait_until(lambda: found.count() == len(committed), 60, "a checkpoint of the high watermarks", 0.5)
+    assert values(found) == committed
+    assert files(spark, broker, topic).count() == 100
+
+
+def test_a_stream_from_files_is_refused(spark: Any, broker: Broker) -> None:
+    stream = spark.readStream.format("kwire").option("path", str(broker.data_dir)).load()
+    with pytest.raises(PySparkException, match="option path is for batch queries"):
+        stream.writeStream.format("noop").option("checkpointLocation", f"{broker.home}/files").start().awaitTermination(
+            60
+        )

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from compat_tests.clients.pyspark.frames import RECORDS
 from harness.paths import ROOT
-from harness.processes.brokers import Broker, make_broker
+from harness.processes.brokers import Broker, make_broker, wait_until
 
 pytestmark = pytest.mark.java
 GUIDE = (ROOT / "docs" / "SPARK.md").read_text()
-FIRST_QUERY, OWN_SESSION = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST_QUERY, OWN_SESSION, FILES = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (SUBMIT,) = re.findall(r"^spark-submit .* orders\.py$", GUIDE, re.MULTILINE)
 QUERIES = """
 import sys
@@ -43,6 +44,14 @@ def test_the_first_query_of_the_guide_prints_what_it_says(
         code = code.replace(f'"{text}', f'"{name}').replace(f'loud-{text}"', f'loud-{name}"')
     exec(code, {})
     assert capsys.readouterr().out.splitlines()[-1] == printed
+
+
+def test_the_guide_reads_the_files_of_a_broker(spark: Any, broker: Broker, filled: str) -> None:
+    assert "/var/lib/kwire/data" in FILES
+    code = FILES.replace("/var/lib/kwire/data", str(broker.data_dir)).replace('"orders"', f'"{filled}"')
+    names = {"spark": spark}
+    exec(code, names)
+    wait_until(lambda: names["rows"].count() == RECORDS, 60, "a checkpoint of the high watermarks", 0.5)
 
 
 @pytest.mark.parametrize("command", ["python orders.py", SUBMIT], ids=["python", "spark-submit"])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncGenerator, Iterator
+from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode
 from kwire.cli.connection.cluster import Cluster
@@ -13,6 +13,7 @@ from kwire.cli.connection.offsets import EARLIEST, list_offsets
 from kwire.cli.records.columns import Columns, decode_batch
 from kwire.cli.records.reading import Reader
 from kwire.codec.records import BatchHeader, Buffer
+from kwire.spark.arrow import to_arrow
 from kwire.spark.source.errors import DataLossError, SourceError
 from kwire.spark.source.options import SourceOptions
 from kwire.spark.source.planning import Range
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 _ROWS_MAX: Final = 10_000
 _BYTES_MAX: Final = 8 * 1024 * 1024
 """An Arrow batch is made when so much has come."""
-
-SCHEMA: Final = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-)
-HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
 
 
 def read(options: SourceOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
@@ -77,11 +73,11 @@ async def _batches(options: SourceOptions, wanted: Range) -> AsyncGenerator[pa.R
             rows += len(columns)
             size += sum(len(each) for each in columns.values if each is not None)
             if rows >= _ROWS_MAX or size >= _BYTES_MAX:
-                yield _arrow(waiting, types, wanted, headers=options.headers)
+                yield to_arrow(waiting, types, headers=options.headers)
                 waiting, rows, size = [], 0, 0
                 types.clear()
         if waiting:
-            yield _arrow(waiting, types, wanted, headers=options.headers)
+            yield to_arrow(waiting, types, headers=options.headers)
     finally:
         cluster.close()
 
@@ -127,27 +123,3 @@ async def _timed(batches: AsyncGenerator[Columns], options: SourceOptions, wante
                 return
             raise
         yield columns
-
-
-def _arrow(parts: Sequence[Columns], types: Mapping[int, int], wanted: Range, *, headers: bool) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    rows = sum(map(len, parts))
-    times = [time_ms * 1000 for each in parts for time_ms in each.timestamps]
-    kinds = [kind for each in parts for kind in [types[each.next_offset]] * len(each)]
-    columns: list[Any] = [
-        pa.array([key for each in parts for key in each.keys], pa.binary()),
-        pa.array([value for each in parts for value in each.values], pa.binary()),
-        pa.repeat(pa.scalar(wanted.topic, pa.string()), rows),
-        pa.repeat(pa.scalar(wanted.partition, pa.int32()), rows),
-        pa.array([offset for each in parts for offset in each.offsets], pa.int64()),
-        pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
-        pa.array(kinds, pa.int32()),
-    ]
-    names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-    if headers:
-        kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-        found = [each.headers.get(index) for each in parts for index in range(len(each))]
-        columns.append(pa.array([[{"key": k, "value": v} for k, v in one] if one else None for one in found], kind))
-        names.append("headers")
-    return pa.RecordBatch.from_arrays(columns, names)

@@ -62,12 +62,15 @@ class SourceOptions(NamedTuple):
         return f"SourceOptions(bootstrap={self.bootstrap!r}, topics={self.topics or self.pattern or self.partitions!r})"
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-        """Options by their names in any case. `SourceError` for one that is missing or wrong."""
+    def parse(cls, given: Mapping[str, str], *, streaming: bool, files: bool = False) -> SourceOptions:
+        """Options by their names in any case; ``files``: of a reader of files, which has no brokers. `SourceError` for
+        one that is missing or wrong."""
         options = {name.lower(): value for name, value in given.items()}
         properties = {name[6:]: value for name, value in options.items() if name.startswith("kafka.")}
         bootstrap = properties.pop("bootstrap.servers", "")
-        if not bootstrap:
+        if files and bootstrap:
+            raise SourceError("option kafka.bootstrap.servers means nothing with path: give one of them")
+        if not bootstrap and not files:
             raise SourceError("option kafka.bootstrap.servers is missing: addresses as host:port,host:port")
         for name, reason in _RESERVED.items():
             if name in properties:

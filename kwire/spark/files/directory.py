@@ -1,0 +1,146 @@
+"""What a data directory holds: its partitions, and which of their offsets may be read."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from kwire.base.doors import Files
+from kwire.codec.records import ABORT, COMMIT, BatchHeader, iter_records, parse_control_key
+from kwire.log.common import checkpoints, names
+from kwire.log.common.checkpoints import CorruptCheckpoint
+from kwire.log.segment.batch_scan import CorruptLog, scan
+from kwire.log.state.producer_snapshot import CorruptSnapshot, decode_snapshot
+from kwire.spark.source.errors import SourceError
+from kwire.spark.source.planning import Partition
+
+_LOOKS: Final = 200
+_PAUSE_S: Final = 0.01
+_CONTROL_BYTES_MAX: Final = 4096
+
+
+class Visible(NamedTuple):
+    """Offsets of a partition that may be read, from ``start`` to before ``end``. ``identity``: its topic id and the
+    leader epochs of these offsets; it changes when the topic is made again or the log was truncated below ``end``."""
+
+    start: int
+    end: int
+    identity: str
+
+
+class DataDirectory:
+    """One of a broker's ``log.dirs``, or a copy of it. `SourceError` for what is not one."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.files = Files()
+
+    def partitions(self) -> list[Partition]:
+        """All partitions, sorted."""
+        try:
+            found = [
+                parsed
+                for name in self.files.listdir(self.path)
+                if (parsed := names.parse_directory_name(name)) and self.files.is_dir(f"{self.path}/{name}")
+            ]
+        except OSError as error:
+            raise SourceError(f"option path={self.path}: {error.strerror}: give the folder of log.dirs") from None
+        if not found and not self.files.exists(f"{self.path}/meta.properties"):
+            raise SourceError(f"option path={self.path}: no data directory, it has no meta.properties")
+        return sorted(found)
+
+    def folder(self, partition: Partition) -> str:
+        """The partition's directory."""
+        return f"{self.path}/{names.directory_name(*partition)}"
+
+    def visible(self, partition: Partition, *, committed: bool) -> Visible:
+        """What may be read of a partition; ``committed``: of transactions only what is committed."""
+        try:
+            return self._visible(partition, committed=committed)
+        except (CorruptCheckpoint, CorruptSnapshot, CorruptLog) as error:
+            raise SourceError(f"{names.directory_name(*partition)}: {error}") from None
+        except OSError as error:
+            raise SourceError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
+
+    def segments(self, partition: Partition) -> list[int]:
+        """The base offsets of a partition's segments. While the cleaner replaces some, it waits. `SourceError`."""
+        folder = self.folder(partition)
+        for _ in range(_LOOKS):
+            listed = self.files.listdir(folder)
+            if not any(name.endswith(names.SWAP_SUFFIX) for name in listed) and listed == self.files.listdir(folder):
+                parsed = [names.parse_file_name(name) for name in listed]
+                return sorted(each[0] for each in parsed if each and each[1] == names.LOG_SUFFIX)
+            time.sleep(_PAUSE_S)
+        raise SourceError(f"{folder}: a compaction has not ended; start a broker there, which ends it")
+
+    def high_watermark(self, partition: Partition) -> int:
+        """Before which offset records are committed, as far as the checkpoint says; 0 if it says nothing."""
+        path = f"{self.path}/{checkpoints.HIGH_WATERMARK_FILE}"
+        return checkpoints.read_offsets(self.files, path).get(partition, 0)
+
+    def identity(self, partition: Partition, end: int) -> str:
+        """The topic id, and the leader epochs of the offsets before ``end``."""
+        folder = self.folder(partition)
+        topic_id = checkpoints.read_topic_id(self.files, folder) or b""
+        epochs = checkpoints.read_lines(self.files, f"{folder}/{checkpoints.LEADER_EPOCH_FILE}") or []
+        return " ".join([topic_id.hex(), *(":".join(words) for words in epochs if int(words[1]) < end)])
+
+    def _visible(self, partition: Partition, *, committed: bool) -> Visible:
+        path = f"{self.path}/{checkpoints.LOG_START_OFFSET_FILE}"
+        first = checkpoints.read_offsets(self.files, path).get(partition, 0)
+        segments = self.segments(partition)
+        if not segments:
+            return Visible(first, first, self.identity(partition, first))
+        start = max(first, segments[0])
+        end = max(start, self.high_watermark(partition))
+        if committed:
+            end = max(start, self._stable(partition, segments, end))
+        return Visible(start, end, self.identity(partition, end))
+
+    def _stable(self, partition: Partition, segments: list[int], end: int) -> int:
+        """The last stable offset, if ``end`` is the high watermark: the last producer snapshot, and what came since."""
+        folder = self.folder(partition)
+        snapshots = [
+            parsed[0]
+            for name in self.files.listdir(folder)
+            if (parsed := names.parse_file_name(name)) and parsed[1] == names.SNAPSHOT_SUFFIX and parsed[0] <= end
+        ]
+        at, open_ones = segments[0], dict[int, int]()
+        if snapshots:
+            at = max(snapshots)
+            data = self.files.read(f"{folder}/{names.file_name(at, names.SNAPSHOT_SUFFIX)}")
+            for entry in decode_snapshot(data):
+                if entry.current_txn_first_offset >= 0:
+                    open_ones[entry.producer_id] = entry.current_txn_first_offset
+        for base in segments[max(0, bisect_right(segments, at) - 1) :]:
+            if base >= end:
+                break
+            for header, batch in self._batches(f"{folder}/{names.file_name(base, names.LOG_SUFFIX)}", end):
+                if header.base_offset < at or not header.is_transactional:
+                    continue
+                if not header.is_control:
+                    open_ones.setdefault(header.producer_id, header.base_offset)
+                elif _ends_transaction(batch):
+                    open_ones.pop(header.producer_id, None)
+        return min([end, *open_ones.values()])
+
+    def _batches(self, path: str, end: int) -> list[tuple[BatchHeader, bytes]]:
+        """Headers of a segment's batches before an offset; control batches whole."""
+        found = []
+        fd = self.files.open(path, 0)
+        try:
+            for each in scan(self.files, fd, path, 0, self.files.size(fd), check_crc=False):
+                if each.header.base_offset >= end:
+                    break
+                if each.header.is_transactional:
+                    found.append((each.header, bytes(each.data) if each.header.is_control else b""))
+        finally:
+            self.files.close(fd)
+        return found
+
+
+def _ends_transaction(batch: bytes) -> bool:
+    return any(
+        parse_control_key(each).type in (COMMIT, ABORT) for each in iter_records(batch, max_bytes=_CONTROL_BYTES_MAX)
+    )

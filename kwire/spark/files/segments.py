@@ -1,0 +1,152 @@
+"""Reading a range of offsets from segment files, which may be deleted or replaced meanwhile."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kwire.cli.records.columns import Columns, decode_batch
+from kwire.codec.errors import CodecError
+from kwire.log.common import names
+from kwire.log.common.checkpoints import CorruptCheckpoint
+from kwire.log.segment.batch_scan import CorruptLog, ScannedBatch, find_batch, scan
+from kwire.log.segment.indexes import TransactionIndex
+from kwire.spark.arrow import to_arrow
+from kwire.spark.files.directory import DataDirectory
+from kwire.spark.source.errors import DataLossError, SourceError
+from kwire.spark.source.options import SourceOptions
+from kwire.spark.source.planning import Partition, Range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS_MAX: Final = 10_000
+_BYTES_MAX: Final = 8 * 1024 * 1024
+_TRIES: Final = 100
+
+
+class FileRange(NamedTuple):
+    """Offsets to read, and what the partition was when they were planned: `Visible.identity` of all before ``end``."""
+
+    wanted: Range
+    end: int
+    identity: str
+
+
+def read(path: str, options: SourceOptions, planned: FileRange) -> Iterator[pa.RecordBatch]:
+    """The records of a range. `SourceError` if it is not what was planned any more; then nothing that was read counts.
+
+    Memory holds one batch of the log and one Arrow batch."""
+    directory, wanted = DataDirectory(path), planned.wanted
+    waiting: list[Columns] = []
+    types: dict[int, int] = {}
+    rows = size = 0
+    try:
+        _check(directory, planned)
+        for columns, kind in _columns(directory, wanted, options):
+            waiting.append(columns)
+            types[columns.next_offset] = kind
+            rows += len(columns)
+            size += sum(len(each) for each in columns.values if each is not None)
+            if rows >= _ROWS_MAX or size >= _BYTES_MAX:
+                yield to_arrow(waiting, types, headers=options.headers)
+                waiting, rows, size = [], 0, 0
+                types.clear()
+        _check(directory, planned)
+    except (CorruptLog, CorruptCheckpoint, CodecError) as error:
+        raise SourceError(f"{wanted.topic}-{wanted.partition}: {error}") from None
+    except OSError as error:
+        raise SourceError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
+    if waiting:
+        yield to_arrow(waiting, types, headers=options.headers)
+
+
+def _check(directory: DataDirectory, planned: FileRange) -> None:
+    """`SourceError` if the topic was made again or the log is shorter than it was."""
+    partition = (planned.wanted.topic, planned.wanted.partition)
+    if (
+        directory.identity(partition, planned.end) != planned.identity
+        or directory.high_watermark(partition) < planned.end
+    ):
+        raise SourceError(
+            f"{directory.folder(partition)}: the topic was made again, or its log truncated, meanwhile; read again"
+        )
+
+
+def _columns(directory: DataDirectory, wanted: Range, options: SourceOptions) -> Iterator[tuple[Columns, int]]:
+    """The records of each batch that has some for the reader, and the type of their timestamps."""
+    partition = (wanted.topic, wanted.partition)
+    aborted = _aborted(directory, partition, wanted.start) if options.committed else {}
+    for batch in _batches(directory, wanted, fails_on_loss=options.fails_on_loss):
+        header = batch.header
+        if header.is_control:
+            continue
+        if header.is_transactional and any(
+            first <= header.base_offset <= last for first, last in aborted.get(header.producer_id, ())
+        ):
+            continue
+        columns = decode_batch(*partition, batch.data, header).between(wanted.start, wanted.end)
+        if len(columns):
+            yield columns, header.timestamp_type
+
+
+def _batches(directory: DataDirectory, wanted: Range, *, fails_on_loss: bool) -> Iterator[ScannedBatch]:
+    """The batches that have offsets of the range."""
+    position, partition = wanted.start, (wanted.topic, wanted.partition)
+    while position < wanted.end:
+        path, fd, following = _open(directory, partition, position, fails_on_loss=fails_on_loss)
+        files = directory.files
+        try:
+            size, reached = files.size(fd), position
+            at = find_batch(files, fd, path, position, 0, size) if size else None
+            for batch in scan(files, fd, path, at.position, size, check_crc=True) if at else ():
+                if batch.header.base_offset >= wanted.end:
+                    reached = wanted.end
+                    break
+                reached = batch.header.next_offset
+                yield batch
+                if reached >= wanted.end:
+                    break
+        finally:
+            files.close(fd)
+        if following is None and reached < wanted.end:
+            raise SourceError(f"{path}: ends before offset {wanted.end}: the log was truncated meanwhile; read again")
+        position = wanted.end if following is None else max(following, reached)
+
+
+def _open(
+    directory: DataDirectory, partition: Partition, position: int, *, fails_on_loss: bool
+) -> tuple[str, int, int | None]:
+    """The segment with a position, opened, and the base offset of the one after it. What is opened stays readable when
+    it is deleted or replaced; the list of segments is the same before and after."""
+    folder = directory.folder(partition)
+    for _ in range(_TRIES):
+        bases = directory.segments(partition)
+        index = bisect_right(bases, position) - 1
+        if index < 0:
+            if not bases or fails_on_loss:
+                raise DataLossError(f"{folder}: the segment with offset {position} was deleted meanwhile")
+            index = 0
+        path = f"{folder}/{names.file_name(bases[index], names.LOG_SUFFIX)}"
+        try:
+            fd = directory.files.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        if directory.segments(partition) == bases:
+            return path, fd, bases[index + 1] if index + 1 < len(bases) else None
+        directory.files.close(fd)
+    raise SourceError(f"{folder}: its segments change all the time; read again")
+
+
+def _aborted(directory: DataDirectory, partition: Partition, start: int) -> dict[int, list[tuple[int, int]]]:
+    """Offsets of aborted transactions that end at an offset or later, by their producers' ids."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    folder = directory.folder(partition)
+    bases = directory.segments(partition)
+    for base in bases[max(0, bisect_right(bases, start) - 1) :]:
+        path = f"{folder}/{names.file_name(base, names.TXN_INDEX_SUFFIX)}"
+        for each in TransactionIndex(directory.files, path, new=False).entries():
+            found.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+    return found
