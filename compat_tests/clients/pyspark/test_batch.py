@@ -1,4 +1,4 @@
-"""Kafka sources and sinks of Spark and of kwire in batch queries, through PySpark: the same results from both brokers."""
+"""Sources and sinks of Spark and of kwire in batch queries, through PySpark: the same results from both brokers."""
 
 from __future__ import annotations
 
