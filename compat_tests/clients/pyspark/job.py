@@ -1,6 +1,6 @@
 """A Spark job that tests kill: it copies the committed records of a topic to another topic and to Parquet.
 
-    python -m compat_tests.clients.pyspark.job BOOTSTRAP SOURCE TARGET FOLDER
+    python -m compat_tests.clients.pyspark.job BOOTSTRAP SOURCE TARGET FOLDER FORMAT
 
 It runs until it is killed; its checkpoints are in FOLDER. It prints the progress of the slower copy repeatedly, as the
 sum of the offsets in the source topic.
@@ -20,10 +20,10 @@ def position(query: Any, topic: str) -> int:
     end = progress["sources"][0]["endOffset"] if progress else None
     if isinstance(end, str):
         end = json.loads(end)
-    return sum((end or {}).get(topic, {}).values())
+    return sum(offset for number, offset in (end or {}).get(topic, {}).items() if number != "id")
 
 
-def main(bootstrap: str, source: str, target: str, folder: str) -> None:
+def main(bootstrap: str, source: str, target: str, folder: str, format: str) -> None:
     from examples.spark_orders.pipeline import spark_session
 
     spark = spark_session("kwire killed job", spark_driver_memory="512m", spark_sql_codegen_wholeStage="false")
@@ -34,9 +34,9 @@ def main(bootstrap: str, source: str, target: str, folder: str) -> None:
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": "200",
     }
-    values = spark.readStream.format("kafka").options(**options).load().select("value")
+    values = spark.readStream.format(format).options(**options).load().select("value")
     files = values.writeStream.format("parquet").option("path", f"{folder}/parquet")
-    topic = values.writeStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("topic", target)
+    topic = values.writeStream.format(format).option("kafka.bootstrap.servers", bootstrap).option("topic", target)
     queries = [
         writer.option("checkpointLocation", f"{folder}/{name}").trigger(processingTime="100 milliseconds").start()
         for name, writer in (("files", files), ("topic", topic))

@@ -86,15 +86,17 @@ def make_topics(bootstrap: str, replicas: int) -> None:
         future.result(30)
 
 
+@pytest.mark.parametrize("format", ["kafka", "kwire"], ids=["connector", "without-jars"])
 def test_kills_of_broker_and_of_spark_lose_and_double_nothing(
-    broker_factory: Callable[..., Broker], broker_kind: str, spark: Any, tmp_path: Path
+    broker_factory: Callable[..., Broker], broker_kind: str, spark: Any, tmp_path: Path, format: str
 ) -> None:
+    """Spark's own topic sink writes a batch again that is made again; kwire's does not."""
     own = broker_factory()
     make_topics(own.bootstrap, 1)
     committed: list[str] = []
     stop = threading.Event()
     writer = threading.Thread(target=produce_slowly, args=(own.bootstrap, "source", committed, stop), daemon=True)
-    arguments = (own.bootstrap, "source", "target", str(tmp_path / "job"))
+    arguments = (own.bootstrap, "source", "target", str(tmp_path / "job"), format)
     (tmp_path / "job").mkdir()
     try:
         with running_job(*arguments, folder=tmp_path) as position:
@@ -115,7 +117,11 @@ def test_kills_of_broker_and_of_spark_lose_and_double_nothing(
         stop.set()
     files = values(spark.read.parquet(str(tmp_path / "job" / "parquet")))
     assert files == sorted(committed), "the file sink is exactly-once"
-    assert set(values(frames.read("target"))) == set(committed), "the topic sink is at-least-once"
+    written = values(frames.read("target", **{"kafka.isolation.level": "read_committed"}))
+    if format == "kwire":
+        assert written == sorted(committed), "the topic sink is exactly-once"
+    else:
+        assert set(written) == set(committed), "the topic sink is at-least-once"
 
 
 def test_a_job_goes_on_when_the_leading_broker_of_a_cluster_dies(spark: Any, tmp_path: Path) -> None:
@@ -128,7 +134,7 @@ def test_a_job_goes_on_when_the_leading_broker_of_a_cluster_dies(spark: Any, tmp
         cluster.start()
         make_topics(cluster.bootstrap, 3)
         cluster.wait_until_well()
-        arguments = (cluster.bootstrap, "source", "target", str(tmp_path / "job"))
+        arguments = (cluster.bootstrap, "source", "target", str(tmp_path / "job"), "kafka")
         writer = threading.Thread(
             target=produce_slowly, args=(cluster.bootstrap, "source", committed, stop), daemon=True
         )
