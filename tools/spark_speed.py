@@ -1,6 +1,6 @@
 """How fast Spark reads a topic: by its own connector, by ``format("kwire")``, and from segment files.
 
-    python -m tools.spark_speed [--records 10000000] [--rounds 3] [--bootstrap HOST:PORT --data-dir DIR]
+    python -m tools.spark_speed [--records 10000000] [--rounds 3] [--latency 30]
 
 Each round runs all three in one warm session on all cores, in turn: the sum of the lengths of all values. With
 ``--latency`` a stream copies a topic at 1,000 records/s by Spark's connector and by kwire, and the time from a record
@@ -19,10 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kwire.testing import KwireProcess
+from kwire.testing import Kwire, KwireProcess
 
 PARTITIONS = 4
-VALUE = b"x" * 100
 
 
 def main() -> int:
@@ -35,9 +34,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kwire-spark-speed-") as folder:
         data = Path(folder) / "data"
         with KwireProcess({"num.partitions": str(PARTITIONS)}, data_dir=data) as broker:
-            _fill(broker.bootstrap_servers, arguments.records)
+            topic = Kwire(broker).topic("speed", partitions=PARTITIONS)
+            _fill(broker.bootstrap_servers, topic, arguments.records)
             spark = _session()
-            rates, memory = _batch(spark, broker.bootstrap_servers, data, arguments.records, arguments.rounds)
+            frames = _frames(spark, broker.bootstrap_servers, data, topic)
+            rates, memory = _batch(frames, arguments.records, arguments.rounds)
             for name, found in rates.items():
                 rounds = ", ".join(f"{each / 1000:,.0f}" for each in found)
                 print(f"{name:12} {statistics.median(found) / 1000:8,.0f} k rows/s   ({rounds})", flush=True)
@@ -58,24 +59,24 @@ def _session() -> Any:
     return spark
 
 
-def _fill(bootstrap: str, records: int) -> None:
-    command = [sys.executable, "-m", "kwire", "bench", "produce", "--bootstrap-server", bootstrap, "--topic", "speed"]
-    done = subprocess.run(
-        [*command, "--records", str(records), "--size", "100"], capture_output=True, text=True, check=False
-    )
+def _fill(bootstrap: str, topic: str, records: int) -> None:
+    command = [sys.executable, "-m", "kwire", "bench", "produce", topic, "-n", str(records), "-b", bootstrap]
+    done = subprocess.run([*command, "--timeout", "60"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr or done.stdout)
 
 
-def _batch(spark: Any, bootstrap: str, data: Path, records: int, rounds: int) -> tuple[dict[str, list[float]], int]:
-    """Rows/s of each way and round, and KiB of the largest Python process."""
-    frames = {
-        "connector": spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", "speed"),
-        "kwire": spark.read.format("kwire").option("kafka.bootstrap.servers", bootstrap).option("subscribe", "speed"),
-        "files": spark.read.format("kwire").option("path", str(data)).option("subscribe", "speed"),
+def _frames(spark: Any, bootstrap: str, data: Path, topic: str) -> dict[str, Any]:
+    broker = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+    return {
+        "connector": spark.read.format("kafka").options(**broker),
+        "kwire": spark.read.format("kwire").options(**broker),
+        "files": spark.read.format("kwire").options(path=str(data), subscribe=topic),
     }
+
+
+def _batch(frames: dict[str, Any], records: int, rounds: int) -> tuple[dict[str, list[float]], int]:
+    """Rows/s of each way and round, and KiB of the largest Python process."""
     rates: dict[str, list[float]] = {name: [] for name in frames}
     memory = 0
     time.sleep(6)  # until the high watermarks are in their checkpoint
@@ -138,7 +139,7 @@ def _latency(spark: Any, bootstrap: str, name: str, seconds: float) -> str:
             message = consumer.poll(1)
             # the first third warms up
             if message and not message.error() and time.monotonic() - started > seconds / 3:
-                found.append((time.time_ns() - int(message.value())) / 1e6)
+                found.append((time.time_ns() - int(message.value() or 0)) / 1e6)
         ended.set()
         writer.join()
         query.stop()
