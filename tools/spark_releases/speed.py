@@ -1,6 +1,6 @@
 """How fast Spark reads a topic: by its own connector, by ``format("kwire")``, and from segment files.
 
-    python -m tools.spark_speed [--records 10000000] [--rounds 3] [--latency 30]
+    python -m tools.spark_releases.speed [--records 10000000] [--rounds 3] [--latency 30]
 
 Each round runs all three in one warm session on all cores, in turn: the sum of the lengths of all values. With
 ``--latency`` a stream copies a topic at 1,000 records/s by Spark's connector and by kwire, and the time from a record
@@ -26,7 +26,7 @@ PARTITIONS = 4
 
 def main() -> int:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m tools.spark_speed", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.spark_releases.speed", description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=10_000_000, metavar="N")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--latency", type=float, default=0, metavar="SECONDS", help="also measure a stream for so long")
