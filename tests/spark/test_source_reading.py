@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import InputPartition
 
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.records.writing.encoding import Rows
@@ -154,8 +155,12 @@ def test_all_columns_are_those_of_sparks_source(source: Source) -> None:
     assert second["timestamp"].timestamp() * 1000 == FIRST_MS + 8
 
 
-def test_an_empty_topic_gives_nothing(source: Source) -> None:
+@pytest.mark.parametrize("own", [None, InputPartition(None)])
+def test_an_empty_topic_gives_nothing(source: Source, own: InputPartition | None) -> None:
+    """PySpark then reads a partition of its own: None, or an empty one in later versions."""
     assert source.batch() == []
+    assert list(BatchReader(source.options({})).read(own)) == []
+    assert list(OldStreamReader(source.options({}, streaming=True)).read(own)) == []
 
 
 def test_all_that_is_there_is_read_whatever_the_number_of_tasks(source: Source) -> None:

@@ -62,7 +62,9 @@ class FilesReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The records of a range. `SourceError`."""
-        return iter(()) if partition is None else read(self._path, self._options, partition.planned)
+        if not isinstance(partition, FileRangePartition):  # there is nothing, and PySpark makes one of its own
+            return iter(())
+        return read(self._path, self._options, partition.planned)
 
     def _wanted(self, there: list[Partition]) -> list[Partition]:
         """The partitions that the options name. `SourceError` for one that is not there."""

@@ -30,11 +30,15 @@ ID: Final = "id"
 
 
 class RangePartition(InputPartition):
-    """What a task reads."""
+    """What a task reads. If there is nothing PySpark makes a partition of its own: None, or an empty one from 4.1 on."""
 
     def __init__(self, wanted: Range) -> None:
         super().__init__(wanted)
         self.wanted = wanted
+
+    def rows(self, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+        """The records of the range. `SourceError`."""
+        return read(options, self.wanted)
 
 
 class BatchReader(DataSourceReader):
@@ -49,7 +53,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The records of a range. `SourceError`."""
-        return iter(()) if partition is None else read(self._options, partition.wanted)  # None: there is nothing
+        return partition.rows(self._options) if isinstance(partition, RangePartition) else iter(())
 
     async def _ranges(self, cluster: Cluster) -> list[Range]:
         options = self._options
@@ -167,7 +171,7 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The records of a range."""
-        return iter(()) if partition is None else read(self.options, partition.wanted)
+        return partition.rows(self.options) if isinstance(partition, RangePartition) else iter(())
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: the checkpoint has the offsets."""
