@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "kwire"
+_SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+)
+_HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
 
 
 class KwireDataSource(DataSource):
@@ -31,14 +35,12 @@ class KwireDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns: those of Spark's Kafka source."""
-        from kwire.spark.arrow import HEADERS, SCHEMA
-
-        return SCHEMA + (HEADERS if self.options.get("includeHeaders", "").lower() == "true" else "")
+        return _SCHEMA + (_HEADERS if self.options.get("includeHeaders", "").lower() == "true" else "")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The source of batch queries. `SourceError`."""
         if "path" in self.options:
-            from kwire.spark.files.reader import FilesReader
+            from kwire.spark.source.files_reader import FilesReader
 
             return FilesReader(self.options)
         from kwire.spark.source.options import SourceOptions

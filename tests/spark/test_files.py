@@ -17,8 +17,8 @@ from kwire.codec.messages.delete_records_request import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kwire.spark.files.reader import FilesReader
 from kwire.spark.source.errors import DataLossError, SourceError
+from kwire.spark.source.files_reader import FilesReader
 from kwire.spark.source.options import SourceOptions
 from kwire.spark.source.readers import BatchReader
 from kwire.testing import Kwire, KwireProcess
@@ -300,7 +300,7 @@ def test_a_compaction_that_is_under_way_is_waited_for(log: Log, monkeypatch: pyt
         if looks == 3:
             swap.rename(first)
 
-    monkeypatch.setattr("kwire.spark.files.directory.time.sleep", look)
+    monkeypatch.setattr("kwire.arrow.files.directory.time.sleep", look)
     assert log.from_files(topic) == expected
     first.rename(swap)
     with pytest.raises(SourceError, match="a compaction has not ended; start a broker there"):
@@ -310,8 +310,8 @@ def test_a_compaction_that_is_under_way_is_waited_for(log: Log, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"path": "/nowhere"}, "option path=/nowhere: No such file or directory: give the folder of log.dirs"),
-        ({"path": "/"}, "option path=/: no data directory, it has no meta.properties"),
+        ({"path": "/nowhere"}, "/nowhere: No such file or directory: give the folder of log.dirs"),
+        ({"path": "/"}, "/: no data directory, it has no meta.properties"),
         ({"kafka.bootstrap.servers": "x:1"}, "kafka.bootstrap.servers means nothing with path"),
         ({"subscribe": "nowhere"}, "nowhere is not in this directory"),
         ({"assign": '{"nowhere": [0]}'}, "nowhere-0 is not in this directory"),

@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwire.spark.source.planning import Partition, Range, divided, limited, ranges, total
+from kwire.arrow.ranges import Partition, Range
+from kwire.spark.source.planning import divided, limited, ranges, total
 
 SPANS = st.dictionaries(
     st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5)),

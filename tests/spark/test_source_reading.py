@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 
+from kwire.arrow.ranges import Range
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.records.writing.encoding import Rows
 from kwire.cli.records.writing.sending import Sender, Settings
@@ -26,10 +27,9 @@ from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, Dele
 from kwire.spark.sink.options import SinkOptions
 from kwire.spark.sink.transaction import Transaction
 from kwire.spark.source.errors import DataLossError, SourceError
-from kwire.spark.source.fetching import read
 from kwire.spark.source.options import SourceOptions
-from kwire.spark.source.planning import Range
 from kwire.spark.source.readers import BatchReader, Offsets, OldStreamReader, StreamCore
+from kwire.spark.source.reading import read
 from kwire.testing import Kwire, KwireProcess
 
 T = TypeVar("T")

@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from kwire.arrow.reading import Brokers, Reading
 from kwire.spark.source.errors import SourceError
 
 EARLIEST, LATEST = -2, -1
 """Offsets that stand for the ends of a partition, in options and in ListOffsets."""
 ByPartition = dict[str, dict[int, int]]
 
+_CLIENT_ID: Final = "kwire-spark"
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _RESERVED: Final = {
     "auto.offset.reset": "set startingOffsets",
@@ -60,6 +62,16 @@ class SourceOptions(NamedTuple):
     def __repr__(self) -> str:
         """Without the properties, which may have passwords."""
         return f"SourceOptions(bootstrap={self.bootstrap!r}, topics={self.topics or self.pattern or self.partitions!r})"
+
+    @property
+    def brokers(self) -> Brokers:
+        """The cluster to read from."""
+        return Brokers(self.bootstrap, {"client.id": _CLIENT_ID, **self.properties}, self.timeout_s)
+
+    @property
+    def reading(self) -> Reading:
+        """How to read."""
+        return Reading(self.committed, self.fails_on_loss, self.headers)
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool, files: bool = False) -> SourceOptions:

@@ -5,24 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
-Partition = tuple[str, int]
-Positions = dict[Partition, int]
-
-
-class Range(NamedTuple):
-    """Offsets of a partition, from ``start`` to before ``end``."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        """The number of offsets."""
-        return self.end - self.start
+from kwire.arrow.ranges import Partition, Positions, Range
 
 
 def ranges(starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> list[Range]:

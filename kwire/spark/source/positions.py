@@ -8,13 +8,13 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from kwire.arrow.ranges import Partition, Positions
 from kwire.base.errors import ErrorCode
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError, check
 from kwire.cli.connection.offsets import NO_OFFSET, list_offsets
 from kwire.spark.source.errors import SourceError
 from kwire.spark.source.options import EARLIEST, LATEST, ByPartition, Limit, SourceOptions
-from kwire.spark.source.planning import Partition, Positions
 
 _PAUSE_S: Final = 0.1
 _CREATION_S: Final = 10.0

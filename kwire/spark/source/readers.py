@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from kwire.arrow.ranges import Partition, Positions, Range
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError
 from kwire.spark.source.errors import DataLossError, SourceError
-from kwire.spark.source.fetching import read
 from kwire.spark.source.options import EARLIEST, LATEST, SourceOptions
-from kwire.spark.source.planning import Partition, Positions, Range, divided, limited, ranges, total
+from kwire.spark.source.planning import divided, limited, ranges, total
 from kwire.spark.source.positions import Topics, ends_of, find_topics, resolve
+from kwire.spark.source.reading import read
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,7 @@ ID: Final = "id"
 
 
 class RangePartition(InputPartition):
-    """What a task reads. If there is nothing PySpark makes a partition of its own: None, or an empty one from 4.1 on."""
+    """What a task reads. Where there is nothing PySpark passes None or, from 4.1 on, an empty partition of its own."""
 
     def __init__(self, wanted: Range) -> None:
         super().__init__(wanted)

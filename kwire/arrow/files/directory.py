@@ -6,14 +6,14 @@ import time
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
+from kwire.arrow.errors import ReadError
+from kwire.arrow.ranges import Partition
 from kwire.base.doors import Files
 from kwire.codec.records import ABORT, COMMIT, BatchHeader, iter_records, parse_control_key
 from kwire.log.common import checkpoints, names
 from kwire.log.common.checkpoints import CorruptCheckpoint
 from kwire.log.segment.batch_scan import CorruptLog, scan
 from kwire.log.state.producer_snapshot import CorruptSnapshot, decode_snapshot
-from kwire.spark.source.errors import SourceError
-from kwire.spark.source.planning import Partition
 
 _LOOKS: Final = 200
 _PAUSE_S: Final = 0.01
@@ -30,7 +30,7 @@ class Visible(NamedTuple):
 
 
 class DataDirectory:
-    """One of a broker's ``log.dirs``, or a copy of it. `SourceError` for what is not one."""
+    """One of a broker's ``log.dirs``, or a copy of it. `ReadError` for what is not one."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -45,9 +45,9 @@ class DataDirectory:
                 if (parsed := names.parse_directory_name(name)) and self.files.is_dir(f"{self.path}/{name}")
             ]
         except OSError as error:
-            raise SourceError(f"option path={self.path}: {error.strerror}: give the folder of log.dirs") from None
+            raise ReadError(f"{self.path}: {error.strerror}: give the folder of log.dirs") from None
         if not found and not self.files.exists(f"{self.path}/meta.properties"):
-            raise SourceError(f"option path={self.path}: no data directory, it has no meta.properties")
+            raise ReadError(f"{self.path}: no data directory, it has no meta.properties")
         return sorted(found)
 
     def folder(self, partition: Partition) -> str:
@@ -59,12 +59,12 @@ class DataDirectory:
         try:
             return self._visible(partition, committed=committed)
         except (CorruptCheckpoint, CorruptSnapshot, CorruptLog) as error:
-            raise SourceError(f"{names.directory_name(*partition)}: {error}") from None
+            raise ReadError(f"{names.directory_name(*partition)}: {error}") from None
         except OSError as error:
-            raise SourceError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
+            raise ReadError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
 
     def segments(self, partition: Partition) -> list[int]:
-        """The base offsets of a partition's segments. While the cleaner replaces some, it waits. `SourceError`."""
+        """The base offsets of a partition's segments. While the cleaner replaces some, it waits. `ReadError`."""
         folder = self.folder(partition)
         for _ in range(_LOOKS):
             listed = self.files.listdir(folder)
@@ -72,7 +72,7 @@ class DataDirectory:
                 parsed = [names.parse_file_name(name) for name in listed]
                 return sorted(each[0] for each in parsed if each and each[1] == names.LOG_SUFFIX)
             time.sleep(_PAUSE_S)
-        raise SourceError(f"{folder}: a compaction has not ended; start a broker there, which ends it")
+        raise ReadError(f"{folder}: a compaction has not ended; start a broker there, which ends it")
 
     def high_watermark(self, partition: Partition) -> int:
         """Before which offset records are committed, as far as the checkpoint says; 0 if it says nothing."""

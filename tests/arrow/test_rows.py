@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from kwire.arrow.rows import to_arrow
 from kwire.cli.records.columns import Columns
-from kwire.spark.arrow import to_arrow
 
 
 def columns(first: int, times: list[int]) -> Columns:

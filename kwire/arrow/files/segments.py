@@ -7,17 +7,17 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kwire.arrow.errors import ReadError, RecordsGone
+from kwire.arrow.files.directory import DataDirectory
+from kwire.arrow.ranges import Partition, Range
+from kwire.arrow.reading import Reading
+from kwire.arrow.rows import to_arrow
 from kwire.cli.records.columns import Columns, decode_batch
 from kwire.codec.errors import CodecError
 from kwire.log.common import names
 from kwire.log.common.checkpoints import CorruptCheckpoint
 from kwire.log.segment.batch_scan import CorruptLog, ScannedBatch, find_batch, scan
 from kwire.log.segment.indexes import TransactionIndex
-from kwire.spark.arrow import to_arrow
-from kwire.spark.files.directory import DataDirectory
-from kwire.spark.source.errors import DataLossError, SourceError
-from kwire.spark.source.options import SourceOptions
-from kwire.spark.source.planning import Partition, Range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,8 +35,8 @@ class FileRange(NamedTuple):
     identity: str
 
 
-def read(path: str, options: SourceOptions, planned: FileRange) -> Iterator[pa.RecordBatch]:
-    """The records of a range. `SourceError` if it is not what was planned any more; then nothing that was read counts.
+def read(path: str, how: Reading, planned: FileRange) -> Iterator[pa.RecordBatch]:
+    """The records of a range. `ReadError` if it is not what was planned any more; then nothing that was read counts.
 
     Memory holds one batch of the log and one Arrow batch."""
     directory, wanted = DataDirectory(path), planned.wanted
@@ -45,41 +45,41 @@ def read(path: str, options: SourceOptions, planned: FileRange) -> Iterator[pa.R
     rows = size = 0
     try:
         _check(directory, planned)
-        for columns, kind in _columns(directory, wanted, options):
+        for columns, kind in _columns(directory, wanted, how):
             waiting.append(columns)
             types[columns.next_offset] = kind
             rows += len(columns)
             size += sum(len(each) for each in columns.values if each is not None)
             if rows >= _ROWS_MAX or size >= _BYTES_MAX:
-                yield to_arrow(waiting, types, headers=options.headers)
+                yield to_arrow(waiting, types, headers=how.headers)
                 waiting, rows, size = [], 0, 0
                 types.clear()
         _check(directory, planned)
     except (CorruptLog, CorruptCheckpoint, CodecError) as error:
-        raise SourceError(f"{wanted.topic}-{wanted.partition}: {error}") from None
+        raise ReadError(f"{wanted.topic}-{wanted.partition}: {error}") from None
     except OSError as error:
-        raise SourceError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
+        raise ReadError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
     if waiting:
-        yield to_arrow(waiting, types, headers=options.headers)
+        yield to_arrow(waiting, types, headers=how.headers)
 
 
 def _check(directory: DataDirectory, planned: FileRange) -> None:
-    """`SourceError` if the topic was made again or the log is shorter than it was."""
+    """`ReadError` if the topic was made again or the log is shorter than it was."""
     partition = (planned.wanted.topic, planned.wanted.partition)
     if (
         directory.identity(partition, planned.end) != planned.identity
         or directory.high_watermark(partition) < planned.end
     ):
-        raise SourceError(
+        raise ReadError(
             f"{directory.folder(partition)}: the topic was made again, or its log truncated, meanwhile; read again"
         )
 
 
-def _columns(directory: DataDirectory, wanted: Range, options: SourceOptions) -> Iterator[tuple[Columns, int]]:
+def _columns(directory: DataDirectory, wanted: Range, how: Reading) -> Iterator[tuple[Columns, int]]:
     """The records of each batch that has some for the reader, and the type of their timestamps."""
     partition = (wanted.topic, wanted.partition)
-    aborted = _aborted(directory, partition, wanted.start) if options.committed else {}
-    for batch in _batches(directory, wanted, fails_on_loss=options.fails_on_loss):
+    aborted = _aborted(directory, partition, wanted.start) if how.committed else {}
+    for batch in _batches(directory, wanted, fails_on_loss=how.fails_on_loss):
         header = batch.header
         if header.is_control:
             continue
@@ -112,7 +112,7 @@ def _batches(directory: DataDirectory, wanted: Range, *, fails_on_loss: bool) ->
         finally:
             files.close(fd)
         if following is None and reached < wanted.end:
-            raise SourceError(f"{path}: ends before offset {wanted.end}: the log was truncated meanwhile; read again")
+            raise ReadError(f"{path}: ends before offset {wanted.end}: the log was truncated meanwhile; read again")
         position = wanted.end if following is None else max(following, reached)
 
 
@@ -127,7 +127,7 @@ def _open(
         index = bisect_right(bases, position) - 1
         if index < 0:
             if not bases or fails_on_loss:
-                raise DataLossError(f"{folder}: the segment with offset {position} was deleted meanwhile")
+                raise RecordsGone(f"{folder}: the segment with offset {position} was deleted meanwhile")
             index = 0
         path = f"{folder}/{names.file_name(bases[index], names.LOG_SUFFIX)}"
         try:
@@ -137,7 +137,7 @@ def _open(
         if directory.segments(partition) == bases:
             return path, fd, bases[index + 1] if index + 1 < len(bases) else None
         directory.files.close(fd)
-    raise SourceError(f"{folder}: its segments change all the time; read again")
+    raise ReadError(f"{folder}: its segments change all the time; read again")
 
 
 def _aborted(directory: DataDirectory, partition: Partition, start: int) -> dict[int, list[tuple[int, int]]]:

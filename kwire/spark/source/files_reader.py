@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kwire.spark.files.directory import DataDirectory, Visible
-from kwire.spark.files.segments import FileRange, read
+from kwire.arrow.files.directory import DataDirectory, Visible
+from kwire.arrow.files.segments import FileRange
+from kwire.arrow.ranges import Partition, Range
 from kwire.spark.source.errors import DataLossError, SourceError
 from kwire.spark.source.options import EARLIEST, LATEST, Limit, SourceOptions
-from kwire.spark.source.planning import Partition, Range
+from kwire.spark.source.reading import as_source_errors, read_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +46,10 @@ class FilesReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """A range for each segment. `SourceError`."""
+        with as_source_errors():
+            return self._planned()
+
+    def _planned(self) -> list[InputPartition]:
         directory = DataDirectory(self._path)
         found: list[InputPartition] = []
         for partition in self._wanted(directory.partitions()):
@@ -64,7 +69,7 @@ class FilesReader(DataSourceReader):
         """The records of a range. `SourceError`."""
         if not isinstance(partition, FileRangePartition):  # there is nothing, and PySpark makes one of its own
             return iter(())
-        return read(self._path, self._options, partition.planned)
+        return read_files(self._path, self._options, partition.planned)
 
     def _wanted(self, there: list[Partition]) -> list[Partition]:
         """The partitions that the options name. `SourceError` for one that is not there."""

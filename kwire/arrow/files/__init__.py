@@ -4,5 +4,5 @@ What is shown is what a broker would show: nothing above the high watermark, not
 with read_committed nothing of a transaction that is open or was aborted. The directory may be in use: then the
 checkpoints say less than the broker knows, so less is shown, never more. Nothing is written to it.
 
-`directory` says what there is, `segments` reads a range of offsets, `reader` is what PySpark calls.
+`directory` says what there is, `segments` reads a range of offsets.
 """

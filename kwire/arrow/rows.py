@@ -1,4 +1,5 @@
-"""Columns of records as Arrow batches, with the columns of Spark's Kafka source."""
+"""Decoded records as Arrow batches, with the columns of Spark's Kafka source: Kafka's fields under the names that
+Spark's users know."""
 
 from __future__ import annotations
 
@@ -12,16 +13,11 @@ from kwire.cli.records.columns import Columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA: Final = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-)
-HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
-
 _MICROSECONDS: Final = 1000
 
 
 def to_arrow(parts: Sequence[Columns], types: Mapping[int, int], *, headers: bool) -> pa.RecordBatch:
-    """Rows of Spark's Kafka source; ``parts`` are of one partition and not empty. ``types``: by the next offset of a
+    """A row for each record; ``parts`` are of one partition and not empty. ``types``: by the next offset of a
     part, the type of its timestamps."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,0 +1,27 @@
+"""How records are read, and from which cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Reading(NamedTuple):
+    """``committed``: of transactions only what is committed (read_committed). ``fails_on_loss``: records of the range
+    that are gone are `RecordsGone`, otherwise they are left out. ``headers``: with a column of headers."""
+
+    committed: bool = False
+    fails_on_loss: bool = True
+    headers: bool = False
+
+
+class Brokers(NamedTuple):
+    """A cluster: addresses with commas between them, client properties, and how long brokers may not answer."""
+
+    bootstrap: str
+    properties: Mapping[str, str]
+    timeout_s: float = 60.0
+
+    def __repr__(self) -> str:
+        """Without the properties, which may have passwords."""
+        return f"Brokers(bootstrap={self.bootstrap!r})"
