@@ -1,6 +1,7 @@
 """``scripts/bench``: kwire beside Apache Kafka on this machine.
 
-Both brokers are started, warmed up and measured in turns, workload by workload; the order changes from round to round.
+Both brokers, and the floor (a C server that only makes the system calls a broker cannot avoid), are started, warmed up
+and measured in turns, workload by workload; the order changes from round to round.
 Printed: the best round and the median of each line, kwire's value over Kafka's (of the best rounds, which depend least
 on other work of the machine), and which bounds are kept. Progress goes to standard error. The exit status is 1 if a
 workload failed; a missed bound is reported, but is no failure.
@@ -23,8 +24,9 @@ from harness.kafka_jars import KAFKA_VERSION, why_no_java
 from harness.paths import ROOT
 from harness.processes.production import production_broker
 from tools.benchmark import extras, generator, guarded, picture, results, secured, workloads
+from tools.benchmark.floor import FLOOR, FloorTarget
 from tools.benchmark.machine import compiled_modules, machine
-from tools.benchmark.results import KINDS, Line
+from tools.benchmark.results import ALL_KINDS, Line
 from tools.benchmark.targets import Target
 from tools.benchmark.workloads import Workload
 
@@ -46,7 +48,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="a quarter of the work: for a first look")
     parser.add_argument("--scale", type=float, help="share of the work (1: all)")
-    parser.add_argument("--broker", choices=("both", *KINDS), default="both")
+    parser.add_argument("--broker", choices=("both", *ALL_KINDS), default="both", help="default: both, and the floor")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write the picture")
     parser.add_argument("--text", type=Path, metavar="FILE", help="write the table as well")
@@ -70,7 +72,7 @@ class Run:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.scale = options.scale or (QUICK_SCALE if options.quick else 1.0)
-        self.kinds = list(KINDS) if options.broker == "both" else [options.broker]
+        self.kinds = list(ALL_KINDS) if options.broker == "both" else [options.broker]
         self.together = [each for each in workloads.throughput() + extras.tools() if self._wanted(each)]
         self.alone = [each for each in extras.alone() if self._wanted(each)]
         self.secured = [each for each in secured.secured() if self._wanted(each)]
@@ -93,16 +95,16 @@ class Run:
 
     def _round(self, number: int, order: list[str]) -> None:
         for workload in self.alone:
-            for kind in order:
+            for kind in _brokers(order):
                 with ExitStack() as stack:
                     target = stack.enter_context(extras.fresh(kind))
                     self._measure(workload, target, number)
         if self.together:
-            self._on_both(self.together, number, order, lambda kind, home: Target(production_broker(kind, home)))
+            self._on_both(self.together, number, order, plain_target)
         if self.guarded:
-            self._on_both(self.guarded, number, order, guarded.GuardedTarget)
+            self._on_both(self.guarded, number, _brokers(order), guarded.GuardedTarget)
         if self.secured:
-            self._on_both(self.secured, number, order, secured.SecuredTarget)
+            self._on_both(self.secured, number, _brokers(order), secured.SecuredTarget)
 
     def _on_both(
         self, lines: list[Workload], number: int, order: list[str], target_of: Callable[[str, Path], Target]
@@ -119,7 +121,8 @@ class Run:
                     secured.warm_up(target, self.scale)
             for workload in lines:
                 for target in targets.values():
-                    self._measure(workload, target, number)
+                    if target.kind != FLOOR or workload.on_floor:
+                        self._measure(workload, target, number)
         finally:
             for target in targets.values():
                 target.broker.kill()
@@ -128,7 +131,8 @@ class Run:
     def _measure(self, workload: Workload, target: Target, number: int) -> None:
         line = self.lines[workload.key]
         self.done += 1
-        total = len(self.lines) * len(self.kinds) * self.options.rounds
+        on_floor = sum(line.workload.on_floor for line in self.lines.values()) if FLOOR in self.kinds else 0
+        total = (len(self.lines) * len(_brokers(self.kinds)) + on_floor) * self.options.rounds
         place = f"[{self.done}/{total} {time.monotonic() - self.started:4.0f} s] {workload.group}: {workload.title}"
         try:
             facts = workload.measure(target, self.scale)
@@ -139,6 +143,16 @@ class Run:
         line.rounds[target.kind].append(facts)
         shown = [f"{name} {results.fact_text(name, value)}" for name, value in facts.items()]
         say(f"{place}: {target.kind}: {', '.join(shown)}")
+
+
+def _brokers(kinds: list[str]) -> list[str]:
+    """The kinds without the floor, which only serves what the load generator sends."""
+    return [kind for kind in kinds if kind != FLOOR]
+
+
+def plain_target(kind: str, home: Path) -> Target:
+    """What `Workload` measures, not started yet."""
+    return FloorTarget(home) if kind == FLOOR else Target(production_broker(kind, home))
 
 
 def warm_up(target: Target, scale: float) -> None:
@@ -156,18 +170,20 @@ def all_workloads() -> list[Workload]:
 
 def report(run: Run, facts: dict[str, Any]) -> int:
     """Print and write the results; 1 if a workload failed."""
-    measured = [line for line in run.lines.values() if line.rounds["kwire"] or line.rounds["kafka"] or line.failures]
+    measured = [line for line in run.lines.values() if any(line.rounds.values()) or line.failures]
     lines = measured
     if run.options.record and run.options.only:
         lines = with_recorded(measured, DOCS / "benchmark.json")
     for line in measured:
         line.when = facts["when"]
     times = sorted({line.when[:16] for line in lines})
-    rounds = max((len(line.rounds["kwire"]) for line in lines), default=0)
+    rounds = max((len(found) for line in lines for found in line.rounds.values()), default=0)
     words = (
         f"kwire beside Apache Kafka {KAFKA_VERSION}; {facts['cores']} cores ({facts['cpu']}), {' and '.join(times)}, "
         f"{rounds} round{'s' if rounds > 1 else ''}; load average before {facts['load_average'][0]:.1f}\n"
-        "CPU: the broker's processor time, per million records or per request\n\n"
+        "CPU: the broker's processor time, per million records or per request\n"
+        "floor: that of a C server that only makes the system calls a broker cannot avoid, and how often each broker "
+        "takes it\n\n"
     )
     text = words + results.text_table(lines) + "\n" + results.verdict_table(lines)
     print(text)
@@ -219,7 +235,7 @@ def main() -> int:
     if other is not None:
         return other()
     reason = why_no_java()
-    if reason and options.broker != "kwire":
+    if reason and options.broker in ("both", "kafka"):
         say(f"Apache Kafka {reason}: --broker kwire measures kwire alone")
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was begun is cleared away

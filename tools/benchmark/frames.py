@@ -15,7 +15,7 @@ from kwire.codec.message import Message
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from kwire.codec.protocol import encode
+from kwire.codec.protocol import encode, request_header_version, response_header_version
 from kwire.codec.records import RecordBatchBuilder
 
 CLIENT_ID = b"bench"
@@ -63,8 +63,9 @@ def write(path: Path, templates: list[Template]) -> None:
 
 
 def header(api_key: int, version: int) -> bytes:
-    """A request header of version 2."""
-    return struct.pack(">hhih", api_key, version, 0, len(CLIENT_ID)) + CLIENT_ID + b"\0"
+    """A request header of the version that belongs to the API's."""
+    tags = b"\0" if request_header_version(api_key, version) == 2 else b""
+    return struct.pack(">hhih", api_key, version, 0, len(CLIENT_ID)) + CLIENT_ID + tags
 
 
 def frame(request: Message, version: int) -> bytes:
@@ -90,20 +91,30 @@ def batch_of(
     return builder.build(), builder.count
 
 
-def produce(topic_id: bytes, partitions: list[int], batch: bytes, count: int, acks: int) -> Template:
-    """A Produce request with the same batch for each of the partitions."""
-    data = [PartitionProduceData(index=index, records=batch) for index in partitions]
-    request = ProduceRequest(
-        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(topic_id=topic_id, partition_data=data)]
+def produce(
+    topic_id: bytes,
+    partitions: list[int],
+    batch: bytes,
+    count: int,
+    acks: int,
+    *,
+    version: int = PRODUCE_VERSION,
+    name: str = "",
+) -> Template:
+    """A Produce request with the same batch for each of the partitions. ``name``: the topic's, before version 13."""
+    topic = TopicProduceData(
+        name=name, partition_data=[PartitionProduceData(index=i, records=batch) for i in partitions]
     )
-    raw = frame(request, PRODUCE_VERSION)
+    if version >= PRODUCE_VERSION:
+        topic.topic_id = topic_id
+    raw = frame(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic]), version)
     positions = []
     position = -1
     for _ in partitions:
         position = raw.index(batch, position + 1)
         positions.append(position)
-    answer = _answer(topic_id, partitions, 0)
-    failed = _answer(topic_id, partitions, -1)
+    answer = _answer(topic, version, 0)
+    failed = _answer(topic, version, -1)
     errors = [
         at for at in range(len(answer) - 1) if answer[at : at + 2] == b"\0\0" and failed[at : at + 2] == b"\xff\xff"
     ]
@@ -112,14 +123,17 @@ def produce(topic_id: bytes, partitions: list[int], batch: bytes, count: int, ac
     return Template(raw, len(answer), batches)
 
 
-def _answer(topic_id: bytes, partitions: list[int], error: int) -> bytes:
+def _answer(asked: TopicProduceData, version: int, error: int) -> bytes:
     """The response to a Produce request, except for the offsets: only its size and its error codes' places matter."""
     parts = [
-        PartitionProduceResponse(index=index, error_code=error, base_offset=0, log_append_time_ms=0, log_start_offset=0)
-        for index in partitions
+        PartitionProduceResponse(
+            index=each.index, error_code=error, base_offset=0, log_append_time_ms=0, log_start_offset=0
+        )
+        for each in asked.partition_data
     ]
-    response = ProduceResponse(responses=[TopicProduceResponse(topic_id=topic_id, partition_responses=parts)])
-    return bytes(5) + bytes(encode(response, PRODUCE_VERSION))
+    topic = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=parts)
+    head = 5 if response_header_version(ProduceRequest.API_KEY, version) == 1 else 4
+    return bytes(head) + bytes(encode(ProduceResponse(responses=[topic]), version))
 
 
 def metadata_of_all() -> Template:

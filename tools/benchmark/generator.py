@@ -24,13 +24,19 @@ WITH_TLS = ("-DTLS", "-lssl", "-lcrypto")
 
 
 def generator(tls: bool = False) -> Path:
-    """The compiled generator, made with gcc on first use; with TLS it needs OpenSSL's headers. Raises `LoadFailed`."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    program = cache_root() / (f"load-tls-{digest}" if tls else f"load-{digest}")
+    """The compiled generator; with TLS it needs OpenSSL's headers. Raises `LoadFailed`."""
+    return compiled(SOURCE, "-tls", *WITH_TLS) if tls else compiled(SOURCE)
+
+
+def compiled(source: Path, variant: str = "", *options: str) -> Path:
+    """A program made of one C file, with gcc on first use. ``variant`` tells programs of the same file apart. Raises
+    `LoadFailed`."""
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    program = cache_root() / f"{source.stem}{variant}-{digest}"
     if not program.exists():
         cache_root().mkdir(parents=True, exist_ok=True)
         partial = program.with_suffix(".partial")
-        command = ["gcc", "-O2", "-Wall", "-o", str(partial), str(SOURCE), *(WITH_TLS if tls else ())]
+        command = ["gcc", "-O2", "-Wall", "-o", str(partial), str(source), *options]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             raise LoadFailed(f"gcc failed; it needs libc6-dev, and libssl-dev for TLS (Debian)\n{done.stderr.strip()}")

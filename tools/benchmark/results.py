@@ -11,21 +11,23 @@ from typing import Any
 from tools.benchmark.workloads import SECURED, Facts, Workload
 
 KINDS = ("kwire", "kafka")
+ALL_KINDS = (*KINDS, "floor")
 HIGHER_IS_BETTER = frozenset({"records_s", "mb_s", "requests_s", "rate", "plain_rate"})
 
 
 @dataclass
 class Line:
-    """One workload's rounds on both brokers. ``when``: the time of the run, if it was another one than this."""
+    """One workload's rounds on both brokers, and on the floor where it has it. ``when``: the time of the run, if it was
+    another one than this."""
 
     workload: Workload
-    rounds: dict[str, list[Facts]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    rounds: dict[str, list[Facts]] = field(default_factory=lambda: {kind: [] for kind in ALL_KINDS})
     failures: list[str] = field(default_factory=list)
     when: str = ""
 
     def values(self, kind: str, fact: str) -> list[float]:
         """The values of one fact for one kind of broker, one per round."""
-        return [facts[fact] for facts in self.rounds[kind] if fact in facts]
+        return [facts[fact] for facts in self.rounds.get(kind, ()) if fact in facts]
 
     def best(self, kind: str, fact: str) -> float | None:
         """The best round of one fact; None without values."""
@@ -44,6 +46,11 @@ class Line:
         pick = self.best if best else self.median
         ours, theirs = pick("kwire", fact), pick("kafka", fact)
         return ours / theirs if ours is not None and theirs else None
+
+    def from_floor(self, kind: str, fact: str) -> float | None:
+        """A broker's value over the floor's, of the best rounds; None without one of them."""
+        value, floor = self.best(kind, fact), self.best("floor", fact)
+        return value / floor if value is not None and floor else None
 
     def verdicts(self) -> list[tuple[str, float, float, bool]]:
         """Of each bound: the fact, the ratio of the best rounds, the bound, whether it is kept."""
@@ -66,13 +73,14 @@ class Line:
 
     def as_json(self) -> dict[str, Any]:
         """The rounds and their summary as a JSON object."""
-        facts = list(dict.fromkeys(name for kind in KINDS for each in self.rounds[kind] for name in each))
+        facts = list(dict.fromkeys(name for each in self.rounds.values() for found in each for name in found))
         summary = {
             fact: {
-                **{f"{kind}_median": self.median(kind, fact) for kind in KINDS},
-                **{f"{kind}_best": self.best(kind, fact) for kind in KINDS},
+                **{f"{kind}_median": self.median(kind, fact) for kind in ALL_KINDS},
+                **{f"{kind}_best": self.best(kind, fact) for kind in ALL_KINDS},
                 "ratio_median": self.ratio(fact, best=False),
                 "ratio_best": self.ratio(fact),
+                **{f"{kind}_from_floor": self.from_floor(kind, fact) for kind in KINDS},
             }
             for fact in facts
         }
@@ -146,6 +154,9 @@ _COLUMNS = (
     ("", "CPU: kwire", 10),
     ("", "Kafka", 10),
     ("", "ratio", 7),
+    ("", "floor", 9),
+    ("", "kwire", 7),
+    ("", "Kafka", 7),
     ("", "p50", 20),
     ("", "p99", 20),
     ("", "p99.9", 20),
@@ -153,7 +164,8 @@ _COLUMNS = (
 
 
 def text_table(lines: list[Line]) -> str:
-    """All lines, group by group. Pairs are kwire's and Kafka's; ratios are kwire's over Kafka's, of the best rounds."""
+    """All lines, group by group. Pairs are kwire's and Kafka's; ratios are kwire's over Kafka's, of the best rounds;
+    behind the floor's processor time is how often each broker takes it."""
     out = []
     group = ""
     for line in lines:
@@ -177,12 +189,14 @@ def _row(line: Line) -> str:
     cells = [_best_and_median(line, kind, rate) for kind in KINDS] + [ratio_text(line.ratio(rate))]
     cells += [fact_text(workload.cost, line.best(kind, workload.cost)) for kind in KINDS]
     cells.append(ratio_text(line.ratio(workload.cost)))
+    cells.append(fact_text(workload.cost, line.best("floor", workload.cost)))
+    cells += [ratio_text(line.from_floor(kind, workload.cost)) for kind in KINDS]
     cells += [_pair(line, fact) for fact in ("p50_us", "p99_us", "p999_us")]
     padded = [f"{cell:>{width}}" for cell, (_, _, width) in zip(cells, _COLUMNS, strict=True)]
     row = f"  {workload.title:<44}" + " ".join(padded)
     ends = [_pair(line, fact) for fact in ("e2e_p50_us", "e2e_p99_us")]
     if any(each != "-" for each in ends):
-        row += f"\n    {'to the reader':<42}" + " " * 84 + " ".join(f"{end:>20}" for end in ends)
+        row += f"\n    {'to the reader':<42}" + " " * 110 + " ".join(f"{end:>20}" for end in ends)
     return row.rstrip()
 
 

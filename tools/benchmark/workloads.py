@@ -29,7 +29,8 @@ Measure = Callable[[Target, float], Facts]
 @dataclass(frozen=True)
 class Workload:
     """``key`` is for `--only`; ``rate`` names the fact that is its rate, ``cost`` the one that is its price; ``bounds``
-    what kwire may have of Kafka's value, by fact; ``limits`` what it may have whatever Kafka has."""
+    what kwire may have of Kafka's value, by fact; ``limits`` what it may have whatever Kafka has. ``on_floor``: it is
+    also measured on the floor (`tools.benchmark.floor`)."""
 
     key: str
     title: str
@@ -39,6 +40,7 @@ class Workload:
     cost: str = ""
     bounds: tuple[tuple[str, float], ...] = ()
     limits: tuple[tuple[str, float], ...] = ()
+    on_floor: bool = False
 
 
 PRODUCE = "Produce"
@@ -238,15 +240,17 @@ class AtOnce:
 
 @dataclass(frozen=True)
 class OneRecord:
-    """One record a request, acks=all, one request under way on each connection."""
+    """One record a request, acks=all, one request under way on each connection. ``version``: of Produce."""
 
     connections: int
     requests: int = 20_000
+    version: int = frames.PRODUCE_VERSION
 
     def __call__(self, target: Target, scale: float) -> Facts:
         """Send requests of one record each and wait for every response. See `Measure`."""
         topic = target.create_topic()
-        templates = [frames.produce(topic.id, [0], *frames.batch_of(100, 0), acks=-1)]
+        batch = frames.batch_of(100, 0)
+        templates = [frames.produce(topic.id, [0], *batch, acks=-1, version=self.version, name=topic.name)]
         requests = max(int(self.requests * scale), 2 * self.connections)
         warm_up = max(requests // 5, self.connections)
         generator.run(target, templates, requests=warm_up, producers=self.connections, inflight=1)
@@ -301,15 +305,19 @@ _LARGE = (("cpu_s_per_million", 1.0), ("records_s", 1.0))
 
 
 def _produce(key: str, title: str, measure: Produce, bounds: tuple[tuple[str, float], ...] = ()) -> Workload:
-    return Workload(f"produce-{key}", title, PRODUCE, measure, "records_s", "cpu_s_per_million", bounds)
+    return Workload(f"produce-{key}", title, PRODUCE, measure, "records_s", "cpu_s_per_million", bounds, on_floor=True)
 
 
 def _consume(key: str, title: str, measure: Measure, bounds: tuple[tuple[str, float], ...] = ()) -> Workload:
-    return Workload(f"consume-{key}", title, CONSUME, measure, "records_s", "cpu_s_per_million", bounds)
+    return Workload(f"consume-{key}", title, CONSUME, measure, "records_s", "cpu_s_per_million", bounds, on_floor=True)
+
+
+def _both(key: str, title: str, measure: Measure, bounds: tuple[tuple[str, float], ...] = ()) -> Workload:
+    return Workload(key, title, BOTH, measure, "records_s", "cpu_s_per_million", bounds, on_floor=True)
 
 
 def _requests(key: str, title: str, measure: Measure, group: str, bounds: tuple[tuple[str, float], ...]) -> Workload:
-    return Workload(key, title, group, measure, "requests_s", "cpu_s_per_thousand", bounds)
+    return Workload(key, title, group, measure, "requests_s", "cpu_s_per_thousand", bounds, on_floor=True)
 
 
 def throughput() -> list[Workload]:
@@ -335,8 +343,8 @@ def throughput() -> list[Workload]:
         _consume("cold", "from the disk (not cached)", Consume(cold=True)),
         _consume("tail", "tailing 152,000 records/s, 1 group", Tailing()),
         _consume("tail-10g", "tailing, 10 groups", Tailing(groups=10)),
-        Workload("headline", "128 KiB batches", BOTH, AtOnce(), "records_s", "cpu_s_per_million", _RATE_AND_CPU),
-        Workload("both-16k", "16 KiB batches", BOTH, AtOnce(16 * KIB), "records_s", "cpu_s_per_million"),
+        _both("headline", "128 KiB batches", AtOnce(), _RATE_AND_CPU),
+        _both("both-16k", "16 KiB batches", AtOnce(16 * KIB)),
         _requests("one-1", "1 connection", OneRecord(1), REQUESTS, (("cpu_s_per_thousand", 0.5), ("requests_s", 1.0))),
         _requests(
             "one-50",
@@ -352,6 +360,8 @@ def throughput() -> list[Workload]:
             REQUESTS,
             (("cpu_s_per_thousand", 0.5), ("requests_s", 1.0)),
         ),
+        _requests("one-50-v3", "50 connections, Produce 3 (oldest)", OneRecord(50, 30_000, 3), REQUESTS, ()),
+        _requests("one-50-v7", "50 connections, Produce 7 (librdkafka)", OneRecord(50, 30_000, 7), REQUESTS, ()),
         _requests("open-1000", "1,000 records/s", OpenLoop(1000), LATENCY, (("p50_us", 0.6), ("p99_us", 0.6))),
         _requests("open-5000", "5,000 records/s", OpenLoop(5000), LATENCY, ()),
     ]
