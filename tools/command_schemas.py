@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from harness.paths import ROOT
+from kwire.archive.command import Archived
 from kwire.cli.acl import AclRow
 from kwire.cli.bench.measuring import EndToEnd, Throughput
 from kwire.cli.cluster import ClusterStatus
@@ -62,6 +63,7 @@ LISTS: Final[dict[str, type]] = {
 }
 """Commands that print an array, and their rows."""
 OBJECTS: Final[dict[str, type]] = {
+    "archive": Archived,
     "bench consume": Throughput,
     "bench latency": EndToEnd,
     "bench produce": Throughput,

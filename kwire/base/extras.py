@@ -18,6 +18,17 @@ class Extra(NamedTuple):
 
 
 EXTRAS: Final = {
+    "archive": Extra(
+        "the archive",
+        {
+            "deltalake": "deltalake",
+            "obstore": "obstore",
+            "pyarrow": "pyarrow",
+            "pyiceberg": "pyiceberg",
+            "sqlalchemy": "SQLAlchemy",
+        },
+        ("archive",),
+    ),
     "console": Extra("the console", {"starlette": "starlette", "uvicorn": "uvicorn"}, ("console",)),
     "gssapi": Extra("GSSAPI", {"gssapi": "gssapi"}),
     "metrics": Extra("kwire.metrics.listen", {"prometheus_client": "prometheus-client"}),

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "txn": "list, describe and abort transactions",
     "bench": "measure how fast a topic is written and read",
     "console": "serve a web page that shows clusters: topics, messages, groups, brokers",
+    "archive": "keep a topic's records in a Delta, Iceberg or Parquet table",
     "cluster": "show a cluster's brokers, controller, under-replicated and offline partitions; unregister a broker",
     "user": "add, delete and list users who log in with SCRAM",
     "acl": "add, remove and list access control entries",
@@ -55,8 +56,11 @@ _MODULES: Final = {
     "log": "logs.command",
     "completion": "completions.command",
 }
-_CONSOLE: Final = "kwire.console.command"
-"""The console lies above the commands, from which it is reached by this name only."""
+_ABOVE: Final = {
+    "archive": "kwire.archive.command",
+    "console": "kwire.console.command",
+}
+"""Commands whose packages lie above this one, from which they are reached by these names only."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -113,8 +117,8 @@ def _forget_output() -> None:
 
 
 def _module(command: str):  # type: ignore[no-untyped-def]
-    if command == "console":
-        return import_module(_CONSOLE)
+    if command in _ABOVE:
+        return import_module(_ABOVE[command])
     name = _MODULES.get(command) or command.replace("-", "_")
     return import_module(f"kwire.cli.{name}")
 

@@ -26,6 +26,7 @@ GSSAPI = {
     "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": KEYTAB,
 }
 USES = {
+    "archive": ["archive", "orders", "--to", "parquet", "--path", "orders"],
     "console": ["console"],
     "gssapi": ["start", *(word for item in GSSAPI.items() for word in ("--set", "=".join(item)))],
     "metrics": [*SERVED, "--set", "kwire.metrics.listen=127.0.0.1:0"],
