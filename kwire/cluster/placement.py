@@ -18,8 +18,10 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from typing import Any, Protocol
 
+from kwire.base.config.cordoning import are_cordoned
+from kwire.base.config.values import split_list
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.metadata.image import BrokerImage, ClusterImage
+from kwire.cluster.metadata.image import BrokerImage, ClusterImage, ConfigResource
 
 
 class Randomness(Protocol):
@@ -32,26 +34,35 @@ class Randomness(Protocol):
 
 def place(image: ClusterImage, partitions: int, factor: int, random: Randomness) -> list[tuple[int, ...]]:
     """The replicas of ``partitions`` new partitions. Brokers that are fenced or in controlled shutdown count as not
-    live.
+    live; those whose log directories are all cordoned (KIP-1066) get none.
 
     INVALID_REPLICATION_FACTOR if fewer than ``factor`` brokers are registered, or none of them is live.
     """
-    brokers = image.sorted_brokers(fenced=True)
-    live = {broker.id for broker in image.sorted_brokers() if not broker.leaving}
+    brokers = [each for each in image.sorted_brokers(fenced=True) if not _is_cordoned(image, each)]
+    usable = {broker.id for broker in brokers}
+    live = {broker.id for broker in image.sorted_brokers() if broker.id in usable and not broker.leaving}
     if not live:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in controlled "
-            "shutdown.",
+            f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced, or have all their "
+            "log directories cordoned.",
         )
     if factor > len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            f"reached because only {len(brokers)} broker(s) are registered.",
+            f"reached because only {len(brokers)} broker(s) are registered or some brokers have all their log "
+            "directories cordoned.",
         )
     racks = _Racks(brokers, live, random)
     return [racks.next_partition(factor) for _ in range(partitions)]
+
+
+def _is_cordoned(image: ClusterImage, broker: BrokerImage) -> bool:
+    """Whether all log directories of a broker are cordoned, by its own properties or dynamically."""
+    dynamic = image.config(ConfigResource.BROKER, str(broker.id)).get("cordoned.log.dirs")
+    cordoned = broker.cordoned if dynamic is None else split_list(dynamic)
+    return bool(broker.log_dirs and cordoned) and are_cordoned(broker.log_dirs, cordoned)
 
 
 class _Brokers:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from kwire.base.config.cordoning import names_of_directories
 from kwire.base.logging import get_logger
 from kwire.cluster.controller.controller import Controller
 from kwire.cluster.controller.failover import Failover
@@ -86,7 +87,13 @@ class ClusterParts(NamedTuple):
             store,
             metadata,
             broker_id,
-            Registration(network.endpoints, config.broker_rack, features),
+            Registration(
+                network.endpoints,
+                config.broker_rack,
+                features,
+                log_dirs=names_of_directories(config.data_dirs),
+                cordoned=config.cordoned_log_dirs,
+            ),
             lease_ms=config.zookeeper_session_timeout_ms if is_zookeeper else config.broker_session_timeout_ms,
             rules=rules,
             on_loss=on_session_loss,

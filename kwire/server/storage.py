@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.config import KafkaConfig
+from kwire.base.config.cordoning import check_cordoned
 from kwire.base.logging import get_logger
 from kwire.cluster.metadata.image import BrokerImage, ClusterImage, ConfigResource, Delta, MetadataCache
 from kwire.cluster.store.keys import broker_key
@@ -74,6 +75,10 @@ class Storage(NamedTuple):
             on_directory_failure=failures.directory_failed,
             topic_id_of=topic_id,
         )
+        check_cordoned(config.values)
+        config.on_validate(check_cordoned)
+        logs.cordon(config.cordoned_log_dirs)
+        config.on_change(lambda _changed: logs.cordon(config.cordoned_log_dirs))
         return cls(config, store, is_alone, on_refused, metadata, logs, failures)
 
     async def open(self, files: Files, cluster_id: str | None, stack: AsyncExitStack) -> str | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.metadata.image import BrokerImage, ClusterImage
+from kwire.cluster.metadata.image import BrokerImage, ClusterImage, ConfigResource
 from kwire.cluster.placement import place
 
 SEEDS = range(50)
@@ -80,3 +80,39 @@ def test_too_few_brokers_and_none_that_lives() -> None:
     with pytest.raises(KafkaError, match="fenced") as caught:
         place(cluster("a", "b", away=(0, 1)), 1, 1, random.Random(1))
     assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def cordoned(static: Sequence[str], dynamic: str | None = None) -> ClusterImage:
+    """Broker 0, whose two directories may be cordoned, and broker 1."""
+    names = (("one", "/data/one"), ("two", "/data/two"))
+    brokers = {
+        0: BrokerImage(0, 1, {}, None, log_dirs=names, cordoned=tuple(static)),
+        1: BrokerImage(1, 1, {}, None, log_dirs=names),
+    }
+    configs: dict[tuple[ConfigResource, str], Mapping[str, str]] = {}
+    if dynamic is not None:
+        configs[ConfigResource.BROKER, "0"] = {"cordoned.log.dirs": dynamic}
+    return ClusterImage(brokers=brokers, registered=brokers, configs=configs)
+
+
+@pytest.mark.parametrize(
+    ("image", "brokers"),
+    [
+        (cordoned(["*"]), {1}),
+        (cordoned(["one", "/data/two"]), {1}),
+        (cordoned(["one"]), {0, 1}),
+        (cordoned([], "*"), {1}),
+        (cordoned([], "/data/one, two"), {1}),
+        (cordoned(["*"], ""), {0, 1}),
+        (cordoned(["*"], "one"), {0, 1}),
+    ],
+)
+def test_a_broker_whose_directories_are_all_cordoned_gets_nothing(image: ClusterImage, brokers: set[int]) -> None:
+    """KIP-1066. The dynamic property replaces that of the broker's own file."""
+    assert {*loads(place(image, 20, 1, random.Random(1)))} == brokers
+
+
+def test_cordoned_brokers_do_not_count_for_the_replication_factor() -> None:
+    with pytest.raises(KafkaError, match="some brokers have all their log directories cordoned") as error:
+        place(cordoned(["*"]), 1, 2, random.Random(1))
+    assert error.value.code == ErrorCode.INVALID_REPLICATION_FACTOR

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from compat_tests.comparisons.admin.requests import Wire, new_topic
+from compat_tests.comparisons.configs.requests import APPEND, BROKER, DELETE, SET, Configs
 from harness.observations import Observations
 from harness.processes.brokers import Broker, wait_until
+from harness.wire_client import WireClient
 from kwire.codec.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -159,3 +161,44 @@ def test_a_move_to_where_it_is_changes_nothing(two: TwoDirectories, observe: Obs
     (here,) = two.place_of("t").values()
     observe("response", two.move((here, "t", [0]), version=version))
     assert two.place_of("t") == {0: here}
+
+
+def test_cordoned_directories_get_no_new_replicas(two: TwoDirectories, observe: Observations) -> None:
+    """KIP-1066."""
+    client = WireClient(two.broker.bootstrap)
+    configs, one = Configs(client), two.paths["one"]
+    two.create(1)
+
+    def cordon(operation: int, value: str | None, *names: str) -> Any:
+        """Change the property, and wait until the broker says that these directories are cordoned."""
+        answer = configs.change(BROKER, "1", ("cordoned.log.dirs", operation, value))
+
+        def is_done() -> bool:
+            return {name for name, each in two.describe(None, 5).items() if each.is_cordoned} == {*names}
+
+        wait_until(is_done, 10, "the directories are as the property says")
+        return answer
+
+    observe("none", cordon(SET, ""))
+    observe("one of them", cordon(SET, one, "one"))
+    observe("new partitions", two.wire.codes(new_topic("u", 4)))
+    wait_until(lambda: len(two.place_of("u")) == 4, 10, "the logs are there")
+    observe("they lie in the other", set(two.place_of("u").values()))
+    observe("a move into it", two.move(("one", "u", [0, 9]), ("one", "no-such", [0])))
+    observe("both", cordon(APPEND, two.paths["two"], "one", "two"))
+    wait_until(lambda: two.wire.codes(new_topic("x"), validate_only=True)["x"] != 0, 10, "the controller knows it")
+    observe("no new topic", two.wire.codes(new_topic("v")))
+    observe("by hand", two.wire.codes(new_topic("w", -1, -1, assignments=[(0, [1])])))
+    for wrong in ("/nowhere", f"*,{one}", f"{one},/nowhere", "one", f"{one},{one}"):
+        answer = configs.change(BROKER, "1", ("cordoned.log.dirs", SET, wrong))
+        observe(f"wrong: {wrong}".replace(one, "ONE"), answer)
+        observe(
+            f"replaced by {wrong}".replace(one, "ONE"), configs.replace(BROKER, "1", [("cordoned.log.dirs", wrong)])
+        )
+    observe("for all brokers", configs.change(BROKER, "", ("cordoned.log.dirs", SET, "*")))
+    observe("all", cordon(SET, "*", "one", "two"))
+    observe("still no new topic", two.wire.codes(new_topic("v")))
+    observe("one less", cordon(DELETE, None))
+    wait_until(lambda: two.wire.codes(new_topic("x"), validate_only=True)["x"] == 0, 10, "the controller knows it")
+    observe("a new topic", two.wire.codes(new_topic("v")))
+    client.close()

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from kwire.base.addresses import parse_address
+from kwire.base.config.cordoning import ALL_DIRECTORIES
 from kwire.base.config.errors import ConfigError
 
 
@@ -46,6 +47,10 @@ def _check_log(values: dict[str, Any]) -> None:
         _fail("log.cleaner.dedupe.buffer.size", values, "must be at least 1MB per cleaner thread")
     if values["offsets.topic.compression.codec"] not in range(5):
         _fail("offsets.topic.compression.codec", values, "must be between 0 and 4")
+
+    cordoned = values["cordoned.log.dirs"]
+    if ALL_DIRECTORIES in cordoned and len(cordoned) > 1:
+        _fail("cordoned.log.dirs", values, f"must be a list of entries of log.dirs, or {ALL_DIRECTORIES} alone")
 
 
 def _check_sockets(values: dict[str, Any]) -> None:

@@ -104,6 +104,12 @@ def general_name(name: str) -> str:
     return name if found is None else found.name
 
 
+def is_checked_by_broker(names: Iterable[str]) -> bool:
+    """Whether there are properties whose values only the broker itself can check: by its files or directories."""
+    given = list(names)
+    return has_stores(given) or "cordoned.log.dirs" in given
+
+
 def has_stores(names: Iterable[str]) -> bool:
     """Whether key stores or trust stores are among the properties: their files are read again whenever they are set."""
     return any(general_name(name) in STORE_PROPERTIES for name in names)

@@ -26,6 +26,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "controlled.shutdown.enable": "Whether a broker that stops lets others lead first.",
     "controller.quota.window.num": "Windows whose tokens a client may save up for creating and deleting partitions.",
     "controller.quota.window.size.seconds": "Length of such a window, in seconds.",
+    "cordoned.log.dirs": "Entries of log.dirs that get no new replicas; * for all of them.",
     "default.replication.factor": "Replicas of a topic whose creator leaves the number to the broker.",
     "delegation.token.expiry.check.interval.ms": "How often expired delegation tokens are removed.",
     "delegation.token.expiry.time.ms": "How long a delegation token is valid without a renewal.",

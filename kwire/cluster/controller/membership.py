@@ -41,13 +41,15 @@ IsOffline = Callable[[str, int], bool]
 
 
 class Registration(NamedTuple):
-    """What a broker registers: its advertised listeners, `broker.rack`, the feature levels that it supports, and that
-    other brokers may send it Envelopes."""
+    """What a broker registers: its advertised listeners, `broker.rack`, the feature levels that it supports, that
+    other brokers may send it Envelopes, and its log directories (`BrokerImage`)."""
 
     endpoints: Sequence[Endpoint]
     rack: str | None
     features: Mapping[str, Range]
     accepts_envelopes: bool = True
+    log_dirs: Sequence[Sequence[str]] = ()
+    cordoned: Sequence[str] = ()
 
 
 class Membership:
@@ -184,9 +186,16 @@ class Membership:
         await self._metadata.until(lambda image: self._broker_id not in image.brokers, 2 * self._lease_ms / 1000)
 
     def _registration_value(self, **more: bool) -> bytes:
-        endpoints, rack, supported, accepts_envelopes = self._registration
-        addresses = [list(each) for each in endpoints]
-        return keys.pack(endpoints=addresses, rack=rack, features=dict(supported), envelopes=accepts_envelopes, **more)
+        mine = self._registration
+        return keys.pack(
+            endpoints=[list(each) for each in mine.endpoints],
+            rack=mine.rack,
+            features=dict(mine.features),
+            envelopes=mine.accepts_envelopes,
+            log_dirs=[list(names) for names in mine.log_dirs],
+            cordoned=list(mine.cordoned),
+            **more,
+        )
 
     def _plan_controllership(self, plan: Plan) -> bool:
         """Claim the controllership if there is no controller; whether that is so."""

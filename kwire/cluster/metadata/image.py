@@ -42,7 +42,8 @@ NO_FEATURES: Final[Mapping[str, Range]] = MappingProxyType({})
 class BrokerImage(NamedTuple):
     """A registered broker. ``endpoints``: the advertised address by listener name; ``epoch``: the broker epoch, -1 if
     it is fenced; ``leaving``: it is in controlled shutdown; ``features``: the levels that it supports;
-    ``accepts_envelopes``: whether it serves Envelope, which kwire 0.1.0 does not."""
+    ``accepts_envelopes``: whether it serves Envelope, which kwire 0.1.0 does not; ``log_dirs``: its log directories,
+    each with the names by which it may be cordoned; ``cordoned``: `cordoned.log.dirs` when it started."""
 
     id: int
     epoch: int
@@ -51,6 +52,8 @@ class BrokerImage(NamedTuple):
     leaving: bool = False
     features: Mapping[str, Range] = NO_FEATURES
     accepts_envelopes: bool = False
+    log_dirs: tuple[tuple[str, ...], ...] = ()
+    cordoned: tuple[str, ...] = ()
 
 
 class TopicImage(NamedTuple):
@@ -454,6 +457,8 @@ def _put_broker(brokers: dict[int, BrokerImage], key: str, value: bytes | None, 
         fields.get("leaving", False),
         features.read_ranges(fields.get("features", {})),
         fields.get("envelopes", False),
+        tuple(tuple(names) for names in fields.get("log_dirs", ())),
+        tuple(fields.get("cordoned", ())),
     )
 
 

@@ -229,8 +229,8 @@ class ReplicaManager:
     def move(self, topic: str, index: int, directory: str) -> None:
         """Start moving a replica to another entry of `log.dirs` (an absolute path).
 
-        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (the directory failed), UNKNOWN_TOPIC_OR_PARTITION,
-        REPLICA_NOT_AVAILABLE (other brokers have the replicas).
+        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (the directory failed), INVALID_REPLICA_ASSIGNMENT (it is cordoned),
+        UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE (other brokers have the replicas).
         """
         wanted = os.path.abspath(directory) if os.path.isabs(directory) else ""
         target = next((each for each in self._logs.directories if os.path.abspath(each.path) == wanted), None)
@@ -238,6 +238,8 @@ class ReplicaManager:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs.")
         if not target.online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has failed.")
+        if target.cordoned:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {directory} is cordoned")
         partition = self._partitions.get((topic, index))
         if partition is not None and self._logs.is_offline(topic, index):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The directory of the log has failed.")

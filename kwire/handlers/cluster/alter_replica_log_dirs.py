@@ -5,8 +5,8 @@ Behaviour:
 - The response means that the move has started, or that the replica is there already. DescribeLogDirs shows it until it
   is done.
 - For a replica that is being moved, a new target replaces the old one; its current directory cancels the move.
-- LOG_DIR_NOT_FOUND for a path that is not in `log.dirs` or not absolute (checked first); UNKNOWN_TOPIC_OR_PARTITION;
-  REPLICA_NOT_AVAILABLE; KAFKA_STORAGE_ERROR.
+- LOG_DIR_NOT_FOUND for a path that is not in `log.dirs` or not absolute (checked first); INVALID_REPLICA_ASSIGNMENT for
+  one in `cordoned.log.dirs` (KIP-1066); UNKNOWN_TOPIC_OR_PARTITION; REPLICA_NOT_AVAILABLE; KAFKA_STORAGE_ERROR.
 - If a partition is named twice, the last directory counts.
 
 Versions: 2 flexible.

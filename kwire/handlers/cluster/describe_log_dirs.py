@@ -7,7 +7,7 @@ Behaviour:
 - Total and usable bytes are those of the volume. A partition that is being moved into a directory is listed there with
   the future flag and its lag.
 
-Versions: 2 flexible; 3 top-level error; 4 bytes of the volume (KIP-827); 5 cordoned directories (kwire has none).
+Versions: 2 flexible; 3 top-level error; 4 bytes of the volume (KIP-827); 5 cordoned directories (KIP-1066).
 """
 
 from __future__ import annotations
@@ -58,7 +58,11 @@ def _describe(
     except OSError:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     return DescribeLogDirsResult(
-        log_dir=path, topics=_topics(context, directory, requested), total_bytes=total, usable_bytes=usable
+        log_dir=path,
+        topics=_topics(context, directory, requested),
+        total_bytes=total,
+        usable_bytes=usable,
+        is_cordoned=directory.cordoned,
     )
 
 

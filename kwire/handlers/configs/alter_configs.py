@@ -25,30 +25,37 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.configs import config_changes
 from kwire.handlers.configs.config_changes import Outcome, fields_of
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import RequestContext, Services
 from kwire.handlers.forwarding import forwarded
 
 
 def handle(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[AlterConfigsResponse]:
     """Replace the properties of every resource that passes the checks, on the controller."""
-    if refused := config_changes.refused_brokers(request, context):
+    refused = config_changes.refused_brokers(request, context)
+    if refused := refused | config_changes.refused_values(request, _replacement, context):
         return config_changes.alter_others(request, refused, _forwarded, _response, context)
     return _forwarded(request, context)  # type: ignore[no-any-return]
+
+
+def _replacement(resource: AlterConfigsResource, services: Services) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    """What the resource's properties become. KafkaError."""
+    config_changes.refuse_nulls(config.name for config in resource.configs if config.value is None)
+    values = {config.name: config.value or "" for config in resource.configs}
+
+    def replace(current: Mapping[str, str]) -> dict[str, str]:
+        if resource.resource_type == BROKER and _stores(current) != _stores(values):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Key stores are changed by IncrementalAlterConfigs only.")
+        return values
+
+    return replace
 
 
 def _alter(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[AlterConfigsResponse]:
 
     def prepare(resource: AlterConfigsResource) -> ConfigUpdate:
-        config_changes.refuse_nulls(config.name for config in resource.configs if config.value is None)
+        change = _replacement(resource, context.services)
         config_changes.check_stored(resource)
-        values = {config.name: config.value or "" for config in resource.configs}
-
-        def replace(current: Mapping[str, str]) -> dict[str, str]:
-            if resource.resource_type == BROKER and _stores(current) != _stores(values):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Key stores are changed by IncrementalAlterConfigs only.")
-            return values
-
-        return config_changes.update_of(resource, replace, context)
+        return config_changes.update_of(resource, change, context)
 
     prepared = config_changes.prepare_all(request.resources, prepare, context)
     outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)

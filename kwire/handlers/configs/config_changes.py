@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kwire.base.config import ConfigError
+from kwire.base.config.definitions import is_checked_by_broker
 from kwire.base.config.resources import BROKER, CLIENT_METRICS, GROUP, TOPIC, ResourceValidator
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, resolved
@@ -18,7 +20,7 @@ from kwire.cluster.controller.topics import check_name
 from kwire.cluster.store.keys import ConfigResource
 from kwire.handlers.api import error_of
 from kwire.handlers.authorization import require
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import RequestContext, Services
 from kwire.handlers.forwarding import asked_broker
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
@@ -110,6 +112,31 @@ def refused_brokers(request: Any, context: RequestContext) -> Refused:
                 check_broker_id(name, asked)
             except KafkaError as error:
                 refused[kind, name] = error
+    return refused
+
+
+def refused_values(
+    request: Any,
+    change_of: Callable[[Any, Services], Callable[[Mapping[str, str]], dict[str, str]]],
+    context: RequestContext,
+) -> Refused:
+    """What is wrong with key stores, trust stores and cordoned directories, by resource. Only the broker itself can
+    tell; a request that another broker forwards has been checked there. No file is opened before the client may change
+    the broker's properties (Kafka does). ``change_of``: how a resource of the request changes its properties."""
+    refused: Refused = {}
+    if asked_broker(context) != context.services.broker_id:
+        return refused
+    for resource in request.resources:
+        if resource.resource_type == BROKER and is_checked_by_broker(each.name for each in resource.configs):
+            try:
+                require(context, operation_on(BROKER, resource.resource_name, AclOperation.ALTER_CONFIGS))
+                check_broker_id(resource.resource_name, context.services.broker_id)
+                current = context.services.image.config(ConfigResource.BROKER, resource.resource_name)
+                context.services.config.try_dynamic(change_of(resource, context.services)(current))
+            except KafkaError as error:
+                refused[_key(resource)] = error
+            except ConfigError as error:
+                refused[_key(resource)] = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
     return refused
 
 

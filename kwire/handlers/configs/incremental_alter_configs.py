@@ -24,14 +24,11 @@ from functools import partial
 from typing import Any, Final
 
 from kwire.base import logging
-from kwire.base.config import ConfigError
-from kwire.base.config.definitions import has_stores
 from kwire.base.config.resources import BROKER, BROKER_LOGGER, TOPIC, config_type, default_text
 from kwire.base.config.values import split_list
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, resolved, then
 from kwire.cluster.controller.controller import ConfigUpdate
-from kwire.cluster.store.keys import ConfigResource
 from kwire.codec.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -43,12 +40,10 @@ from kwire.codec.messages.incremental_alter_configs_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import require
 from kwire.handlers.configs import config_changes
-from kwire.handlers.configs.config_changes import Outcome, fields_of, operation_on
+from kwire.handlers.configs.config_changes import Outcome, fields_of
 from kwire.handlers.context import RequestContext, Services
-from kwire.handlers.forwarding import asked_broker, forwarded
-from kwire.security.acls.operations import AclOperation
+from kwire.handlers.forwarding import forwarded
 
 SET: Final = 0
 DELETE: Final = 1
@@ -60,7 +55,8 @@ def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> NowOrLater[IncrementalAlterConfigsResponse]:
     """Change every resource that passes the checks: loggers here, stored properties on the controller."""
-    refused = {**config_changes.refused_brokers(request, context), **_refused_stores(request, context)}
+    refused = config_changes.refused_brokers(request, context)
+    refused |= config_changes.refused_values(request, _change_of, context)
     if refused:
         return config_changes.alter_others(request, refused, handle, _response, context)
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
@@ -69,28 +65,6 @@ def handle(
     if context.services.controller.active or len(loggers) == len(request.resources):
         return _alter(request, context)
     return _alter_both(request, loggers, context)
-
-
-def _refused_stores(request: IncrementalAlterConfigsRequest, context: RequestContext) -> config_changes.Refused:
-    """What is wrong with key stores and trust stores, by resource. Only the broker itself can tell; a request that
-    another broker forwards has been checked there. No file is opened before the client may change the broker's
-    properties (Kafka does)."""
-    refused: config_changes.Refused = {}
-    if asked_broker(context) != context.services.broker_id:
-        return refused
-    for resource in request.resources:
-        if resource.resource_type == BROKER and has_stores(each.name for each in resource.configs):
-            try:
-                require(context, operation_on(BROKER, resource.resource_name, AclOperation.ALTER_CONFIGS))
-                config_changes.check_broker_id(resource.resource_name, context.services.broker_id)
-                current = context.services.image.config(ConfigResource.BROKER, resource.resource_name)
-                context.services.config.try_dynamic(_change_of(resource, context.services)(current))
-            except KafkaError as error:
-                refused[resource.resource_type, resource.resource_name] = error
-            except ConfigError as error:
-                key = (resource.resource_type, resource.resource_name)
-                refused[key] = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
-    return refused
 
 
 async def _alter_both(

@@ -92,6 +92,7 @@ class LogDirectory:
         self._doors = doors
         self.path = path
         self.failed: OSError | None = None
+        self.cordoned = False  # `cordoned.log.dirs`: new logs go to other directories
         self.directory_id = bytes(16)
         self.logs = 0  # how many logs it holds
         self.checkpoint_texts: dict[str, str] = {}  # the texts of its checkpoint files on stable storage

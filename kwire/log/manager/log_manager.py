@@ -7,10 +7,11 @@ the manager.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from kwire.base.config.cordoning import are_cordoned, names_of_directories
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.topic_partition import TopicPartition
@@ -388,9 +389,17 @@ class LogManager:
             raise StorageError(directory.path, error) from error
 
     def _by_load(self) -> list[LogDirectory]:
-        """The usable directories, the one with the fewest logs first, whatever their sizes (as in Kafka)."""
-        usable = [directory for directory in self.directories if directory.online]
+        """The usable directories, the one with the fewest logs first, whatever their sizes (as in Kafka). Those that
+        are cordoned (KIP-1066) come into question only if all are: then somebody has assigned this replica by hand."""
+        online = [directory for directory in self.directories if directory.online]
+        usable = [directory for directory in online if not directory.cordoned] or online
         return sorted(usable, key=lambda directory: directory.logs)
+
+    def cordon(self, cordoned: Collection[str]) -> None:
+        """Give new logs to other directories than these: entries of `log.dirs`, also as absolute paths, or ``*``."""
+        names = names_of_directories([each.path for each in self.directories])
+        for directory, own in zip(self.directories, names, strict=True):
+            directory.cordoned = are_cordoned([own], cordoned)
 
     async def delete(self, topic: str, partition: int) -> None:
         """Remove a log, if it exists: its directory is renamed now and removed after `file.delete.delay.ms`.

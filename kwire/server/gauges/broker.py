@@ -75,13 +75,22 @@ def _add_directory_gauges(metrics: MetricsRegistry, directories: Sequence[LogDir
         "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
         lambda: sum(not directory.online for directory in directories),
     )
+    metrics.gauge(
+        "kafka.log:type=LogManager,name=CordonedLogDirectoryCount",
+        lambda: sum(directory.cordoned for directory in directories),
+    )
     for directory in directories:
-        name = f"kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory={directory.path}"
-        metrics.gauge(name, partial(_is_offline, directory))
+        where = f"logDirectory={directory.path}"
+        metrics.gauge(f"kafka.log:type=LogManager,name=LogDirectoryOffline,{where}", partial(_is_offline, directory))
+        metrics.gauge(f"kafka.log:type=LogManager,name=LogDirectoryCordoned,{where}", partial(_is_cordoned, directory))
 
 
 def _is_offline(directory: LogDirectory) -> int:
     return int(not directory.online)
+
+
+def _is_cordoned(directory: LogDirectory) -> int:
+    return int(directory.cordoned)
 
 
 def _fenced(metadata: MetadataCache) -> int:

@@ -27,7 +27,7 @@ class DirectoryLogs(FakeLogs):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directories = [SimpleNamespace(path=name, online=True) for name in ("even", "odd")]
+        self.directories = [SimpleNamespace(path=name, online=True, cordoned=False) for name in ("even", "odd")]
         self.refuse: Exception | None = None
 
     def directory_of(self, topic: str, partition: int) -> SimpleNamespace | None:

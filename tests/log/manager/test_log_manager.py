@@ -177,6 +177,18 @@ async def test_new_partitions_go_to_the_directory_with_the_fewest(tmp_path: Path
     await logs.close()
 
 
+async def test_cordoned_directories_get_no_new_partitions_while_there_are_others(tmp_path: Path) -> None:
+    logs = await started(tmp_path / "a", tmp_path / "b")
+    logs.cordon([str(tmp_path / "a")])
+    for partition in range(4):
+        logs.create("t", partition, TOPIC_ID)
+    assert len(list((tmp_path / "b").glob("t-*"))) == 4
+    logs.cordon(["*"])
+    logs.create("assigned-by-hand", 0, TOPIC_ID)
+    assert list((tmp_path / "a").glob("assigned-by-hand-0"))
+    await logs.close()
+
+
 async def test_checkpoints_are_written_while_running_and_only_when_they_change(tmp_path: Path) -> None:
     logs = await started(tmp_path, settings=ManagerSettings(high_watermark_interval_ms=20))
     log = logs.create("t", 0, TOPIC_ID)

@@ -263,7 +263,7 @@ def old_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _old_registration(make: Any) -> Any:
-    def made(cls: Any, endpoints: Any, rack: Any, features: Any) -> Registration:
+    def made(cls: Any, endpoints: Any, rack: Any, features: Any, **_new: Any) -> Registration:
         found: Registration = make(cls, endpoints, rack, features, False)
         return found
 
