@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kwire.arrow.decoding import Batch
 from kwire.arrow.errors import ReadError, RecordsGone
 from kwire.arrow.ranges import Range
 from kwire.arrow.reading import Brokers, Reading
-from kwire.arrow.rows import to_arrow
+from kwire.arrow.rows import Rows
 from kwire.base.errors import ErrorCode
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError
 from kwire.cli.connection.offsets import EARLIEST, list_offsets
-from kwire.cli.records.columns import Columns, decode_batch
-from kwire.cli.records.reading import Reader
-from kwire.codec.records import BatchHeader, Buffer
+from kwire.cli.records.reading import Chosen, Reader
+from kwire.codec.errors import CorruptBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_ROWS_MAX: Final = 10_000
-_BYTES_MAX: Final = 8 * 1024 * 1024
-"""An Arrow batch is made when so much has come."""
 
 
 def read(brokers: Brokers, how: Reading, wanted: Range) -> Iterator[pa.RecordBatch]:
@@ -45,12 +41,6 @@ def read(brokers: Brokers, how: Reading, wanted: Range) -> Iterator[pa.RecordBat
 
 async def _batches(brokers: Brokers, how: Reading, wanted: Range) -> AsyncGenerator[pa.RecordBatch]:
     cluster = Cluster.of(brokers.bootstrap, brokers.properties, brokers.timeout_s)
-    types: dict[int, int] = {}  # next offset of a batch -> its type of timestamps
-
-    def decode(topic: str, partition: int, batch: Buffer, header: BatchHeader) -> Columns:
-        types[header.next_offset] = header.timestamp_type
-        return decode_batch(topic, partition, batch, header)
-
     try:
         await cluster.connect()
         place = (wanted.topic, wanted.partition)
@@ -61,23 +51,18 @@ async def _batches(brokers: Brokers, how: Reading, wanted: Range) -> AsyncGenera
             {place: wanted.end},
             committed=how.committed,
             timeout_s=brokers.timeout_s,
-            decode=decode,
             strict=how.fails_on_loss,
         )
-        waiting: list[Columns] = []
-        rows = size = 0
-        async for columns in _timed(reader.batches(), brokers.timeout_s, how, wanted):
-            if not columns.values:
-                continue
-            waiting.append(columns)
-            rows += len(columns)
-            size += sum(len(each) for each in columns.values if each is not None)
-            if rows >= _ROWS_MAX or size >= _BYTES_MAX:
-                yield to_arrow(waiting, types, headers=how.headers)
-                waiting, rows, size = [], 0, 0
-                types.clear()
-        if waiting:
-            yield to_arrow(waiting, types, headers=how.headers)
+        rows = Rows(*place, headers=how.headers)
+        async for chosen in _timed(reader.chosen(), brokers.timeout_s, how, wanted):
+            if chosen.data is not None:
+                rows.add(Batch(chosen.data, chosen.header, chosen.first, wanted.end))
+            if rows.is_enough and (made := rows.take()) is not None:
+                yield made
+        if (made := rows.take()) is not None:
+            yield made
+    except CorruptBatch as error:
+        raise ReadError(f"{wanted.topic}-{wanted.partition}: {error}") from None
     finally:
         cluster.close()
 
@@ -102,14 +87,14 @@ async def _start(cluster: Cluster, how: Reading, wanted: Range) -> int:
 
 
 async def _timed(
-    batches: AsyncGenerator[Columns], timeout_s: float, how: Reading, wanted: Range
-) -> AsyncGenerator[Columns]:
+    batches: AsyncGenerator[Chosen], timeout_s: float, how: Reading, wanted: Range
+) -> AsyncGenerator[Chosen]:
     """The same, but an end that does not come ends it: the partition has become shorter."""
     name = f"{wanted.topic}-{wanted.partition}"
     while True:
         try:
             async with asyncio.timeout(timeout_s):
-                columns = await anext(batches)
+                chosen = await anext(batches)
         except StopAsyncIteration:
             return
         except TimeoutError:
@@ -124,4 +109,4 @@ async def _timed(
                     raise RecordsGone(str(error)) from None
                 return
             raise
-        yield columns
+        yield chosen

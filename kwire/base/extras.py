@@ -22,6 +22,7 @@ EXTRAS: Final = {
         "the archive",
         {
             "deltalake": "deltalake",
+            "numpy": "numpy",
             "obstore": "obstore",
             "pyarrow": "pyarrow",
             "pyiceberg": "pyiceberg",
@@ -40,7 +41,7 @@ EXTRAS: Final = {
             "prometheus_client": "prometheus-client",
         },
     ),
-    "spark": Extra("kwire.spark", {"pyarrow": "pyarrow", "pyspark": "pyspark"}),
+    "spark": Extra("kwire.spark", {"numpy": "numpy", "pyarrow": "pyarrow", "pyspark": "pyspark"}),
     "zookeeper": Extra("zookeeper.connect", {"kazoo": "kazoo"}),
 }
 

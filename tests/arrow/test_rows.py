@@ -1,20 +1,175 @@
 from __future__ import annotations
 
-from kwire.arrow.rows import to_arrow
-from kwire.cli.records.columns import Columns
+import random
+
+import pytest
+
+from kwire.arrow.decoding import Batch
+from kwire.arrow.rows import Rows
+from kwire.codec.errors import CorruptBatch
+from kwire.codec.records import LOG_APPEND_TIME, Record, RecordHeader, build_batch, iter_records, parse_header
+
+Row = tuple[int, int, bytes | None, bytes | None, list[RecordHeader]]
+MOST = 1 << 40
 
 
-def columns(first: int, times: list[int]) -> Columns:
-    offsets = range(first, first + len(times))
-    values = [b"%d" % offset for offset in offsets]
-    return Columns("t", 3, offsets, times, [None] * len(times), values, {}, offsets[-1] + 1)
+def added(rows: Rows, batch: bytes, first: int = 0, end: int = MOST) -> None:
+    rows.add(Batch(batch, parse_header(batch), first, end))
+
+
+def read(*batches: bytes, first: int = 0, end: int = MOST, headers: bool = True) -> list[Row]:
+    rows = Rows("t", 3, headers=headers)
+    for batch in batches:
+        added(rows, batch, first, end)
+    return taken(rows)
+
+
+def taken(rows: Rows) -> list[Row]:
+    made = rows.take()
+    return [
+        (
+            row["offset"],
+            round(row["timestamp"].timestamp() * 1000),
+            row["key"],
+            row["value"],
+            [(each["key"], each["value"]) for each in row.get("headers") or ()],
+        )
+        for row in (made.to_pylist() if made is not None else [])
+    ]
+
+
+def one_by_one(*batches: bytes) -> list[Row]:
+    return [
+        (each.offset, each.timestamp, each.key, each.value, [(java(name), value) for name, value in each.headers])
+        for batch in batches
+        for each in iter_records(batch, max_bytes=MOST)
+    ]
+
+
+def java(name: str) -> str:
+    """A name as Java reads it."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def random_bytes(numbers: random.Random, longest: int) -> bytes | None:
+    return numbers.randbytes(numbers.randrange(longest)) if numbers.random() < 0.9 else None
+
+
+@pytest.mark.parametrize("longest", [10, 100, 300, 20_000])
+@pytest.mark.parametrize("compression", [0, 1, 4])
+def test_rows_are_what_reading_records_one_by_one_gives(longest: int, compression: int) -> None:
+    numbers = random.Random(longest + compression)
+    batches, offset = [], 0
+    for count in (1, 2, 63, 130):
+        records = [
+            Record(
+                offset + 3 * index,
+                1_700_000_000_000 + numbers.choice((0, index, -index, index * 10_000_000)),
+                random_bytes(numbers, 9),
+                random_bytes(numbers, longest),
+                [(f"h{index}", random_bytes(numbers, 5))] * numbers.choice((0, 0, 0, 1, 3)),
+            )
+            for index in range(count)
+        ]
+        batches.append(build_batch(records, base_offset=offset, compression=compression))
+        offset += 3 * count
+    assert read(*batches) == one_by_one(*batches)
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 58, 100, 8180, 9000])
+@pytest.mark.parametrize("count", [1, 3, 5, 600])
+def test_runs_of_records_of_one_size(size: int, count: int) -> None:
+    batch = build_batch([Record(-1, 7, None, b"x" * (size + index // 500)) for index in range(count)])
+    assert read(batch) == one_by_one(batch)
+
+
+def test_only_offsets_that_are_wanted_become_rows() -> None:
+    batches = [build_batch([Record(-1, 1, b"k", b"v")] * 10, base_offset=base) for base in (0, 10, 20)]
+    assert [row[0] for row in read(*batches, first=7, end=23)] == list(range(7, 23))
+    assert read(*batches, first=30) == []
 
 
 def test_batches_with_both_types_of_timestamps_keep_theirs() -> None:
     """The type of a topic's timestamps can be changed (message.timestamp.type)."""
-    first, second = columns(5, [1, -2]), columns(9, [3])
-    table = to_arrow([first, second], {7: 0, 10: 1}, headers=False)
-    assert table.column("timestampType").to_pylist() == [0, 0, 1]
-    assert table.column("offset").to_pylist() == [5, 6, 9]
-    assert [each.timestamp() * 1000 for each in table.column("timestamp").to_pylist()] == [1, -2, 3]
-    assert table.column("partition").to_pylist() == [3, 3, 3]
+    by_log = build_batch([Record(5, 1), Record(6, -2)], base_offset=5, timestamp_type=LOG_APPEND_TIME, max_timestamp=99)
+    rows = Rows("t", 3, headers=False)
+    added(rows, by_log)
+    added(rows, build_batch([Record(9, 3)], base_offset=9))
+    made = rows.take()
+    assert made is not None
+    assert made.column("timestampType").to_pylist() == [1, 1, 0]
+    assert made.column("offset").to_pylist() == [5, 6, 9]
+    assert [each.timestamp() * 1000 for each in made.column("timestamp").to_pylist()] == [99, 99, 3]
+    assert made.column("partition").to_pylist() == [3, 3, 3]
+    assert made.column("topic").to_pylist() == ["t", "t", "t"]
+
+
+def test_timestamps_far_apart_are_kept() -> None:
+    batch = build_batch([Record(0, -(1 << 50)), Record(1, 1 << 50), Record(2, 0)])
+    rows = Rows("t", 0, headers=False)
+    added(rows, batch)
+    made = rows.take()
+    assert made is not None
+    microseconds = made.column("timestamp").cast("int64").to_pylist()
+    assert microseconds == [-(1 << 50) * 1000, (1 << 50) * 1000, 0]
+
+
+def test_a_header_name_that_is_no_text_is_replaced_as_in_java() -> None:
+    batch = build_batch([Record(0, 0, None, None, [("a\udcff", b"1"), ("b", None)])])
+    assert read(batch)[0][4] == [("a\ufffd", b"1"), ("b", None)]
+
+
+def test_an_empty_batch_has_no_rows() -> None:
+    assert read(build_batch([], last_offset=4)) == []
+
+
+@pytest.mark.parametrize(
+    "records", [[Record(-1, 0, None, b"")] * 33_000, [Record(-1, 0, None, b"x" * 1_000_000)] * 9], ids=["rows", "bytes"]
+)
+def test_enough_has_come_after_many_rows_or_many_bytes(records: list[Record]) -> None:
+    rows = Rows("t", 0, headers=False)
+    added(rows, build_batch(records[:1]))
+    before = rows.is_enough
+    added(rows, build_batch(records))
+    assert (before, rows.is_enough) == (False, True)
+    assert len(taken(rows)) == len(records) + 1
+    assert rows.take() is None
+
+
+def damages(batch: bytes) -> list[bytes]:
+    """The batch with each byte of its records changed in some ways."""
+    return [
+        batch[:position] + bytes([value]) + batch[position + 1 :]
+        for position in range(61, len(batch))
+        for value in {0, 1, 2, 127, 128, 255, batch[position] ^ 1, batch[position] ^ 64}
+    ]
+
+
+def test_damaged_records_are_refused_or_read_as_one_by_one() -> None:
+    """Whatever the bytes are, no row has what is not in the batch, and nothing but `CorruptBatch` is raised."""
+    whole = build_batch(
+        [
+            Record(-1, 1, b"key", b"value"),
+            Record(-1, 90, None, b"longer value"),
+            Record(-1, 2, b"", None, [("h", b"x")]),
+        ]
+    )
+    refused = 0
+    for batch in damages(whole):
+        try:
+            expected = one_by_one(batch)
+        except CorruptBatch:
+            refused += 1
+            with pytest.raises(CorruptBatch):
+                read(batch)
+        else:
+            assert read(batch, first=-MOST) == expected
+    assert refused > 100
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 1000])
+def test_a_wrong_number_of_records_is_refused(count: int) -> None:
+    batch = bytearray(build_batch([Record(-1, 1, None, b"v")] * 2))
+    batch[57:61] = count.to_bytes(4, "big")
+    with pytest.raises(CorruptBatch):
+        read(bytes(batch))

@@ -73,7 +73,7 @@ def test_what_lacks_its_libraries_says_in_a_line_what_to_install(name: str, tmp_
 
 
 def test_spark_lacking_its_libraries_says_in_a_line_what_to_install() -> None:
-    line = "kwire.spark needs the libraries pyarrow and pyspark: pip install 'kwire[spark]'"
+    line = "kwire.spark needs the libraries numpy, pyarrow and pyspark: pip install 'kwire[spark]'"
     program = "import sys; sys.modules['pyspark'] = None; import kwire.spark; kwire.spark.session()"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ended.stderr.splitlines()[-1] == f"ImportError: {line}"

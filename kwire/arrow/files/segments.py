@@ -7,12 +7,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kwire.arrow.decoding import Batch
 from kwire.arrow.errors import ReadError, RecordsGone
 from kwire.arrow.files.directory import DataDirectory
 from kwire.arrow.ranges import Partition, Range
 from kwire.arrow.reading import Reading
-from kwire.arrow.rows import to_arrow
-from kwire.cli.records.columns import Columns, decode_batch
+from kwire.arrow.rows import Rows
 from kwire.codec.errors import CodecError
 from kwire.log.common import names
 from kwire.log.common.checkpoints import CorruptCheckpoint
@@ -22,8 +22,6 @@ from kwire.log.segment.indexes import TransactionIndex
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS_MAX: Final = 10_000
-_BYTES_MAX: Final = 8 * 1024 * 1024
 _TRIES: Final = 100
 
 
@@ -40,27 +38,21 @@ def read(path: str, how: Reading, planned: FileRange) -> Iterator[pa.RecordBatch
 
     Memory holds one batch of the log and one Arrow batch."""
     directory, wanted = DataDirectory(path), planned.wanted
-    waiting: list[Columns] = []
-    types: dict[int, int] = {}
-    rows = size = 0
+    rows = Rows(wanted.topic, wanted.partition, headers=how.headers)
     try:
         _check(directory, planned)
-        for columns, kind in _columns(directory, wanted, how):
-            waiting.append(columns)
-            types[columns.next_offset] = kind
-            rows += len(columns)
-            size += sum(len(each) for each in columns.values if each is not None)
-            if rows >= _ROWS_MAX or size >= _BYTES_MAX:
-                yield to_arrow(waiting, types, headers=how.headers)
-                waiting, rows, size = [], 0, 0
-                types.clear()
+        for batch in _wanted(directory, wanted, how):
+            rows.add(batch)
+            if rows.is_enough and (made := rows.take()) is not None:
+                yield made
         _check(directory, planned)
+        made = rows.take()
     except (CorruptLog, CorruptCheckpoint, CodecError) as error:
         raise ReadError(f"{wanted.topic}-{wanted.partition}: {error}") from None
     except OSError as error:
         raise ReadError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
-    if waiting:
-        yield to_arrow(waiting, types, headers=how.headers)
+    if made is not None:
+        yield made
 
 
 def _check(directory: DataDirectory, planned: FileRange) -> None:
@@ -75,21 +67,19 @@ def _check(directory: DataDirectory, planned: FileRange) -> None:
         )
 
 
-def _columns(directory: DataDirectory, wanted: Range, how: Reading) -> Iterator[tuple[Columns, int]]:
-    """The records of each batch that has some for the reader, and the type of their timestamps."""
+def _wanted(directory: DataDirectory, wanted: Range, how: Reading) -> Iterator[Batch]:
+    """Each batch that has records for the reader."""
     partition = (wanted.topic, wanted.partition)
     aborted = _aborted(directory, partition, wanted.start) if how.committed else {}
-    for batch in _batches(directory, wanted, fails_on_loss=how.fails_on_loss):
-        header = batch.header
+    for each in _batches(directory, wanted, fails_on_loss=how.fails_on_loss):
+        header = each.header
         if header.is_control:
             continue
         if header.is_transactional and any(
             first <= header.base_offset <= last for first, last in aborted.get(header.producer_id, ())
         ):
             continue
-        columns = decode_batch(*partition, batch.data, header).between(wanted.start, wanted.end)
-        if len(columns):
-            yield columns, header.timestamp_type
+        yield Batch(each.data, header, wanted.start, wanted.end)
 
 
 def _batches(directory: DataDirectory, wanted: Range, *, fails_on_loss: bool) -> Iterator[ScannedBatch]:

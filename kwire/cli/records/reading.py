@@ -46,6 +46,17 @@ Decode = Callable[[str, int, Buffer, BatchHeader], Columns]
 records that nobody wants."""
 
 
+class Chosen(NamedTuple):
+    """A batch that has records for the reader; of them those from offset ``first`` to before ``end`` are wanted (None:
+    all). Of a batch that has none (a marker) there is no ``data``, only its ``header``."""
+
+    partition: Partition
+    data: Buffer | None
+    header: BatchHeader
+    first: int
+    end: int | None
+
+
 class _Source:
     """One partition: the next offset, and the one before which it ends (None: it goes on)."""
 
@@ -104,11 +115,16 @@ class Reader:
     async def batches(self) -> AsyncGenerator[Columns]:
         """The records of each batch, without those of other offsets. A batch without records for the reader (a marker)
         is empty columns, so that its end is known. `CommandError`."""
+        async for chosen in self.chosen():
+            yield _decoded(chosen, self._decode)
+
+    async def chosen(self) -> AsyncGenerator[Chosen]:
+        """Each batch as it is. `CommandError`."""
         try:
             while any(not each.is_done for each in self._sources.values()):
                 await self._place()
-                async for columns in self._round():
-                    yield columns
+                async for chosen in self._round():
+                    yield chosen
         finally:
             for task in self._fetches:
                 task.cancel()
@@ -156,7 +172,7 @@ class Reader:
         except CommandError as error:
             return sources, error
 
-    async def _round(self) -> AsyncIterator[Columns]:
+    async def _round(self) -> AsyncIterator[Chosen]:
         """The batches of the responses that have come."""
         if not self._fetches:
             await asyncio.sleep(_PAUSE_S)
@@ -172,8 +188,8 @@ class Reader:
             self._fetch(leader, [each.partition for each in sources if each.partition not in self._unplaced])
             await asyncio.sleep(0)  # the next request goes out before this response is decoded
             for portion in portions:
-                for columns in _decoded(portion, self._decode):
-                    yield columns
+                for chosen in _chosen(portion):
+                    yield chosen
             if self._unplaced and not portions:
                 await asyncio.sleep(_PAUSE_S)
 
@@ -256,14 +272,14 @@ class Reader:
         self._out_of_range.clear()
 
 
-def _decoded(portion: _Portion, decode: Decode) -> Iterator[Columns]:
-    """The records of each batch. `CommandError` for a batch that is damaged."""
+def _chosen(portion: _Portion) -> Iterator[Chosen]:
+    """The batches of a portion. `CommandError` for one that is damaged."""
     source = portion.source
-    topic, partition = source.partition
     waiting = sorted(portion.aborted or (), key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
     for position, header in portion.batches:
         batch = portion.records[position : position + header.size]
+        data: Buffer | None = None
         try:
             if not crc_is_valid(batch, 0, header):
                 raise CorruptBatch("its CRC is wrong")
@@ -273,11 +289,26 @@ def _decoded(portion: _Portion, decode: Decode) -> Iterator[Columns]:
                 if _is_abort(batch):
                     aborting.discard(header.producer_id)
             elif not (header.is_transactional and header.producer_id in aborting):
-                yield decode(topic, partition, batch, header).between(portion.first, source.end)
-                continue
+                data = batch
         except CorruptBatch as error:
-            raise CommandError(f"{source.name}: the batch at offset {header.base_offset}: {error}") from None
-        yield Columns(topic, partition, (), (), (), (), {}, header.next_offset)
+            raise damaged(source.name, header, error) from None
+        yield Chosen(source.partition, data, header, portion.first, source.end)
+
+
+def _decoded(chosen: Chosen, decode: Decode) -> Columns:
+    """The records of a batch. `CommandError` if it is damaged."""
+    (topic, partition), data, header, first, end = chosen
+    if data is None:
+        return Columns(topic, partition, (), (), (), (), {}, header.next_offset)
+    try:
+        return decode(topic, partition, data, header).between(first, end)
+    except CorruptBatch as error:
+        raise damaged(f"{topic}-{partition}", header, error) from None
+
+
+def damaged(partition: str, header: BatchHeader, error: CorruptBatch) -> CommandError:
+    """The error for a batch of a partition."""
+    return CommandError(f"{partition}: the batch at offset {header.base_offset}: {error}")
 
 
 def _is_abort(batch: Buffer) -> bool:

@@ -94,6 +94,18 @@ def read_body(batch: Buffer, header: BatchHeader, *, max_bytes: int) -> bytes:
     return decompress(header.compression, section, max_bytes)
 
 
+def read_headers(body: bytes, position: int, end: int, count: int) -> list[RecordHeader]:
+    """The ``count`` headers of a record that begin at a position and end where the record does. `InvalidRecords`."""
+    headers: list[RecordHeader] = []
+    try:
+        position = _decode_headers(body, position, end, count, headers)
+    except IndexError:
+        raise InvalidRecords("a record goes beyond the end of its batch") from None
+    if position != end:
+        raise InvalidRecords(f"a record whose fields end {abs(end - position)} bytes off its length")
+    return headers
+
+
 def _iter_body(body: bytes, header: BatchHeader) -> Iterator[Record]:
     position = 0
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
