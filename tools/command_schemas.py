@@ -16,6 +16,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from harness.paths import ROOT
 from kwire.archive.command import Archived
+from kwire.archive.restoring.restore import Restored
 from kwire.cli.acl import AclRow
 from kwire.cli.bench.measuring import EndToEnd, Throughput
 from kwire.cli.cluster import ClusterStatus
@@ -69,6 +70,7 @@ OBJECTS: Final[dict[str, type]] = {
     "bench produce": Throughput,
     "cluster status": ClusterStatus,
     "produce": Written,
+    "restore": Restored,
 }
 """Commands that print one object."""
 _CONTENT: Final = {

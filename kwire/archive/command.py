@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (ArchiveError, CommandError) as error:
         return fail(error)
     if arguments.output == "table":
-        print(f"{done.records} records of {done.topic} archived in {done.commits} commits")
+        print(f"{done.records} records of {done.topic} archived, commits: {done.commits}")
     else:
         output.show_one(done, arguments.output)
     return 0

@@ -28,7 +28,7 @@ EXTRAS: Final = {
             "pyiceberg": "pyiceberg",
             "sqlalchemy": "SQLAlchemy",
         },
-        ("archive",),
+        ("archive", "restore"),
     ),
     "console": Extra("the console", {"starlette": "starlette", "uvicorn": "uvicorn"}, ("console",)),
     "gssapi": Extra("GSSAPI", {"gssapi": "gssapi"}),

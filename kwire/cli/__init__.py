@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "bench": "measure how fast a topic is written and read",
     "console": "serve a web page that shows clusters: topics, messages, groups, brokers",
     "archive": "keep a topic's records in a Delta, Iceberg or Parquet table",
+    "restore": "write the records of an archive to a topic",
     "cluster": "show a cluster's brokers, controller, under-replicated and offline partitions; unregister a broker",
     "user": "add, delete and list users who log in with SCRAM",
     "acl": "add, remove and list access control entries",
@@ -58,6 +59,7 @@ _MODULES: Final = {
 }
 _ABOVE: Final = {
     "archive": "kwire.archive.command",
+    "restore": "kwire.archive.restore_command",
     "console": "kwire.console.command",
 }
 """Commands whose packages lie above this one, from which they are reached by these names only."""

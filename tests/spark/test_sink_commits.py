@@ -222,7 +222,7 @@ def test_a_run_that_was_replaced_writes_nothing(broker: Kwire, monkeypatch: pyte
     """Two drivers of one query: the second begins while the first is about to commit."""
     sink = Sink(broker)
     first, second = sink.stage(values_of(0)), sink.stage(values_of(0))
-    from kwire.spark.sink.transaction import Transaction
+    from kwire.cli.records.writing.transaction import Transaction
 
     commit = Transaction.commit
 

@@ -16,6 +16,7 @@ from kwire.arrow.ranges import Range
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.records.writing.encoding import Rows
 from kwire.cli.records.writing.sending import Sender, Settings
+from kwire.cli.records.writing.transaction import Transaction
 from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.delete_records_request import (
@@ -25,7 +26,6 @@ from kwire.codec.messages.delete_records_request import (
 )
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.spark.sink.options import SinkOptions
-from kwire.spark.sink.transaction import Transaction
 from kwire.spark.source.errors import DataLossError, SourceError
 from kwire.spark.source.options import SourceOptions
 from kwire.spark.source.readers import BatchReader, Offsets, OldStreamReader, StreamCore
@@ -226,7 +226,7 @@ def test_read_committed_leaves_out_what_is_open_or_aborted(source: Source) -> No
     from kwire.cli.records.writing.encoding import encode_batch
 
     async def write(name: str, value: bytes, end: str, cluster: Cluster) -> None:
-        transaction = await Transaction.begin(cluster, name, open_ms=60_000, timeout_s=sink.timeout_s)
+        transaction = await Transaction.begin(cluster, name, open_ms=60_000, timeout_s=sink.timeout_s, fenced="fenced")
         await transaction.write((source.topic, 0), encode_batch(Rows([value]), FIRST_MS))
         await transaction._flush()
         if end:

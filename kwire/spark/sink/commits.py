@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError
+from kwire.cli.records.writing.transaction import Transaction
 from kwire.spark.sink.errors import SinkError
 from kwire.spark.sink.marks import PREFIX, Mark, Marks, is_written
 from kwire.spark.sink.options import SinkOptions
 from kwire.spark.sink.rows import added
 from kwire.spark.sink.staging import Staged, staged_batches
-from kwire.spark.sink.transaction import Transaction
+
+_FENCED: Final = (
+    "another run of this query has taken over, or the transaction was open for longer than"
+    " kafka.transaction.timeout.ms; nothing of this batch was written"
+)
 
 
 class Run(NamedTuple):
@@ -78,7 +83,8 @@ async def _taken_back(transaction: Transaction) -> AsyncIterator[None]:
 
 
 async def _begin(cluster: Cluster, options: SinkOptions, name: str) -> Transaction:
-    return await Transaction.begin(cluster, name, open_ms=options.transaction_timeout_ms, timeout_s=options.timeout_s)
+    open_ms, timeout_s = options.transaction_timeout_ms, options.timeout_s
+    return await Transaction.begin(cluster, name, open_ms=open_ms, timeout_s=timeout_s, fenced=_FENCED)
 
 
 async def _copy(cluster: Cluster, options: SinkOptions, transaction: Transaction, staged: Sequence[Staged]) -> None:

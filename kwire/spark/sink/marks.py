@@ -17,11 +17,11 @@ from kwire.cli.connection.errors import check
 from kwire.cli.connection.offsets import EARLIEST, LATEST, list_offsets
 from kwire.cli.records.reading import Reader
 from kwire.cli.records.writing.encoding import Rows, encode_batch
+from kwire.cli.records.writing.transaction import Transaction
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestTopic
 from kwire.spark.sink.errors import SinkError
 from kwire.spark.sink.options import SinkOptions
 from kwire.spark.sink.staging import create_topic, partition_count
-from kwire.spark.sink.transaction import Transaction
 
 COMMITS_CONFIGS: Final = {"cleanup.policy": "compact"}
 PREFIX: Final = "kwire-sink-"

@@ -26,7 +26,6 @@ from kwire.codec.messages.txn_offset_commit_request import (
 )
 from kwire.codec.records import HEADER_SIZE, parse_header, sequence_after
 from kwire.codec.records.header import CRC_START, TRANSACTIONAL_FLAG, pack_header
-from kwire.spark.sink.errors import SinkError
 
 _WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 _PAUSE_S: Final = 0.1
@@ -45,15 +44,20 @@ _RETRIED: Final = frozenset(
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
+class Fenced(CommandError):
+    """Another process has begun a transaction with the same id, or this one was open for too long."""
+
+
 class Transaction:
     """One transaction of one transactional id. `write` and `commit_offset`, then `commit`. Who begins a transaction
-    with the same id ends this one: whatever it does then is a `SinkError` that says so."""
+    with the same id ends this one: whatever it does then is a `Fenced`, with the words ``fenced``."""
 
-    def __init__(self, cluster: Cluster, name: str, producer: Producer, timeout_s: float) -> None:
+    def __init__(self, cluster: Cluster, name: str, producer: Producer, timeout_s: float, fenced: str) -> None:
         self._cluster = cluster
         self._name = name
         self._producer = producer
         self._timeout_s = timeout_s
+        self._fenced = fenced
         self._added: set[Partition] = set()
         self._sequences: dict[Partition, int] = {}
         self._queues: dict[Partition, deque[bytes]] = {}
@@ -61,14 +65,14 @@ class Transaction:
         self._leaders: dict[Partition, int] = {}
 
     @classmethod
-    async def begin(cls, cluster: Cluster, name: str, *, open_ms: int, timeout_s: float) -> Transaction:
+    async def begin(cls, cluster: Cluster, name: str, *, open_ms: int, timeout_s: float, fenced: str) -> Transaction:
         """Begin; a transaction that is still open under this name is aborted first. ``open_ms``: how long this one may
         be open. `CommandError`."""
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=open_ms)
         cluster.extend()
         response = await cluster.at_coordinator(name, request, lambda it: int(it.error_code), TRANSACTION, 5)
         check(response.error_code, f"transactional id {name}")
-        return cls(cluster, name, Producer(response.producer_id, response.producer_epoch, 0), timeout_s)
+        return cls(cluster, name, Producer(response.producer_id, response.producer_epoch, 0), timeout_s, fenced)
 
     async def write(self, target: Partition, batch: bytes) -> None:
         """Write a record batch to a partition, after those before it. It may wait until there are more."""
@@ -181,10 +185,7 @@ class Transaction:
 
     def _check(self, code: int, what: str, message: str | None = None) -> None:
         if code in _FENCED:
-            raise SinkError(
-                f"{self._name}: another run of this query has taken over, or the transaction was open for longer than"
-                " kafka.transaction.timeout.ms; nothing of this batch was written"
-            )
+            raise Fenced(f"{self._name}: {self._fenced}", code)
         check(code, what, message)
 
     async def _round(self) -> CommandError | None:
