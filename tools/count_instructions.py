@@ -142,13 +142,13 @@ def received(sock: socket.socket, size: int) -> bytes:
 def requests(topic_id: bytes, name: str) -> dict[str, bytes]:
     """The frames whose cost is counted."""
 
-    def produce(size: int) -> bytes:
-        return frames.produce(topic_id, [0], *frames.batch_of(100, size), acks=-1).frame
+    def produce(size: int, version: int = frames.PRODUCE_VERSION) -> bytes:
+        return frames.produce(topic_id, [0], *frames.batch_of(100, size), acks=-1, version=version, name=name).frame
 
-    def fetch(offset: int) -> bytes:
+    def fetch(offset: int, version: int = 18) -> bytes:
         option = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=16 * 1024)
-        topic = FetchTopic(topic_id=topic_id, partitions=[option])
-        return frames.frame(FetchRequest(max_wait_ms=0, max_bytes=1 << 20, session_epoch=-1, topics=[topic]), 18)
+        topic = FetchTopic(topic=name, topic_id=topic_id, partitions=[option])
+        return frames.frame(FetchRequest(max_wait_ms=0, max_bytes=1 << 20, session_epoch=-1, topics=[topic]), version)
 
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     versions = ApiVersionsRequest(client_software_name="counter", client_software_version="1")
@@ -156,8 +156,14 @@ def requests(topic_id: bytes, name: str) -> dict[str, bytes]:
         "ApiVersions": frames.frame(versions, 4),
         "Metadata, 1 topic": frames.frame(metadata, 12),
         "Produce, 1 record": produce(0),
+        "Produce 3, 1 record": produce(0, 3),
+        "Produce 7, 1 record": produce(0, 7),
+        "Produce 9, 1 record": produce(0, 9),
         "Produce, 16 KiB": produce(16 * 1024),
         "Fetch, 16 KiB": fetch(0),
+        "Fetch 4, 16 KiB": fetch(0, 4),
+        "Fetch 11, 16 KiB": fetch(0, 11),
+        "Fetch 12, 16 KiB": fetch(0, 12),
         "Fetch at the end": fetch(1 << 40),
     }
 

@@ -30,8 +30,8 @@ ErrorResponse = Callable[[Any, int, ErrorCode, str | None], Any]
 
 FastPath = Callable[[memoryview, int, int, int, "Services", "Decisions"], Any]
 """(frame, position of the body, version, correlation id, services, what was decided for the client) -> the whole frame
-of the response as bytes; or a function of the context that returns what a handler may return; or None, with nothing
-done: the request needs the handler, which gets it decoded."""
+of the response as bytes, or its parts and their size; or a function of the context that returns what a handler may
+return; or None, with nothing done: the request needs the handler, which gets it decoded."""
 
 
 class CloseConnection(Exception):
@@ -81,8 +81,9 @@ class Api:
     cancel_on_disconnect: bool = False
     """Whether a pending response is cancelled when the connection closes (Fetch). Others run to their end, as in
     Kafka."""
-    fast_path: tuple[int, FastPath] | None = None
-    """The first version for which a function may handle the request without decoding it, and that function."""
+    fast_path: Callable[[int], FastPath | None] | None = None
+    """The function that may handle requests of a version without decoding them, by the version; None if there is
+    none."""
     by_controller: bool = False
     """Whether only the controller handles it: the registry has other brokers forward the request (`forwarding`)."""
     forwards_parts: bool = False

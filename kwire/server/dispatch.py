@@ -52,8 +52,7 @@ _pack_header = Struct(">ii").pack
 _pack_flexible_header = Struct(">iix").pack
 _pack_throttle = Struct(">i").pack
 
-THROTTLE_POSITION: Final = -5
-"""Where the throttle time is in a response of Produce's fast path; behind it there is one byte, no tags."""
+_THROTTLE_SIZE: Final = 4
 
 EXEMPT: Final = (ApiKey.WRITE_TXN_MARKERS, ApiKey.ENVELOPE)
 """APIs of brokers whose time is not limited, beside a follower's Fetch. It is limited for a client that is refused. A
@@ -130,7 +129,7 @@ class Route:
         flexible = response_header_version(api.key, version) == 1
         self.pack = _pack_flexible_header if flexible else _pack_header
         self.response_header_size = 5 if flexible else 4
-        self.fast_path = api.fast_path[1] if api.fast_path is not None and version >= api.fast_path[0] else None
+        self.fast_path = None if api.fast_path is None else api.fast_path(version)
         self.metrics = metrics
         self.of_followers: Route | None = None  # of Fetch: the route of followers' requests, with metrics of their own
         self.count_errors = error_counter(self.response_class, version)
@@ -140,7 +139,17 @@ class Route:
 class Exchange(RequestContext):
     """A request's context as handlers see it, and what the dispatcher needs to send the response."""
 
-    __slots__ = ("connection", "is_refused", "request", "request_size", "route", "slot", "started", "waited")
+    __slots__ = (
+        "_request",
+        "connection",
+        "encoded",
+        "is_refused",
+        "request_size",
+        "route",
+        "slot",
+        "started",
+        "waited",
+    )
 
     def __init__(
         self, services: Services, connection: Connection, route: Route, correlation_id: int, started: float
@@ -166,12 +175,25 @@ class Exchange(RequestContext):
         self.exclusive = False
         self.connection = connection
         self.route = route
-        self.request: Any = None
+        self._request: Any = None
+        self.encoded: tuple[memoryview, int] | None = None  # the frame and where its body begins, until it is decoded
         self.request_size = 0
         self.slot: Slot | None = None
         self.started = started
         self.waited = 0.0  # seconds in purgatory
         self.is_refused = False  # an operation on the cluster was denied
+
+    @property
+    def request(self) -> Any:
+        """The request; what a fast path has understood is only decoded if somebody wants to see it. CodecError."""
+        if self.encoded is not None:
+            frame, position = self.encoded
+            self.request, _ = decode(self.route.request_class, self.api_version, frame, position, REQUEST_BUDGET)
+        return self._request
+
+    @request.setter
+    def request(self, request: Any) -> None:
+        self._request, self.encoded = request, None
 
     def busy_s(self) -> float:
         """The seconds spent on this request; as in Kafka, what is done after it has waited does not count."""
@@ -231,31 +253,40 @@ class Dispatcher:
                     if self._quotas.active:
                         self._charge_quickly(connection, route, len(frame), response, started)
                     else:
-                        self._answer_quickly(connection, route, len(frame), response, started)
+                        self._answer_quickly(connection, route, len(frame), [response], len(response), started)
+                    return
+                if response.__class__ is tuple:
+                    parts, size = response
+                    self._answer_quickly(connection, route, len(frame), parts, size, started)
                     return
             exchange = Exchange(self.services, connection, route, correlation_id, started)
             exchange.request_size = len(frame)
-            exchange.request, _ = decode(route.request_class, version, frame, position, REQUEST_BUDGET)
+            if response is None:
+                exchange.request, _ = decode(route.request_class, version, frame, position, REQUEST_BUDGET)
+            else:
+                exchange.encoded = frame, position
         except (CodecError, struct_error) as error:
             raise InvalidFrame(f"malformed request: {error}") from None
-        followers = route.of_followers
-        if followers is not None:
-            request = exchange.request
-            if request.replica_state.replica_id >= 0 or request.replica_id >= 0:  # inline: every Fetch comes here
-                route = exchange.route = followers
+        if response is not None:
+            response = response(exchange)
+        else:
+            followers = route.of_followers
+            if followers is not None:
+                request = exchange.request
+                if request.replica_state.replica_id >= 0 or request.replica_id >= 0:  # inline: every Fetch comes here
+                    route = exchange.route = followers
+            response = self._handle(exchange)
         route.metrics.request_bytes += len(frame)
-        response = self._handle(exchange) if response is None else response(exchange)
         if response is None or response.__class__ is route.response_class:
             self._answer(exchange, response)
         else:
             self._wait(exchange, response)
 
     def _answer_quickly(
-        self, connection: Connection, route: Route, request_size: int, response: bytes, started: float
+        self, connection: Connection, route: Route, request_size: int, parts: list[Part], size: int, started: float
     ) -> None:
         """`_answer` for a request that was never decoded."""
-        size = len(response)
-        connection.send([response], size)
+        connection.send(parts, size)
         metrics = route.metrics
         metrics.request_bytes += request_size
         metrics.response_bytes += size
@@ -270,10 +301,11 @@ class Dispatcher:
         sensors = quotas.client(client.principal.name, client.id, now_ms)
         throttle_ms = quotas.charge_produce(sensors, size, now - started, 1, now_ms)
         if throttle_ms:
-            response = response[:THROTTLE_POSITION] + _pack_throttle(throttle_ms) + response[-1:]
+            end = len(response) - (1 if route.flexible_header else 0)  # behind the throttle time there may be tags
+            response = response[: end - _THROTTLE_SIZE] + _pack_throttle(throttle_ms) + response[end:]
             connection.mute(throttle_ms)
             route.metrics.throttled(throttle_ms)
-        self._answer_quickly(connection, route, size, response, started)
+        self._answer_quickly(connection, route, size, [response], len(response), started)
         quotas.charge_sending(sensors, self._clock() - now, now_ms)
 
     def _meet(self, connection: Connection) -> Client:
@@ -381,7 +413,23 @@ class Dispatcher:
             self._answer(exchange, None)
             return
         error = future.exception()
-        self._answer(exchange, future.result() if error is None else self._failed(exchange, error))
+        result = future.result() if error is None else self._failed(exchange, error)
+        if result.__class__ is tuple:
+            parts, size = result
+            self._answer_late(exchange, parts, size)
+        else:
+            self._answer(exchange, result)
+
+    def _answer_late(self, exchange: Exchange, parts: list[Part], size: int) -> None:
+        """`_answer` with the frame of a fast path that had to wait."""
+        metrics, slot = exchange.route.metrics, exchange.slot
+        assert slot is not None
+        slot.answer(parts, size)
+        metrics.response_bytes += size
+        waited = exchange.waited
+        metrics.record(
+            exchange.route.version, int((self._clock() - exchange.started - waited) * 1e6), int(waited * 1e6)
+        )
 
     # -- it is answered ---------------------------------------------------------------------------------------------
 

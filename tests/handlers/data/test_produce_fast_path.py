@@ -64,7 +64,7 @@ def request(broker: Broker, topic: str, records: bytes | None, *, acks: int = -1
 def by_fast_path(broker: Broker, requested: ProduceRequest, version: int) -> Any:
     """What the fast path returns for a request's body."""
     frame = memoryview(bytearray(b"head" + encode(requested, version)))
-    result = fast_path.respond(frame, 4, version, 77, broker.services, Decisions())
+    result = fast_path.of_version(version)(frame, 4, version, 77, broker.services, Decisions())
     return result(RequestContext(broker.services, api_key=0, api_version=version)) if callable(result) else result
 
 
@@ -79,8 +79,8 @@ def body(answer: Any, version: int) -> bytes:
     response = answer
     if isinstance(answer, bytes):
         assert int.from_bytes(answer[:4], "big") == len(answer) - 4
-        assert answer[4:9] == (77).to_bytes(4, "big") + b"\0"
-        response, end = decode(ProduceResponse, version, answer, 9)
+        assert answer[4:8] == (77).to_bytes(4, "big")
+        response, end = decode(ProduceResponse, version, answer, 9 if version >= 9 else 8)
         assert end == len(answer)
     response.responses[0].name = ""
     response.responses[0].topic_id = bytes(16)
@@ -103,7 +103,8 @@ BATCHES = {
     "small": batch(),
     "of two varint bytes": batch(200),
     "of three varint bytes": batch(70_000),
-    "compressed": batch(500, compression=4),
+    "lz4": batch(500, compression=3),
+    "zstd": batch(500, compression=4),
     "idempotent": batch(producer_id=7, producer_epoch=0, base_sequence=0),
     "wrong checksum": batch(spoil=spoil_crc),
     "magic 1": batch(spoil=lambda data: data.__setitem__(16, 1)),
@@ -122,7 +123,7 @@ BATCHES = {
 }
 
 
-@pytest.mark.parametrize("version", range(9, 14))
+@pytest.mark.parametrize("version", range(3, 14))
 async def test_both_paths_respond_and_write_the_same_bytes(broker: Broker, version: int) -> None:
     for name, records in BATCHES.items():
         for acks in (-1, 1):
@@ -138,13 +139,13 @@ async def test_both_paths_respond_and_write_the_same_bytes(broker: Broker, versi
     assert contents[0] == contents[1]
 
 
-@pytest.mark.parametrize("version", [9, 13])
+@pytest.mark.parametrize("version", [3, 5, 8, 9, 13])
 async def test_the_ordinary_request_takes_the_fast_path(broker: Broker, version: int) -> None:
-    for name in ("small", "of two varint bytes", "of three varint bytes", "compressed", "idempotent"):
+    for name in ("small", "of two varint bytes", "of three varint bytes", "lz4", "idempotent"):
         assert isinstance(by_fast_path(broker, request(broker, "short", BATCHES[name]), version), bytes), name
 
 
-@pytest.mark.parametrize("version", [9, 13])
+@pytest.mark.parametrize("version", [3, 5, 8, 9, 13])
 async def test_it_is_taken_when_it_is_known_that_the_client_may_write(broker: Broker, version: int) -> None:
     authorizer = AclAuthorizer(super_users={"User:ANONYMOUS"})
     services = dataclasses.replace(broker.services, authorizer=authorizer)
@@ -152,7 +153,7 @@ async def test_it_is_taken_when_it_is_known_that_the_client_may_write(broker: Br
 
     def respond(decisions: Decisions) -> object:
         frame = memoryview(bytearray(encode(request(broker, "short", batch()), version)))
-        return fast_path.respond(frame, 0, version, 1, services, decisions)
+        return fast_path.of_version(version)(frame, 0, version, 1, services, decisions)
 
     assert respond(context.decisions) is None
     authorizer.authorize(context, Operation(AclOperation.READ, ResourceType.TOPIC, "short"))
@@ -182,20 +183,27 @@ async def test_other_requests_are_left_to_the_handler(broker: Broker) -> None:
         "an unknown partition": request(broker, "short", batch(), index=5),
     }
     for what, requested in others.items():
-        for version in (9, 12, 13):
+        for version in (3, 8, 9, 12, 13):
             assert by_fast_path(broker, requested, version) is None, what
     assert broker.replicas.partition("short", 0).log_end_offset == 0
 
 
-@pytest.mark.parametrize("version", [9, 13])
+@pytest.mark.parametrize("version", [3, 5, 8, 9, 13])
 async def test_a_truncated_or_longer_frame_is_left_to_the_handler(broker: Broker, version: int) -> None:
     whole = bytes(encode(request(broker, "short", batch(300)), version))
     for size in range(len(whole)):
         frame = memoryview(bytearray(whole[:size]))
-        assert fast_path.respond(frame, 0, version, 1, broker.services, Decisions()) is None, size
+        assert fast_path.of_version(version)(frame, 0, version, 1, broker.services, Decisions()) is None, size
     longer = memoryview(bytearray(whole + b"\0"))
-    assert fast_path.respond(longer, 0, version, 1, broker.services, Decisions()) is None
+    assert fast_path.of_version(version)(longer, 0, version, 1, broker.services, Decisions()) is None
     assert broker.replicas.partition("short", 0).log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", [3, 6])
+async def test_zstd_of_a_client_that_must_not_send_it_is_left_to_the_handler(broker: Broker, version: int) -> None:
+    assert by_fast_path(broker, request(broker, "short", BATCHES["zstd"]), version) is None
+    (topic,) = by_handler(broker, request(broker, "short", BATCHES["zstd"]), version).responses
+    assert topic.partition_responses[0].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 async def test_acks_all_waits_for_followers(broker: Broker) -> None:

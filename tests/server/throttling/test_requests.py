@@ -60,7 +60,7 @@ async def end_offset(client: RawClient) -> int:
     return offset
 
 
-@pytest.mark.parametrize("version", [8, 9, 12])
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
 async def test_a_producer_over_its_limit_gets_its_response_and_is_muted(brokers: Brokers, version: int) -> None:
     broker, free = await start(brokers)
     limit(broker, "producer_byte_rate", 0.5)

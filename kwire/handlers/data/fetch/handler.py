@@ -18,6 +18,8 @@ Behaviour:
 - Only brokers (CLUSTER_ACTION) may fetch as followers; for others, every partition has TOPIC_AUTHORIZATION_FAILED.
 - A follower that is not in sync gets no records of throttled partitions while the leader's quota is exceeded (KIP-73).
 - Batches are sent as ranges of the log's files, without a copy.
+- The ordinary request, a consumer that reads one partition, takes the fast path
+  (`fetch.fast_path`).
 
 Versions: 4 isolation level (KIP-98); 5 ``log_start_offset`` (KIP-107); 7 sessions (KIP-227); 9 leader epochs (KIP-320);
 10 zstd (KIP-110); 11 closest replica (KIP-392); 12 flexible, ``last_fetched_epoch`` and divergence (KIP-595); 13 topic
@@ -39,6 +41,7 @@ from kwire.codec.messages.fetch_response import FetchResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, top_level_error
 from kwire.handlers.context import RequestContext
+from kwire.handlers.data.fetch import fast_path
 from kwire.handlers.data.fetch.fetched_partition import PartitionKey
 from kwire.handlers.data.fetch.partitions import Fetch, is_follower_allowed
 from kwire.handlers.data.fetch.sessions import follower_of
@@ -135,4 +138,4 @@ class _WaitingFetch:
             partition.off_change(callback)
 
 
-API = Api(ApiKey.FETCH, served=(4, 18), handle=handle, cancel_on_disconnect=True)
+API = Api(ApiKey.FETCH, served=(4, 18), handle=handle, cancel_on_disconnect=True, fast_path=lambda _: fast_path.respond)

@@ -190,10 +190,28 @@ class FetchSessions:
         if not session.partitions:
             self._end(session.id)
             return FetchContext(session.partitions)
+        self.used(session)
+        return FetchContext(session.partitions, session.id, incremental=True, follower_session=session.follower_session)
+
+    def ordinary(self, session_id: int, epoch: int, by_id: bool) -> FetchSession | None:
+        """The session of a consumer that reads one partition, if a request with this epoch continues it."""
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.epoch != epoch
+            or epoch == INITIAL_EPOCH
+            or session.uses_topic_ids != by_id
+            or session.follower_session is not None
+            or len(session.partitions) != 1
+        ):
+            return None
+        return session
+
+    def used(self, session: FetchSession) -> None:
+        """A request has continued the session: expect the next epoch."""
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
         session.used_ms = self._clock.time_ms()
         self._sessions.move_to_end(session.id)
-        return FetchContext(session.partitions, session.id, incremental=True, follower_session=session.follower_session)
 
     def _open(self, partitions: FetchedPartitions, by_id: bool, replica: int) -> FetchSession | None:
         """A new session; None if there is no room. A follower's new session replaces the one that it had."""

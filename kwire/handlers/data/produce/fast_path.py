@@ -1,8 +1,9 @@
-"""The fast path of Produce for its ordinary request: one batch for one partition, no transaction, versions 9 to 13.
+"""The fast path of Produce for its ordinary request, in every version: one batch for one partition, no transaction.
 
 Such a request is read at fixed positions and its response is packed without a message object, at half the cost of the
-general way for a small request. Any other request goes to `produce.handler`; responses to requests that fail or wait
-come from `produce.answers`.
+general way for a small request. There is one function for each form of the request: by topic id (from version 13 on),
+by name in compact fields (9 to 12), by name in fields of fixed width (3 to 8). Any other request goes to
+`produce.handler`; responses to requests that fail or wait come from `produce.answers`.
 """
 
 from __future__ import annotations
@@ -19,20 +20,29 @@ from kwire.base.futures import NowOrLater
 from kwire.codec.messages.produce_request import PartitionProduceData
 from kwire.codec.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kwire.handlers.data.produce.answers import add_current_leaders, failure, respond_when_committed
+from kwire.log.common.append_info import AppendInfo
 from kwire.security.acls.operations import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
+    from kwire.handlers.api import FastPath
     from kwire.handlers.context import Decisions, RequestContext, Services
 
-FIRST_BY_NAME: Final = 9
+FIRST_COMPACT: Final = 9
 FIRST_BY_ID: Final = 13
+_FIRST_WITH_LOG_START: Final = 5
+_FIRST_WITH_ZSTD: Final = 7
+_FIRST_WITH_RECORD_ERRORS: Final = 8
 
 _read_by_id = Struct(">BhiB16sBi").unpack_from  # no transactional id, acks, timeout, topics, topic, partitions, index
 _read_by_name = Struct(">BhiBB").unpack_from  # the same up to the name's length
 _read_index = Struct(">Bi").unpack_from
 _BY_ID_SIZE: Final = 29
 _BY_NAME_SIZE: Final = 9
+_read_wide = Struct(">hhiih").unpack_from  # no transactional id, acks, timeout, topics, the name's length
+_read_wide_index = Struct(">iii").unpack_from  # partitions, index, size of the records
+_WIDE_SIZE: Final = 14
+_WIDE_INDEX_SIZE: Final = 12
 
 _ALL: Final = -1
 _ONE: Final = 2
@@ -40,6 +50,8 @@ _ONE: Final = 2
 
 _HEADER_SIZE: Final = 61
 _ATTRIBUTES: Final = 22
+_COMPRESSION_MASK: Final = 7
+_ZSTD: Final = 4
 _NOT_ORDINARY: Final = 0x30
 """Transactional or control batches."""
 
@@ -51,64 +63,143 @@ _pack_head = Struct(">iixBB").pack
 _pack_tail = Struct(">Bi2xqqqB8x").pack
 _RESPONSE_SIZE_WITHOUT_NAME: Final = Struct(">ixBBBi2xqqqB8x").size
 
+# The same in fields of fixed width, up to the name's length, and from the partitions on. Before the throttle time:
+# no record errors and no message (version 8), the log start offset (5 to 8).
+_WIDE_HEAD: Final = Struct(">iiih")
+_WIDE_TAILS: Final = {
+    **dict.fromkeys((3, 4), Struct(">ii2xqq4x")),
+    **dict.fromkeys((5, 6, 7), Struct(">ii2xqqq4x")),
+    8: Struct(">ii2xqqqih4x"),
+}
+
 _WRITE: Final = AclOperation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 
 FastResponse = bytes | Callable[["RequestContext"], NowOrLater[ProduceResponse]] | None
-"""What `respond` returns."""
+"""What the fast path returns (`kwire.handlers.api.FastPath`)."""
 
 
-def respond(
-    frame: memoryview, position: int, version: int, correlation_id: int, services: Services, decisions: Decisions
-) -> FastResponse:
-    """Append the batch of a request whose body begins at ``position``. Returns the whole frame of the response; or, if
+def of_version(version: int) -> FastPath:
+    """The function for requests of a version. It appends the batch and returns the whole frame of the response; or, if
     the append failed or has to wait, a function of the request's context that returns what a handler would; or None,
     with nothing done, if the request is not an ordinary one, or it has not been decided yet that the client may write
     to the topic."""
-    name = b""
+    if version >= FIRST_BY_ID:
+        return by_id
+    return by_name if version >= FIRST_COMPACT else by_wide_name
+
+
+def by_id(
+    frame: memoryview, position: int, version: int, correlation_id: int, services: Services, decisions: Decisions
+) -> FastResponse:
+    """Append the batch of a request of version 13 or later; see `of_version`."""
     try:
-        if version >= FIRST_BY_ID:
-            no_id, acks, timeout_ms, topics, topic_id, partitions, index = _read_by_id(frame, position)
-            start = position + _BY_ID_SIZE
-        else:
-            no_id, acks, timeout_ms, topics, length = _read_by_name(frame, position)
-            start = position + _BY_NAME_SIZE + length - 1
-            name = bytes(frame[position + _BY_NAME_SIZE : start])
-            partitions, index = _read_index(frame, start)
-            start += 5
-            if not 1 < length < 128:
-                return None
-        size = frame[start]
-        start += 1
-        if size >= 128:
-            size, start = _long_varint(frame, start - 1)
+        no_id, acks, timeout_ms, topics, topic_id, partitions, index = _read_by_id(frame, position)
+        records = _compact_records(frame, position + _BY_ID_SIZE)
     except (struct_error, IndexError):
         return None
+    if no_id or topics != _ONE or partitions != _ONE or acks not in (1, -1) or records is None:
+        return None
+    try:
+        partition = services.replicas.partition_by_id(topic_id, index)
+    except KafkaError:
+        return None
+    info = _append(partition, records, acks, timeout_ms, b"", topic_id, services, decisions)
+    if not isinstance(info, AppendInfo):
+        return info
+    times = info.log_append_time_ms, info.log_start_offset
+    return _pack_by_id(_RESPONSE_SIZE_BY_ID, correlation_id, _ONE, topic_id, _ONE, index, info.first_offset, *times, 1)
+
+
+def by_name(
+    frame: memoryview, position: int, version: int, correlation_id: int, services: Services, decisions: Decisions
+) -> FastResponse:
+    """Append the batch of a request of version 9 to 12; see `of_version`."""
+    try:
+        no_id, acks, timeout_ms, topics, length = _read_by_name(frame, position)
+        start = position + _BY_NAME_SIZE + length - 1
+        name = bytes(frame[position + _BY_NAME_SIZE : start])
+        partitions, index = _read_index(frame, start)
+        records = _compact_records(frame, start + 5)
+    except (struct_error, IndexError):
+        return None
+    if no_id or topics != _ONE or partitions != _ONE or acks not in (1, -1) or not 1 < length < 128 or records is None:
+        return None
+    partition = _named(name, index, services)
+    if partition is None:
+        return None
+    info = _append(partition, records, acks, timeout_ms, name, b"", services, decisions)
+    if not isinstance(info, AppendInfo):
+        return info
+    head = _pack_head(_RESPONSE_SIZE_WITHOUT_NAME + len(name), correlation_id, _ONE, len(name) + 1)
+    times = info.log_append_time_ms, info.log_start_offset
+    return b"".join((head, name, _pack_tail(_ONE, index, info.first_offset, *times, 1)))
+
+
+def by_wide_name(
+    frame: memoryview, position: int, version: int, correlation_id: int, services: Services, decisions: Decisions
+) -> FastResponse:
+    """Append the batch of a request of version 3 to 8; see `of_version`."""
+    try:
+        no_id, acks, timeout_ms, topics, length = _read_wide(frame, position)
+        start = position + _WIDE_SIZE + length
+        name = bytes(frame[position + _WIDE_SIZE : start])
+        partitions, index, size = _read_wide_index(frame, start)
+        records = frame[start + _WIDE_INDEX_SIZE :]
+        attributes = records[_ATTRIBUTES]
+    except (struct_error, IndexError):
+        return None
+    if (
+        no_id != -1
+        or topics != 1
+        or partitions != 1
+        or acks not in (1, -1)
+        or length < 1
+        or size != len(records)  # nothing behind them
+        or size < _HEADER_SIZE
+        or attributes & _NOT_ORDINARY
+        or (version < _FIRST_WITH_ZSTD and attributes & _COMPRESSION_MASK == _ZSTD)
+    ):
+        return None
+    partition = _named(name, index, services)
+    if partition is None:
+        return None
+    info = _append(partition, records, acks, timeout_ms, name, b"", services, decisions)
+    if not isinstance(info, AppendInfo):
+        return info
+    values = [1, index, info.first_offset, info.log_append_time_ms]
+    if version >= _FIRST_WITH_LOG_START:
+        values.append(info.log_start_offset)
+    if version >= _FIRST_WITH_RECORD_ERRORS:
+        values += (0, -1)
+    tail = _WIDE_TAILS[version]
+    head = _WIDE_HEAD.pack(_WIDE_HEAD.size - 4 + length + tail.size, correlation_id, 1, length)
+    return b"".join((head, name, tail.pack(*values)))
+
+
+def _compact_records(frame: memoryview, start: int) -> memoryview | None:
+    """The records whose size is at a position, if they are the last thing in the request and an ordinary batch.
+    IndexError."""
+    size = frame[start]
+    start += 1
+    if size >= 128:
+        size, start = _long_varint(frame, start - 1)
     records = frame[start : start + size - 1]
     if (
-        no_id
-        or topics != _ONE
-        or partitions != _ONE
-        or acks not in (1, -1)
-        or size <= _HEADER_SIZE
+        size <= _HEADER_SIZE
         or bytes(frame[start + size - 1 :]) != b"\0\0\0"  # no tags, and nothing behind them
         or records[_ATTRIBUTES] & _NOT_ORDINARY
     ):
         return None
+    return records
+
+
+def _named(name: bytes, index: int, services: Services) -> Partition | None:
+    """The partition of a topic with this name, if this broker has it."""
     try:
-        if name:
-            topic_id = b""
-            partition = services.replicas.partition(str(name, "utf-8"), index)
-        else:
-            partition = services.replicas.partition_by_id(topic_id, index)
+        return services.replicas.partition(str(name, "utf-8"), index)
     except (KafkaError, UnicodeDecodeError):
         return None
-    if partition.internal:
-        return None
-    authorizer = services.authorizer
-    if not authorizer.allows_all and not authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic)):
-        return None
-    return _append(partition, records, acks, timeout_ms, correlation_id, name, topic_id, services)
 
 
 def _long_varint(frame: memoryview, position: int) -> tuple[int, int]:
@@ -128,33 +219,33 @@ def _append(
     records: memoryview,
     acks: int,
     timeout_ms: int,
-    correlation_id: int,
     name: bytes,
     topic_id: bytes,
     services: Services,
-) -> FastResponse:
-    metrics = partition.metrics
-    metrics.total_produce_requests += 1
+    decisions: Decisions,
+) -> AppendInfo | Callable[[RequestContext], NowOrLater[ProduceResponse]] | None:
+    """Append an ordinary batch. What else than the outcome may be returned is what `of_version` says."""
+    if partition.internal:
+        return None
+    authorizer = services.authorizer
+    if not authorizer.allows_all and not authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic)):
+        return None
+    partition.metrics.total_produce_requests += 1
     try:
         info = partition.append(records, required_acks=acks)
         committed = partition.wait_committed(info.last_offset) if acks == _ALL else None
     except Exception as error:
         return later(_failed, partition, records, error, name, topic_id)
-    index, first = partition.index, info.first_offset
-    append_time_ms, log_start = info.log_append_time_ms, info.log_start_offset
+    if committed is None and info.flushed is None:
+        return info
     pending = [future for future in (committed, info.flushed) if future is not None]
-    if pending:
-        part = PartitionProduceResponse(
-            index=index, base_offset=first, log_append_time_ms=append_time_ms, log_start_offset=log_start
-        )
-        return later(_respond_later, part, pending, timeout_ms, name, topic_id)
-    if not name:
-        size = _RESPONSE_SIZE_BY_ID
-        return _pack_by_id(size, correlation_id, _ONE, topic_id, _ONE, index, first, append_time_ms, log_start, 1)
-    size = _RESPONSE_SIZE_WITHOUT_NAME + len(name)
-    head = _pack_head(size, correlation_id, _ONE, len(name) + 1)
-    tail = _pack_tail(_ONE, index, first, append_time_ms, log_start, 1)
-    return b"".join((head, name, tail))
+    part = PartitionProduceResponse(
+        index=partition.index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+    return later(_respond_later, part, pending, timeout_ms, name, topic_id)
 
 
 def _failed(

@@ -198,5 +198,5 @@ API = Api(
     operations=operations,
     error_response=refuse,
     pipelined=True,
-    fast_path=(fast_path.FIRST_BY_NAME, fast_path.respond),
+    fast_path=fast_path.of_version,
 )
