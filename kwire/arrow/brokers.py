@@ -35,8 +35,18 @@ def read(brokers: Brokers, how: Reading, wanted: Range) -> Iterator[pa.RecordBat
             except CommandError as error:
                 raise ReadError(str(error)) from None
     finally:
-        loop.run_until_complete(batches.aclose())
+        loop.run_until_complete(_end(batches))
         loop.close()
+
+
+async def _end(batches: AsyncGenerator[pa.RecordBatch]) -> None:
+    """Close it, and what it began: a Fetch may be under way if the reader has enough before the end."""
+    await batches.aclose()
+    await asyncio.get_running_loop().shutdown_asyncgens()
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 async def _batches(brokers: Brokers, how: Reading, wanted: Range) -> AsyncGenerator[pa.RecordBatch]:

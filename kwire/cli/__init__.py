@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "group": "list and describe groups, show their lag, commit other offsets, delete them",
     "config": "show and change configurations of topics, brokers, groups and client metrics",
     "txn": "list, describe and abort transactions",
+    "sql": "query topics as tables",
     "bench": "measure how fast a topic is written and read",
     "console": "serve a web page that shows clusters: topics, messages, groups, brokers",
     "archive": "keep a topic's records in a Delta, Iceberg or Parquet table",
@@ -61,6 +62,7 @@ _ABOVE: Final = {
     "archive": "kwire.archive.command",
     "restore": "kwire.archive.restore_command",
     "console": "kwire.console.command",
+    "sql": "kwire.sql.command",
 }
 """Commands whose packages lie above this one, from which they are reached by these names only."""
 

@@ -46,7 +46,7 @@ def show_one(row: Any, output: str) -> None:
     if output == "table":
         width = max(map(len, row._fields))
         for name, value in zip(row._fields, row, strict=True):
-            print(f"{_emphasized(name.replace('_', ' ').ljust(width))}  {cell(value)}".rstrip())
+            print(f"{emphasized(name.replace('_', ' ').ljust(width))}  {cell(value)}".rstrip())
     elif output == "jsonl":
         _lines([row])
     else:
@@ -99,10 +99,10 @@ def _print_row(texts: Iterable[str], widths: Sequence[int], right: Sequence[bool
         for text, width, number in zip(texts, widths, right, strict=True)
     )
     line = "  ".join(cells).rstrip()
-    print(_emphasized(line) if emphasized else line)
+    print(emphasized(line) if emphasized else line)
 
 
-def _emphasized(text: str) -> str:
+def emphasized(text: str) -> str:
     """In bold on a terminal, unless NO_COLOR (no-color.org) is set."""
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         return f"{_BOLD}{text}{_PLAIN}"

@@ -13,11 +13,12 @@ from kwire.arrow.files.directory import DataDirectory
 from kwire.arrow.ranges import Partition, Range
 from kwire.arrow.reading import Reading
 from kwire.arrow.rows import Rows
+from kwire.base.doors import Files
 from kwire.codec.errors import CodecError
 from kwire.log.common import names
 from kwire.log.common.checkpoints import CorruptCheckpoint
-from kwire.log.segment.batch_scan import CorruptLog, ScannedBatch, find_batch, scan
-from kwire.log.segment.indexes import TransactionIndex
+from kwire.log.segment.batch_scan import BatchPosition, CorruptLog, ScannedBatch, find_batch, scan
+from kwire.log.segment.indexes import OffsetIndex, TransactionIndex
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +91,7 @@ def _batches(directory: DataDirectory, wanted: Range, *, fails_on_loss: bool) ->
         files = directory.files
         try:
             size, reached = files.size(fd), position
-            at = find_batch(files, fd, path, position, 0, size) if size else None
+            at = _find(files, fd, path, position, size) if size else None
             for batch in scan(files, fd, path, at.position, size, check_crc=True) if at else ():
                 if batch.header.base_offset >= wanted.end:
                     reached = wanted.end
@@ -104,6 +105,20 @@ def _batches(directory: DataDirectory, wanted: Range, *, fails_on_loss: bool) ->
         if following is None and reached < wanted.end:
             raise ReadError(f"{path}: ends before offset {wanted.end}: the log was truncated meanwhile; read again")
         position = wanted.end if following is None else max(following, reached)
+
+
+def _find(files: Files, fd: int, path: str, position: int, size: int) -> BatchPosition | None:
+    """The first batch of a segment that ends at an offset or later, found by its offset index; a file that is no index
+    of this segment (a copy, a crash) is not used."""
+    stem = path.removesuffix(names.LOG_SUFFIX)
+    index = OffsetIndex(files, stem + names.INDEX_SUFFIX, new=False)
+    try:
+        start = index.lookup(position - int(os.path.basename(stem)))
+        if 0 < start < size:
+            return find_batch(files, fd, path, position, start, size)
+    except (CorruptLog, OSError):
+        pass
+    return find_batch(files, fd, path, position, 0, size)
 
 
 def _open(

@@ -1,0 +1,98 @@
+"""Statements, and the tables that they name, as DuckDB's own parser sees them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kwire.sql.errors import SqlError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SCHEMA: Final = "topics"
+"""The schema with the views: ``topics.orders`` is a topic even if there is a table ``orders``."""
+_QUIET: Final = frozenset(
+    {"CREATE", "INSERT", "UPDATE", "DELETE", "DROP", "SET", "TRANSACTION", "ALTER", "VARIABLE_SET", "LOAD", "ATTACH"}
+    | {"DETACH", "ANALYZE", "VACUUM", "PREPARE", "COPY", "EXPORT", "CREATE_FUNC"}
+)
+_IDENTIFIER: Final = re.compile(r'"((?:[^"]|"")*)"|([^\W\d][\w$]*)')
+
+
+class Statement(NamedTuple):
+    """``tables``: names that are tables or views, without those that the statement itself defines. ``exact``: all of
+    them are; otherwise some may be other identifiers. ``has_rows``: there is something to show."""
+
+    text: str
+    tables: frozenset[str]
+    exact: bool
+    has_rows: bool
+
+
+def parse(connection: DuckDBPyConnection, text: str) -> list[Statement]:
+    """The statements of a text. `SqlError` for what DuckDB cannot parse."""
+    import duckdb
+
+    try:
+        found = connection.extract_statements(text)
+    except duckdb.Error as error:
+        raise SqlError(reason(error)) from None
+    statements = []
+    for each in found:
+        tables, exact = _tables(connection, each.query)
+        kind = each.type.name.upper()
+        statements.append(Statement(each.query.strip(), frozenset(tables), exact, kind not in _QUIET))
+    return statements
+
+
+def reason(error: Exception) -> str:
+    """DuckDB's message on one line, without the text of the statement."""
+    words = str(error).partition("\n\nLINE ")[0]
+    if re.search(r'syntax error at or near "(offset|from|in|and|desc|asc|between|[<>=,.]+)"', words, re.I):
+        words += ' (offset is a word of SQL: the column is written "offset")' if _mentions_offset(str(error)) else ""
+    return " ".join(words.split())
+
+
+def _mentions_offset(message: str) -> bool:
+    return re.search(r'(?<!")\boffset\b(?!")', message.partition("\n\nLINE ")[2], re.I) is not None
+
+
+def _tables(connection: DuckDBPyConnection, query: str) -> tuple[set[str], bool]:
+    """By DuckDB's tree of the statement; by its words for a statement that it gives no tree of (CREATE, INSERT …)."""
+    ((answer,),) = connection.execute("select json_serialize_sql(?)", [query]).fetchall()
+    tree = json.loads(answer)
+    if not tree["error"]:
+        return set(_named(tree["statements"], frozenset())), True
+    quoted = (
+        match[1].replace('""', '"') if match[1] is not None else match[2] for match in _IDENTIFIER.finditer(query)
+    )
+    return set(quoted), False
+
+
+def _named(node: Any, defined: frozenset[str]) -> Iterator[str]:
+    """The tables below a node, without those that WITH defines around it."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _named(each, defined)
+        return
+    if not isinstance(node, dict):
+        return
+    if node.get("type") == "BASE_TABLE" or (node.get("type") == "SHOW_REF" and node.get("table_name")):
+        yield from _base_table(node, defined)
+    if node.get("type") == "RECURSIVE_CTE_NODE":
+        defined = defined | {str(node.get("cte_name", "")).lower()}
+    definitions = node.get("cte_map", {}).get("map", []) if isinstance(node.get("cte_map"), Mapping) else []
+    for each in definitions:
+        yield from _named(each["value"], defined)
+        defined = defined | {each["key"].lower()}
+    for name, below in node.items():
+        if name != "cte_map":
+            yield from _named(below, defined)
+
+
+def _base_table(node: Mapping[str, Any], defined: frozenset[str]) -> Iterator[str]:
+    name, schema = str(node["table_name"]), str(node.get("schema_name", ""))
+    if schema.lower() == SCHEMA or (not schema and not node.get("catalog_name") and name.lower() not in defined):
+        yield name
