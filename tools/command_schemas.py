@@ -117,7 +117,9 @@ def schemas() -> dict[str, Any]:
     """The schemas of all commands."""
     lists = {name: {"type": "array", "items": schema(row)} for name, row in LISTS.items()}
     objects = {name: schema(row) for name, row in OBJECTS.items()}
-    return dict(sorted({**lists, **objects, "consume": {"type": "array", "items": _record()}}.items()))
+    others = {"consume": _record(), "sql": {"type": "object"}}  # a query says which columns its rows have
+    arrays = {name: {"type": "array", "items": items} for name, items in others.items()}
+    return dict(sorted({**lists, **objects, **arrays}.items()))
 
 
 def main() -> int:

@@ -1,9 +1,11 @@
-"""Write `docs/images/terminal.svg`: a recording of the first commands of README.md, with what they really print.
+"""Write recordings of commands with what they really print: `docs/images/terminal.svg` has the first commands of
+README.md, `docs/images/sql.svg` queries of docs/SQL.md.
 
     .venv/bin/python -m tools.recording
 
-It starts a broker, runs `COMMANDS` one after the other, and draws their lines as an animated SVG without scripts or
-fonts of its own. `compat_tests/clients/test_documents.py` runs the commands again and compares.
+It starts a broker for each of `RECORDINGS`, runs its commands one after the other, and draws their lines as an
+animated SVG without scripts or fonts of its own. `compat_tests/clients/test_documents.py` runs the
+commands again and compares.
 """
 
 from __future__ import annotations
@@ -20,14 +22,7 @@ from typing import Final, NamedTuple
 from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker
 
-PICTURE: Final = ROOT / "docs" / "images" / "terminal.svg"
-COMMANDS: Final = (
-    "kwire topic create orders --partitions 3",
-    r"printf 'alice:12\nbob:7\n' | kwire produce orders -k :",
-    r"kwire consume orders --until-end -f '%k paid %v\n'",
-    "kwire topic describe orders",
-    "kwire cluster status",
-)
+PICTURES: Final = ROOT / "docs" / "images"
 ADDRESS: Final = "localhost:9092"
 READY: Final = "kwire ready bootstrap=localhost:9092 pid=4711"
 
@@ -47,6 +42,42 @@ text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mo
 """
 
 
+class Recording(NamedTuple):
+    """Commands, and the picture of them."""
+
+    picture: Path
+    title: str
+    commands: tuple[str, ...]
+
+
+RECORDINGS: Final = (
+    Recording(
+        PICTURES / "terminal.svg",
+        "A broker, a topic and its records in a terminal",
+        (
+            "kwire topic create orders --partitions 3",
+            r"printf 'alice:12\nbob:7\n' | kwire produce orders -k :",
+            r"kwire consume orders --until-end -f '%k paid %v\n'",
+            "kwire topic describe orders",
+            "kwire cluster status",
+        ),
+    ),
+    Recording(
+        PICTURES / "sql.svg",
+        "Queries of a topic in a terminal",
+        (
+            "kwire topic create orders",
+            """for i in $(seq 90); do echo "{\\"region\\": \\"r$((i % 3))\\", \\"amount\\": $i}"; done | """
+            "kwire produce orders",
+            "kwire sql \"select value->>'region' as region, count(*), sum((value->>'amount')::int) as amount "
+            'from orders group by 1 order by 1"',
+            """kwire sql -o json 'select value, "offset" from orders limit 2'""",
+            "kwire sql --stats 'select count(*) as n from orders where \"offset\" between 40 and 49' 2>&1",
+        ),
+    ),
+)
+
+
 class Step(NamedTuple):
     """A command as it is typed, and the lines it prints."""
 
@@ -54,9 +85,9 @@ class Step(NamedTuple):
     output: list[str]
 
 
-def record(broker: Broker) -> list[Step]:
+def record(broker: Broker, recording: Recording) -> list[Step]:
     """Run the commands with a fresh broker."""
-    return [Step("scripts/start", [READY]), *(Step(each, _output(each, broker)) for each in COMMANDS)]
+    return [Step("scripts/start", [READY]), *(Step(each, _output(each, broker)) for each in recording.commands)]
 
 
 def _output(command: str, broker: Broker) -> list[str]:
@@ -67,7 +98,7 @@ def _output(command: str, broker: Broker) -> list[str]:
     return shown.replace(broker.host, "localhost").splitlines()
 
 
-def draw(steps: list[Step]) -> str:
+def draw(steps: list[Step], title: str) -> str:
     """The recording as SVG."""
     lines: list[str] = []
     row, second, columns = 0, 0.3, 0
@@ -86,7 +117,7 @@ def draw(steps: list[Step]) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img">\n<title>A broker, a topic and its records in a terminal</title>\n<style>\n{_STYLE}</style>\n'
+        f'role="img">\n<title>{title}</title>\n<style>\n{_STYLE}</style>\n'
         f'<rect width="{width}" height="{height}" rx="8" fill="#1b1e26"/>\n{dots}\n' + "\n".join(lines) + "\n</svg>\n"
     )
 
@@ -102,15 +133,16 @@ def drawn(text: str) -> list[str]:
 
 
 def main() -> int:
-    """Write the picture."""
-    with tempfile.TemporaryDirectory(prefix="kwire-recording-") as folder:
-        broker = make_broker("kwire", Path(folder))
-        broker.start()
-        try:
-            PICTURE.parent.mkdir(exist_ok=True)
-            PICTURE.write_text(draw(record(broker)), encoding="utf-8")
-        finally:
-            broker.stop()
+    """Write the pictures."""
+    PICTURES.mkdir(exist_ok=True)
+    for each in RECORDINGS:
+        with tempfile.TemporaryDirectory(prefix="kwire-recording-") as folder:
+            broker = make_broker("kwire", Path(folder))
+            broker.start()
+            try:
+                each.picture.write_text(draw(record(broker, each), each.title), encoding="utf-8")
+            finally:
+                broker.stop()
     return 0
 
 

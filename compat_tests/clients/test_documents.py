@@ -14,7 +14,7 @@ from compat_tests.names import Names
 from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker
 from tools.compat_table import COMPAT, SUITES_END, SUITES_START, advertised, put, render_suites, suites, written
-from tools.recording import PICTURE, draw, drawn, record
+from tools.recording import RECORDINGS, Recording, draw, drawn, record
 from tools.reference.pages import FOLDER
 from tools.reference.running import METRICS, listed, series
 
@@ -60,14 +60,15 @@ def test_the_first_commands_print_what_is_shown(broker: Broker, new_name: Names,
     assert (done.returncode, sorted(done.stdout.splitlines())) == (0, sorted(shown.splitlines())), done.stderr
 
 
-def test_the_recording_shows_what_commands_print(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.picture.stem)
+def test_the_recording_shows_what_commands_print(tmp_path: Path, recording: Recording) -> None:
     broker = make_broker("kwire", tmp_path)
     broker.start()
     try:
-        now = drawn(draw(record(broker)))
+        now = drawn(draw(record(broker, recording), recording.title))
     finally:
         broker.stop()
-    before = drawn(PICTURE.read_text())
+    before = drawn(recording.picture.read_text())
     assert sorted(map(without_ids, now)) == sorted(map(without_ids, before)), "run python -m tools.recording"
 
 

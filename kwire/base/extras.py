@@ -42,7 +42,11 @@ EXTRAS: Final = {
         },
     ),
     "spark": Extra("kwire.spark", {"numpy": "numpy", "pyarrow": "pyarrow", "pyspark": "pyspark"}),
-    "sql": Extra("kwire sql", {"duckdb": "duckdb", "numpy": "numpy", "pyarrow": "pyarrow", "prompt_toolkit": "prompt-toolkit"}, ("sql",)),
+    "sql": Extra(
+        "kwire sql",
+        {"duckdb": "duckdb", "numpy": "numpy", "pyarrow": "pyarrow", "prompt_toolkit": "prompt-toolkit"},
+        ("sql",),
+    ),
     "zookeeper": Extra("zookeeper.connect", {"kazoo": "kazoo"}),
 }
 

@@ -88,18 +88,18 @@ def _table(rows: Sequence[Any], columns: Sequence[str]) -> None:
     texts = [[cell(value) for value in each] for each in values]
     headings = [name.replace("_", " ").upper() for name in columns]
     widths = [max(len(heading), *map(len, each)) for heading, each in zip(headings, texts, strict=True)]
-    _print_row(headings, widths, right, emphasized=True)
+    _print_row(headings, widths, right, bold=True)
     for row in zip(*texts, strict=True):
         _print_row(row, widths, right)
 
 
-def _print_row(texts: Iterable[str], widths: Sequence[int], right: Sequence[bool], emphasized: bool = False) -> None:
+def _print_row(texts: Iterable[str], widths: Sequence[int], right: Sequence[bool], bold: bool = False) -> None:
     cells = (
         text.rjust(width) if number else text.ljust(width)
         for text, width, number in zip(texts, widths, right, strict=True)
     )
     line = "  ".join(cells).rstrip()
-    print(emphasized(line) if emphasized else line)
+    print(emphasized(line) if bold else line)
 
 
 def emphasized(text: str) -> str:

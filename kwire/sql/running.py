@@ -159,6 +159,6 @@ def _report(session: Session, arguments: argparse.Namespace) -> None:
             segments = f"{counts.segments} of {counts.segments_there} segments, " if counts.segments_there else ""
             print(
                 f"kwire: {scan.topic}: read {segments}{counts.offsets} of {counts.offsets_there} offsets, "
-                f"{counts.records} records",
+                f"{counts.records} record{'s' * (counts.records != 1)}",
                 file=sys.stderr,
             )

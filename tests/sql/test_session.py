@@ -23,7 +23,7 @@ ORDERS = {
     ]
     for number in range(2)
 }  # fmt: skip
-TOPICS = {
+TOPICS: dict[str, dict[int, list[Record]]] = {
     "orders": ORDERS,
     "my-topic": {0: [Record(b"plain"), Record(b"\xc3\xa4", b'{"k": 1}'), Record(None)]},
     "Mixed": {0: [Record(b"\xff\x00")]},
