@@ -103,6 +103,7 @@ def _failed_metadata(api: Api, request: MetadataRequest, context: RequestContext
     """The actual brokers, and the error for every topic: clients ignore a response without brokers."""
 
     def fail(response: MetadataResponse) -> Any:
+        context.charged = None  # the bytes of the actual response
         return _checked(api, context, code, _with_error(response, code))
 
     return then(api.handle(request, context), fail)

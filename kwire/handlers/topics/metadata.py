@@ -10,6 +10,8 @@ Behaviour:
 - INVALID_TOPIC_EXCEPTION for an impossible name; UNKNOWN_TOPIC_ID; TOPIC_AUTHORIZATION_FAILED if the topic may not be
   described (of all topics, it is left out).
 - An id before version 12, or neither name nor id: INVALID_REQUEST for every topic, and no brokers.
+- Topics are encoded once for each version, until the cluster's image changes (`topics.encoded_metadata`). The first
+  time, very many partitions are encoded in slices, between which other clients get their turn.
 - Version 0 has only the replicas whose brokers are running, and REPLICA_NOT_AVAILABLE for a partition that has others.
 - Brokers have the address of the listener that the client is connected to. If no broker is registered (all sessions
   have expired at once), the response has this one alone: after a response without brokers, librdkafka would forget all
@@ -22,6 +24,7 @@ cluster operations any more (KIP-700); 12 topic ids in the request; 13 top-level
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Final
 
@@ -51,16 +54,20 @@ from kwire.handlers.topic_metadata import (
     reachable_brokers,
     topic_operations,
 )
+from kwire.handlers.topics import encoded_metadata
 from kwire.security.acls.operations import AclOperation
 
 IDS_SINCE: Final = 12
+
+SLICE_PARTITIONS: Final = 1000
+"""Partitions that are described and encoded before other clients get their turn: one or two milliseconds."""
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[MetadataResponse]:
     """Respond from the image; wait only for topics that have to be created first."""
     topics = request.topics
     if topics is None or (not topics and context.api_version == 0):
-        return _respond(request, context, None, [])
+        return _respond_with_all(request, context)
     if any(topic.topic_id != ZERO_UUID for topic in topics):
         if context.api_version < IDS_SINCE:
             return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
@@ -76,7 +83,82 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
             if creatable:
                 return _respond_after_creation(request, context, names, list(creatable), refused)
             return _with_refused(_respond(request, context, names, []), refused)
-    return _respond(request, context, names, [])
+    response = _respond(request, context, names, [])
+    if _is_encodable(request, context):
+        _encode(context, context.services.image, response)
+    return response
+
+
+def _is_encodable(request: MetadataRequest, context: RequestContext) -> bool:
+    """Whether the topics in the response are those of all others: version 0 and authorised operations change them. With
+    quotas, the response may say for how long the client is throttled."""
+    return (
+        context.api_version > 0
+        and not request.include_topic_authorized_operations
+        and not context.services.quotas.active
+    )
+
+
+def _encode(context: RequestContext, image: ClusterImage, response: MetadataResponse) -> bytes | None:
+    """Take the bytes of the response's topics from those that are known; returns the body, None if there is none."""
+    encoded = encoded_metadata.topics_of(image, context.api_version)
+    if encoded is None:
+        return None
+    described = image.notes
+    topics = [
+        encoded.add(topic) if described.get((_described, topic.name)) is topic else encoded.encoded(topic)
+        for topic in response.topics
+    ]
+    body = encoded.body(response, topics)
+    context.charged = [body]
+    return body
+
+
+def _respond_with_all(request: MetadataRequest, context: RequestContext) -> NowOrLater[MetadataResponse]:
+    """All topics that the client may describe."""
+    image = context.services.image
+    if not _is_encodable(request, context):
+        return _respond(request, context, None, [])
+    encoded = encoded_metadata.topics_of(image, context.api_version)
+    fresh = [] if encoded is None else [topic for name, topic in image.topics.items() if not encoded.has(name)]
+    if sum(len(topic.partitions) for topic in fresh) > SLICE_PARTITIONS:
+        return _respond_in_slices(request, context, image, fresh)
+    return _respond_with_known(request, context, image)
+
+
+async def _respond_in_slices(
+    request: MetadataRequest, context: RequestContext, image: ClusterImage, fresh: list[TopicImage]
+) -> MetadataResponse:
+    """Describe and encode the topics first, with a turn for other clients after every `SLICE_PARTITIONS`."""
+    done = 0
+    for topic in fresh:
+        encoded = encoded_metadata.topics_of(image, context.api_version)
+        if encoded is not None and not encoded.has(topic.name):
+            encoded.add(_described(image, topic))
+            done += len(topic.partitions)
+        if done >= SLICE_PARTITIONS:
+            done = 0
+            await asyncio.sleep(0)
+    if context.services.quotas.active:
+        return _respond(request, context, None, [], image)
+    return _respond_with_known(request, context, image)
+
+
+def _respond_with_known(request: MetadataRequest, context: RequestContext, image: ClusterImage) -> MetadataResponse:
+    """Respond with the bytes of all topics, or of those that the client may describe."""
+    response = _respond(request, context, None, [], image)
+    bodies = encoded_metadata.whole(image)
+    cluster_wanted = request.include_cluster_authorized_operations
+    key = context.api_version, context.listener, context.endpoint
+    if cluster_wanted or len(response.topics) < len(image.topics):
+        _encode(context, image, response)
+    elif (body := bodies.get(key)) is not None:
+        context.charged = [body]
+    else:
+        made = _encode(context, image, response)
+        if made is not None and len(bodies) < encoded_metadata.WHOLE_MAX:
+            bodies[key] = made
+    return response
 
 
 def _creatable(context: RequestContext, missing: dict[str, None]) -> dict[str, None]:
@@ -121,9 +203,14 @@ def _log_creation(context: RequestContext, missing: list[str]) -> None:
 
 
 def _respond(
-    request: MetadataRequest, context: RequestContext, names: list[str] | None, ids: list[bytes]
+    request: MetadataRequest,
+    context: RequestContext,
+    names: list[str] | None,
+    ids: list[bytes],
+    image: ClusterImage | None = None,
 ) -> MetadataResponse:
-    image = context.services.image
+    """The response from an image, by default the newest."""
+    image = image or context.services.image
     cluster_wanted = request.include_cluster_authorized_operations and context.api_version < 11
     return MetadataResponse(
         brokers=_brokers(image, context),
