@@ -13,9 +13,13 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
+from kwire.spark.archives import keep_unchanged
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+keep_unchanged()  # each of Spark's Python processes that has to do with the source or the sink loads this module
 
 NAME = "kwire"
 _SCHEMA: Final = (
