@@ -58,22 +58,25 @@ def _sizes_or_topic(cluster: Cluster, call: Call) -> Awaitable[Any]:
 
 
 READING: Final[list[tuple[str, str, Action]]] = [
-    ("GET", "/api/brokers", brokers.list_brokers),
     ("GET", "/api/configs/brokers/{id}", brokers.broker_configs),
-    ("GET", "/api/topics", topics.list_topics),
-    ("GET", "/api/topics/sizes", _sizes_or_topic),
     ("GET", "/api/topics/{topic}", topics.one_topic),
-    ("GET", "/api/topics/{topic}/groups", groups.topic_groups),
-    ("GET", "/api/topics/{topic}/producers", topics.producers),
     ("GET", "/api/topics/{topic}/messages", pages.list_messages),
     ("GET", "/api/topics/{topic}/messages/{partition}/{offset}", pages.whole_message),
-    ("GET", "/api/groups", groups.list_all),
-    ("GET", "/api/transactions", transactions.list_transactions),
-    ("GET", "/api/transactions/{id:path}", transactions.one_transaction),
-    ("GET", "/api/acls", security.acls),
-    ("GET", "/api/users", security.users),
-    ("GET", "/api/quotas", security.quotas),
 ]
+POLLED: Final[list[tuple[str, Action]]] = [
+    ("/api/brokers", brokers.list_brokers),
+    ("/api/topics", topics.list_topics),
+    ("/api/topics/sizes", _sizes_or_topic),
+    ("/api/topics/{topic}/groups", groups.topic_groups),
+    ("/api/topics/{topic}/producers", topics.producers),
+    ("/api/groups", groups.list_all),
+    ("/api/transactions", transactions.list_transactions),
+    ("/api/transactions/{id:path}", transactions.one_transaction),
+    ("/api/acls", security.acls),
+    ("/api/users", security.users),
+    ("/api/quotas", security.quotas),
+]
+"""What open pages ask again every few seconds; pages that ask at the same time share an answer (`Answers`)."""
 CHANGING: Final[list[tuple[str, str, Action]]] = [
     ("POST", "/api/topics", topic_changes.create_topic),
     ("DELETE", "/api/topics/{topic}", topic_changes.delete_topic),
@@ -158,6 +161,8 @@ class Console:
             Route("/api/login", self._log_in, methods=["POST"]),
             Route("/api/logout", self._log_out, methods=["POST"]),
             Route("/api/clusters", self._statuses),
+            Route("/api/brokers/rates", self._rates),
+            *(self._polled(path, action) for path, action in POLLED),
             *(self._route(method, path, action) for method, path, action in READING),
             *(self._route(method, path, action, changing=True) for method, path, action in CHANGING),
             *(self._stream(path, source) for path, source in STREAMS),
@@ -176,6 +181,11 @@ class Console:
             HTTPException: _http_failure,
         }
         return Guard(Starlette(routes=routes, exception_handlers=handlers), self._access, self._admits)
+
+    async def warm(self) -> None:
+        """Connect to the clusters before the first page asks; with `Sessions` there is nobody to connect as."""
+        if self._shared is not None:
+            await self._shared.clusters.warm()
 
     def close(self) -> None:
         """Stop what goes on in the background; streams end."""
@@ -227,9 +237,25 @@ class Console:
                 call.check_changes()
             async with connections.open() as cluster:
                 result = await action(cluster, call)
+            if request.method != "GET":
+                connections.answers.clear()
             return JSONResponse(plain(result))
 
         return Route(path, endpoint, methods=[method])
+
+    def _polled(self, path: str, action: Action) -> Route:
+        """A route whose answer is shared."""
+
+        async def endpoint(request: Request) -> Response:
+            connections, call = await self._call(request, self._workspace(request))
+            return await _shared(request, connections, lambda cluster: action(cluster, call))
+
+        return Route(path, endpoint, methods=["GET"])
+
+    async def _rates(self, request: Request) -> Response:
+        workspace = self._workspace(request)
+        connections, _ = await self._call(request, workspace)
+        return await _shared(request, connections, workspace.rates_of(connections.target.name).rates)
 
     def _stream(self, path: str, source: Callable[[Cluster, Call], Events]) -> Route:
         """A route whose response is a stream of events."""
@@ -279,6 +305,21 @@ class Console:
 
     async def _statuses(self, request: Request) -> Response:
         return JSONResponse(plain(await self._workspace(request).clusters.statuses()))
+
+
+async def _shared(request: Request, connections: Connections, ask: Callable[[Cluster], Awaitable[Any]]) -> Response:
+    """The answer to a request, which others may have asked for as well."""
+
+    async def asked() -> bytes:
+        async with connections.open() as cluster:
+            return _json(plain(await ask(cluster)))
+
+    key = f"{request.url.path}?{request.url.query}"
+    return Response(await connections.answers.get(key, asked), media_type="application/json")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 async def _body(request: Request) -> Any:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError
 from kwire.codec.protocol import ApiKey
 from kwire.console.failures import Refusal, unknown
+from kwire.console.shared import Answers
 
 KEPT_MAX: Final = 4
 KEPT_S: Final = 60.0
@@ -77,6 +78,7 @@ class Connections:
         self._status = self._unknown("connecting")
         self._probed_s: float | None = None
         self._probe: asyncio.Task[None] | None = None
+        self.answers = Answers()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Cluster]:
@@ -132,6 +134,12 @@ class Connections:
             cluster.close()
         return None
 
+    async def warm(self) -> None:
+        """Make a connection and keep it, if the cluster is there."""
+        with suppress(CommandError, Refusal):
+            async with self.open():
+                await self.status()
+
     async def status(self) -> ClusterStatus:
         """How the cluster is now; after a short wait, how it was last."""
         loop = asyncio.get_running_loop()
@@ -143,17 +151,30 @@ class Connections:
 
     async def _probed(self) -> None:
         try:
-            cluster = Cluster.of(self.target.bootstrap, self.target.properties, min(PROBE_S, self.target.timeout_s))
-            try:
-                await cluster.connect(once=True)
-                self._status = await self._asked(cluster)
-            finally:
-                cluster.close()
+            self._status = await self._through_kept() or await self._through_new()
         except CommandError as error:
             self._status = self._unknown("unreachable", str(error))
         finally:
             self._probed_s = asyncio.get_running_loop().time()
             self._probe = None
+
+    async def _through_kept(self) -> ClusterStatus | None:
+        """What a connection says that is open already; None if there is none, or it does not answer."""
+        if not self._kept:
+            return None
+        try:
+            async with asyncio.timeout(PROBE_S / 2), self._taken(self.target.timeout_s) as cluster:
+                return await self._asked(cluster)
+        except (CommandError, TimeoutError):
+            return None
+
+    async def _through_new(self) -> ClusterStatus:
+        cluster = Cluster.of(self.target.bootstrap, self.target.properties, min(PROBE_S, self.target.timeout_s))
+        try:
+            await cluster.connect(once=True)
+            return await self._asked(cluster)
+        finally:
+            cluster.close()
 
     async def _asked(self, cluster: Cluster) -> ClusterStatus:
         metadata = await cluster.metadata([])
@@ -183,6 +204,7 @@ class Connections:
         self._kept.clear()
         if self._probe is not None:
             self._probe.cancel()
+        self.answers.close()
 
 
 class Clusters:
@@ -215,6 +237,10 @@ class Clusters:
     async def statuses(self) -> list[ClusterStatus]:
         """How all of them are, in their order."""
         return list(await asyncio.gather(*map(self._status, self._targets.values())))
+
+    async def warm(self) -> None:
+        """Connect to those that are there, so that the first page finds a connection."""
+        await asyncio.gather(*(each.warm() for each in self._open.values()))
 
     async def _status(self, target: Target) -> ClusterStatus:
         connections = self._open.get(target.name)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import os
 import secrets
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 
@@ -26,6 +27,8 @@ TOKEN_BYTES = 32
 STOP_S = 1
 """Seconds for requests under way when a signal comes."""
 CONNECTIONS_MAX = 256
+NICENESS = 5
+"""The lowest that the process has: brokers and their clients on the same machine go first."""
 
 
 class StartFailure(Exception):
@@ -35,16 +38,18 @@ class StartFailure(Exception):
 class _Server(uvicorn.Server):
     """uvicorn, which says when it serves, and ends with status 0 after SIGTERM."""
 
-    def __init__(self, config: uvicorn.Config, url: str, close: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, url: str, console: Console) -> None:
         super().__init__(config)
         self._url = url
-        self._close = close
+        self._console = console
+        self._warming: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve, and say so."""
         await super().startup(sockets=sockets)
         if self.started:
             print(f"kwire console ready url={self._url}", flush=True)
+            self._warming = asyncio.create_task(self._console.warm())
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -54,7 +59,7 @@ class _Server(uvicorn.Server):
         def stop() -> None:
             self.force_exit = self.should_exit
             self.should_exit = True
-            self._close()  # streams would hold up the end
+            self._console.close()  # streams would hold up the end
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
@@ -63,6 +68,7 @@ class _Server(uvicorn.Server):
 
 def serve(arguments: argparse.Namespace, targets: Sequence[Target]) -> int:
     """Serve until a signal comes. `StartFailure`."""
+    os.nice(max(NICENESS - os.nice(0), 0))
     secure = _check_tls(arguments)
     bound = _bound(arguments.listen)
     with bound:
@@ -107,7 +113,7 @@ async def _serve(
         ssl_keyfile=arguments.tls_key,
     )
     try:
-        await _Server(config, url, console.close).serve(sockets=[bound])
+        await _Server(config, url, console).serve(sockets=[bound])
     finally:
         console.close()
 

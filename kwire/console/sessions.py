@@ -17,6 +17,7 @@ from typing import Final
 from kwire.cli.connection.cluster import Cluster, LoginRefused
 from kwire.cli.connection.errors import CommandError
 from kwire.cli.connection.librdkafka import java_names
+from kwire.console.api.broker_rates import Rates
 from kwire.console.api.history import Histories
 from kwire.console.clusters import Clusters, Target
 from kwire.console.failures import Refusal, bad_request, unknown
@@ -42,8 +43,13 @@ class Workspace:
     def __init__(self, clusters: Clusters) -> None:
         self.clusters = clusters
         self.histories = Histories()
+        self._rates: dict[str, Rates] = {}
         self.closing = asyncio.Event()
         """Set at the end: streams end."""
+
+    def rates_of(self, cluster: str) -> Rates:
+        """The rates of a cluster's brokers."""
+        return self._rates.setdefault(cluster, Rates())
 
     def close(self) -> None:
         """End everything that goes on for it."""

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from harness.console.asgi_client import AsgiClient
 from harness.console.in_process import TIMEOUT_S, broker, console, write
+from kwire.cli.connection.cluster import Cluster
 from kwire.cli.records.writing.encoding import Rows
+from kwire.codec.messages.fetch_request import FetchRequest
+from kwire.console.records.tailing import INTERVAL_S
 
 
 def texts(content: Any) -> list[str]:
@@ -175,3 +180,30 @@ async def test_a_tail_has_the_newest_and_counts_the_rest(tmp_path: Path) -> None
 async def test_only_committed_messages_if_wanted(client_of_t: AsgiClient) -> None:
     answer = await client_of_t.get("/api/topics/t/messages?isolation=read_committed&limit=1")
     assert len(answer.json()["messages"]) == 1
+
+
+async def test_a_tail_asks_its_leader_no_more_often_than_the_page_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetches = 0
+    call = Cluster.call
+
+    async def counted(self: Cluster, request: Any, *others: Any) -> Any:
+        nonlocal fetches
+        fetches += isinstance(request, FetchRequest)
+        return await call(self, request, *others)
+
+    async with broker(tmp_path) as bootstrap, console(bootstrap) as client:
+        await write(bootstrap, "t", 0, Rows([b"before"]))
+        monkeypatch.setattr(Cluster, "call", counted)
+        began_s = asyncio.get_running_loop().time()
+        async with client.events("/api/topics/t/tail") as events:
+            await anext(events)
+            await write(bootstrap, "t", 0, *[Rows([b"%d" % number]) for number in range(100)])
+            values: list[str] = []
+            async for event in events:
+                values += texts(event.data)
+                if "99" in values:
+                    break
+        took_s = asyncio.get_running_loop().time() - began_s
+    assert fetches <= took_s / INTERVAL_S + 3

@@ -33,6 +33,8 @@ _VERSION_MAX: Final = 12
 _WAIT_MS: Final = 500
 _RESPONSE_BYTES_MAX: Final = 16 * 1024 * 1024
 _PARTITION_BYTES_MAX: Final = 4 * 1024 * 1024
+_MUCH_BYTES: Final = 1024 * 1024
+"""A response with so many bytes of records: the leader may have more, and there is no pause before the next fetch."""
 _PAUSE_S: Final = 0.1
 _EMPTY_MAX: Final = 2
 """After so many responses without records, though the end has not been reached, nothing is left before the end."""
@@ -86,7 +88,9 @@ class _Portion(NamedTuple):
 class Reader:
     """Reads partitions from offsets; ``ends`` are the offsets before which to stop, None to go on for ever. A partition
     that cannot be read for ``timeout_s`` is a `CommandError`. ``decode`` makes columns of batches. ``strict``: offsets
-    that are not there any more are a `CommandError` with OFFSET_OUT_OF_RANGE, too; otherwise it goes on after them."""
+    that are not there any more are a `CommandError` with OFFSET_OUT_OF_RANGE, too; otherwise it goes on after them.
+    ``pause_s``: seconds between two fetches from a leader that had little to give, so that a topic with many small
+    batches does not cost its leader a fetch for each."""
 
     def __init__(
         self,
@@ -98,8 +102,11 @@ class Reader:
         timeout_s: float,
         decode: Decode = decode_batch,
         strict: bool = False,
+        pause_s: float = 0.0,
     ) -> None:
         self._cluster = cluster
+        self._pause_s = pause_s
+        self._next_s: dict[int, float] = {}  # by leader
         self._decode = decode
         self._committed = committed
         self._timeout_s = timeout_s
@@ -150,6 +157,8 @@ class Reader:
 
     async def _fetched(self, leader: int, sources: list[_Source]) -> tuple[list[_Source], Any]:
         """The response of a leader; the failure if there is none."""
+        if self._pause_s:
+            await asyncio.sleep(self._next_s.get(leader, 0.0) - asyncio.get_running_loop().time())
         topics: dict[str, list[FetchPartition]] = {}
         for each in sources:
             topics.setdefault(each.partition[0], []).append(
@@ -185,6 +194,8 @@ class Reader:
                 await self._failed(sources, response)
                 continue
             portions = self._taken(sources, response)
+            if self._pause_s and sum(len(each.records) for each in portions) < _MUCH_BYTES:
+                self._next_s[leader] = asyncio.get_running_loop().time() + self._pause_s
             self._fetch(leader, [each.partition for each in sources if each.partition not in self._unplaced])
             await asyncio.sleep(0)  # the next request goes out before this response is decoded
             for portion in portions:

@@ -1,6 +1,7 @@
 """The messages that come, as a stream: the newest of them ten times a second, and how many there were.
 
-All batches are fetched, so that the rate is true, but only the newest are decoded: what is not shown is counted.
+All batches are fetched, so that the rate is true, but only the newest are decoded: what is not shown is counted. The
+leader is asked as often as the page is told, and not for each batch that comes.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ def _event(found: list[Message], rate: int, skipped: int) -> dict[str, Any]:
 
 
 async def _read(cluster: Cluster, starts: dict[Partition, int], committed: bool, coming: Tail) -> None:
-    reader = Reader(cluster, starts, None, committed=committed, timeout_s=READ_S, decode=coming.decode)
+    reader = Reader(
+        cluster, starts, None, committed=committed, timeout_s=READ_S, decode=coming.decode, pause_s=INTERVAL_S
+    )
     async with aclosing(reader.batches()) as batches:
         async for _ in batches:
             await asyncio.sleep(0)

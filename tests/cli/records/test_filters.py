@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -72,3 +73,52 @@ def test_headers_are_chosen_by_name_and_value() -> None:
 @pytest.mark.parametrize(("short", "long"), [("user.id", "$.user.id"), ("[0]>1", "$[0]>1"), ("name=Ada", "$.name=Ada")])
 def test_the_root_of_a_path_may_be_left_out(short: str, long: str) -> None:
     assert _condition(short) == _condition(long)
+
+
+AWKWARD = columns(
+    *(
+        each.encode("utf-8", "surrogatepass")
+        for each in (
+            '{"id": 5, "name": "Ada"}',
+            r'{"\u0069d": 5, "name": "\u0041da"}',
+            '{"id": 5.0}',
+            '{"id": 123456789012345678901}',
+            '{"id": 1e999}',
+            '{"id": NaN}',
+            '{"id": -0}',
+            r'{"id": "x\"y"}',
+            '{"id": "\ud800"}',
+            '{"id": [123456789012345678901]}',
+            '{"other": 5}',
+        )
+    ),
+    '{"id": 5}'.encode("utf-16"),
+    b"\xef\xbb\xbf" + b'{"id": 5}',
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "passing"),
+    [
+        ("id=5", [0, 1, 11, 12]),
+        ("id>4", [0, 1, 2, 3, 4, 11, 12]),
+        ("id>=123456789012345600000", [3, 4]),
+        ("id=123456789012345678901", [3]),
+        ("id=1.2345678901234568e+20", []),
+        ("id=[123456789012345678901]", [9]),
+        ("id=Infinity", [4]),
+        ("id=NaN", [5]),
+        ("id=0", [6]),
+        ('id=x"y', [7]),
+        ("name=Ada", [0, 1]),
+        ("id", [*range(10), 11, 12]),
+        ("id!=5", [*range(2, 10)]),
+    ],
+)
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_is_not_parsed_and_the_faster_parser_make_no_difference(
+    text: str, passing: list[int], fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not fast:
+        monkeypatch.setitem(sys.modules, "orjson", None)
+    assert json_filter(text)(AWKWARD) == passing

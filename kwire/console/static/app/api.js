@@ -17,16 +17,27 @@ export function address(path, query = {}) {
   return "/api/" + path + (text ? "?" + text : "");
 }
 
+const early = new Map();
+
+// Begin a request whose response the page is going to ask for soon.
+export function askEarly(path, query) {
+  const response = fetch(address(path, query));
+  response.catch(() => {}); // whoever asks for it is told
+  early.set(address(path, query), response);
+}
+
 // The JSON of a response; rejects with ApiError.
 export async function ask(path, { query, method = "GET", body, signal } = {}) {
+  const begun = method === "GET" ? early.get(address(path, query)) : undefined;
+  early.delete(address(path, query));
   let response;
   try {
-    response = await fetch(address(path, query), {
+    response = await (begun ?? fetch(address(path, query), {
       method,
       signal,
       headers: method === "GET" ? {} : { "content-type": "application/json", "x-kwire-console": "1" },
       body: method === "GET" ? undefined : JSON.stringify(body ?? {}),
-    });
+    }));
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "gone", "The console does not answer. Is `kwire console` still running?");
@@ -41,17 +52,34 @@ export async function ask(path, { query, method = "GET", body, signal } = {}) {
   return content;
 }
 
-// Server-sent events; returns the function that ends them. `once`: do not connect again when they end.
+// Server-sent events; returns the function that ends them. `once`: do not connect again when they end. Otherwise there is
+// no connection while nobody sees the page.
 export function listen(path, query, handlers, { once = false } = {}) {
-  const source = new EventSource(address(path, query));
-  for (const [name, handler] of Object.entries(handlers)) {
-    if (name !== "lost") source.addEventListener(name, (event) => handler(JSON.parse(event.data)));
-  }
-  source.onerror = () => {
-    if (once) source.close();
-    handlers.lost?.();
+  let source = null;
+  const close = () => {
+    source?.close();
+    source = null;
   };
-  return () => source.close();
+  const open = () => {
+    source = new EventSource(address(path, query));
+    for (const [name, handler] of Object.entries(handlers)) {
+      if (name !== "lost") source.addEventListener(name, (event) => handler(JSON.parse(event.data)));
+    }
+    source.onerror = () => {
+      if (once) close();
+      handlers.lost?.();
+    };
+  };
+  const change = () => {
+    if (document.hidden) close();
+    else if (!source) open();
+  };
+  if (once || !document.hidden) open();
+  if (!once) document.addEventListener("visibilitychange", change);
+  return () => {
+    document.removeEventListener("visibilitychange", change);
+    close();
+  };
 }
 
 export const part = encodeURIComponent;

@@ -14,7 +14,23 @@ function List({ route, path, title, columns, rowKey, empty, open, level = 1 }) {
     ${data && html`<${Table} label=${title} columns=${columns} rows=${data} rowKey=${rowKey} empty=${empty} open=${open} />`}`;
 }
 
+const rounded = (value) => number(Math.round(value));
+const signedBytes = (value) => (value < 0 ? "−" + bytes(-value) : bytes(value));
+const perSecond = (value, words) => (value === null || value === undefined ? "–" : words(value) + "/s");
+const ms = (value) => (value === null || value === undefined ? "–" : `${value < 10 ? value.toFixed(1) : rounded(value)} ms`);
+const full = (each) => (each.disk_bytes ? 1 - each.free_bytes / each.disk_bytes : null);
+
+function Disk({ broker }) {
+  const share = full(broker);
+  if (share === null) return "–";
+  const words = `${bytes(broker.free_bytes)} of ${bytes(broker.disk_bytes)} free`;
+  return html`<meter class="disk" min="0" max="1" high="0.85" optimum="0" value=${share} title=${words} aria-label=${words}></meter> ${Math.round(share * 100)} %`;
+}
+
 export function Brokers({ route }) {
+  const { data: rates } = useLoad((signal) => ask("brokers/rates", { query: { cluster: route.cluster }, signal }), [route.cluster], 5000);
+  const of = (each) => rates?.find((one) => one.id === each.id) ?? {};
+  const reasons = [...new Set((rates ?? []).map((each) => each.metrics_error).filter(Boolean))];
   const columns = [
     { id: "id", title: "Broker", number: true, sort: (each) => each.id, cell: (each) => html`<a href=${place(route.cluster, "brokers", String(each.id))}>${each.id}</a>` },
     { id: "state", title: "State", sort: (each) => each.state, cell: (each) => html`<${Badge} kind=${stateKind(each.state)}>${each.state}<//> ${each.controller && html`<${Badge}>controller<//>`}` },
@@ -23,9 +39,18 @@ export function Brokers({ route }) {
     { id: "leaders", title: "Leads", number: true, sort: (each) => each.leaders, cell: (each) => number(each.leaders) },
     { id: "replicas", title: "Replicas", number: true, sort: (each) => each.replicas, cell: (each) => number(each.replicas) },
     { id: "bytes", title: "Holds", number: true, sort: (each) => each.bytes, cell: (each) => bytes(each.bytes) },
-    { id: "free", title: "Disk free", number: true, sort: (each) => each.free_bytes, cell: (each) => (each.disk_bytes === null ? "–" : `${bytes(each.free_bytes)} of ${bytes(each.disk_bytes)}`) },
+    { id: "free", title: "Disk used", number: true, sort: full, cell: (each) => html`<${Disk} broker=${each} />` },
+    { id: "growth", title: "Grows", number: true, sort: (each) => of(each).growth, cell: (each) => perSecond(of(each).growth, signedBytes) },
+    { id: "messages", title: "Messages in", number: true, sort: (each) => of(each).messages_in, cell: (each) => perSecond(of(each).messages_in, rounded) },
+    { id: "in", title: "In", number: true, sort: (each) => of(each).bytes_in, cell: (each) => perSecond(of(each).bytes_in, bytes) },
+    { id: "out", title: "Out", number: true, sort: (each) => of(each).bytes_out, cell: (each) => perSecond(of(each).bytes_out, bytes) },
+    { id: "requests", title: "Requests", number: true, sort: (each) => of(each).requests, cell: (each) => perSecond(of(each).requests, rounded) },
+    { id: "answer", title: "Answers in", number: true, sort: (each) => of(each).answer_ms, cell: (each) => ms(of(each).answer_ms) },
+    { id: "produce", title: "Produce p99", number: true, sort: (each) => of(each).produce_ms, cell: (each) => ms(of(each).produce_ms) },
+    { id: "fetch", title: "Fetch p99", number: true, sort: (each) => of(each).fetch_ms, cell: (each) => ms(of(each).fetch_ms) },
   ];
-  return html`<${List} route=${route} path="brokers" title="Brokers" columns=${columns} rowKey=${(each) => each.id} open=${(each) => (location.hash = place(route.cluster, "brokers", String(each.id)))} />`;
+  return html`<${List} route=${route} path="brokers" title="Brokers" columns=${columns} rowKey=${(each) => each.id} open=${(each) => (location.hash = place(route.cluster, "brokers", String(each.id)))} />
+    <p class="quiet">Rates are means of the last 30 seconds at most. “Answers in” is measured here, with a small request.${reasons.length > 0 && html` Bytes in and out, requests and their latencies are not known: ${reasons.join("; ")}.`}</p>`;
 }
 
 export function Broker({ route }) {

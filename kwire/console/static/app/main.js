@@ -1,7 +1,7 @@
 // The page: navigation, the place that the address names, light and dark, keys.
 
 import { render } from "/vendor/htm-preact.js";
-import { ask } from "./api.js";
+import { ask, askEarly } from "./api.js";
 import { Badge, Failure, html, Loading, stateKind, useEffect, useLoad, useState, useStored } from "./ui.js";
 import { Access, Broker, Brokers, Clusters, Transaction, Transactions } from "./cluster.js";
 import { Group, Groups } from "./groups.js";
@@ -14,6 +14,10 @@ if (url.searchParams.has("token")) {
   url.searchParams.delete("token"); // the cookie has it from now on
   history.replaceState(null, "", url);
 }
+
+const first = parse(location.hash);
+askEarly("clusters");
+if (first.cluster && first.page === "topics" && !first.name) askEarly("topics", { cluster: first.cluster });
 
 const PAGES = {
   topics: ["Topics", Topics, Topic],

@@ -23,10 +23,18 @@ export function useLoad(load, inputs, interval = 0) {
       }
       if (interval && !abort.signal.aborted) timer = setTimeout(next, interval);
     };
-    const next = () => (document.hidden ? (timer = setTimeout(next, interval)) : run());
+    let late = false; // its time came while nobody saw the page
+    const next = () => (document.hidden ? (late = true) : run());
+    const seen = () => {
+      if (document.hidden || !late) return;
+      late = false;
+      run();
+    };
+    document.addEventListener("visibilitychange", seen);
     run();
     return () => {
       abort.abort();
+      document.removeEventListener("visibilitychange", seen);
       clearTimeout(timer);
     };
   }, [key, round, interval]);
