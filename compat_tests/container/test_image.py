@@ -7,9 +7,6 @@ either they skip and state the reason. testcontainers' own Kafka container is us
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from harness.paths import ROOT
+from compat_tests.container.images import NoImage, build_kwire
 from harness.processes import docker_engine
 from harness.processes.brokers import wait_until
 from harness.processes.ports import free_port
@@ -45,22 +42,11 @@ def engine() -> Iterator[docker_engine.Engine]:
 @pytest.fixture(scope="module")
 def image(engine: docker_engine.Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image, built from the unchanged Dockerfile; from wheels if the base image comes from no registry."""
-    context = tmp_path_factory.mktemp("context")
-    for name in ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, context)
-    for name in ("kwire", "docker"):
-        shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
-    arguments = ["--build-arg", f"BASE_IMAGE={engine.base_image}"]
-    if engine.base_image == docker_engine.BASE_IMAGE:
-        if sys.version_info[:2] != (3, 11):
-            pytest.skip(
-                "the base image of harness/processes/docker_engine.py has Python 3.11: the wheels here are for another"
-            )
-        wheels = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(context / "wheels"), str(ROOT), "hatchling"]
-        subprocess.run(wheels, check=True, timeout=300)
-        arguments += ["--build-arg", "PIP_OPTIONS=--no-index --find-links /src/wheels"]
     started = time.monotonic()
-    engine.docker("build", "-t", IMAGE, *arguments, str(context), timeout_s=600)
+    try:
+        build_kwire(engine, IMAGE, tmp_path_factory.mktemp("context"))
+    except NoImage as reason:
+        pytest.skip(str(reason))
     print(f"docker build: {time.monotonic() - started:.1f} s")
     return IMAGE
 

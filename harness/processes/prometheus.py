@@ -36,6 +36,11 @@ def _folder() -> Path:
     return cache_root() / PACKAGE
 
 
+def program() -> Path:
+    """The server's program."""
+    return _folder() / "usr/bin/prometheus"
+
+
 def promtool(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run promtool."""
     command = [str(_folder() / "usr/bin/promtool"), *arguments]

@@ -12,7 +12,7 @@ from harness.processes.ports import free_port
 from kwire.cli.records.writing.encoding import Rows
 from kwire.console.api import broker_rates
 from kwire.console.api.broker_rates import Rates, _row, _Sample
-from kwire.console.api.scraping import Metrics, NoMetrics, endpoint, parse
+from kwire.console.api.scraping import Metrics, NoMetrics, endpoint, parse, scrape
 
 PAGE = """\
 # TYPE kafka_server_brokertopicmetrics_messagesin_total counter
@@ -104,7 +104,7 @@ async def test_a_broker_without_metrics_has_those_of_the_protocol(
 async def test_a_metrics_endpoint_that_does_not_answer_is_told(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
     with pytest.raises(NoMetrics) as raised:
-        await broker_rates.scrape(endpoint(listen, "127.0.0.1", login=False, tls=False), 1)
+        await scrape(endpoint(listen, "127.0.0.1", login=False, tls=False), 1)
     error = str(raised.value)
     assert error.startswith(f"{listen}: ")
     assert "refused" in error
