@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "consume": "read records",
     "group": "list and describe groups, show their lag, commit other offsets, delete them",
     "config": "show and change configurations of topics, brokers, groups and client metrics",
+    "audit": "compare the two ends of a pipeline: topics, clusters, tables; follow producers' sequences",
     "txn": "list, describe and abort transactions",
     "sql": "query topics as tables",
     "bench": "measure how fast a topic is written and read",
@@ -60,6 +61,7 @@ _MODULES: Final = {
 }
 _ABOVE: Final = {
     "archive": "kwire.archive.command",
+    "audit": "kwire.audit.command",
     "restore": "kwire.archive.restore_command",
     "console": "kwire.console.command",
     "sql": "kwire.sql.command",

@@ -1,0 +1,20 @@
+"""The command in the test's process, at kwire and at Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.audits import Audits, Topics
+from harness.processes.brokers import Broker
+
+
+@pytest.fixture
+def topics(broker: Broker, make_topic: Callable[..., str]) -> Topics:
+    return Topics(broker.bootstrap, make_topic)
+
+
+@pytest.fixture
+def audit(broker: Broker, capsys: pytest.CaptureFixture[str]) -> Audits:
+    return Audits(broker.bootstrap, capsys.readouterr)
