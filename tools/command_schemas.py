@@ -17,6 +17,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 from harness.paths import ROOT
 from kwire.archive.command import Archived
 from kwire.archive.restoring.restore import Restored
+from kwire.audit.rows import AuditRow
 from kwire.cli.acl import AclRow
 from kwire.cli.bench.measuring import EndToEnd, Throughput
 from kwire.cli.cluster import ClusterStatus
@@ -37,6 +38,7 @@ from kwire.cli.user import UserRow
 FILE: Final = ROOT / "docs" / "command_line.schema.json"
 LISTS: Final[dict[str, type]] = {
     "acl list": AclRow,
+    "audit": AuditRow,
     "config get": ConfigRow,
     "config list": ResourceRow,
     "config set": ChangedConfig,

@@ -11,7 +11,7 @@ MEANINGS: Final = {
     MISSING: "in the source and not in the copy",
     DUPLICATE: "more often in the copy than in the source",
     CHANGED: "in both, with other content",
-    REORDERED: "after a record in the copy that it follows in the source, or before it",
+    REORDERED: "before a record in the copy that it follows in the source",
     MISPLACED: "in another partition of the copy",
     UNEXPECTED: "in the copy and not in the source",
     LATE: "in the copy after the delay that is allowed",

@@ -16,11 +16,11 @@ from kwire.audit.ends import DirectoryEnd, End, TableEnd, TopicEnd, parse_end
 from kwire.audit.errors import AuditError
 from kwire.audit.fields import Comparison, Pair
 from kwire.audit.order import Order
-from kwire.audit.page import page
 from kwire.audit.planning import plan, topics
 from kwire.audit.producers import producers, proof
+from kwire.audit.reports.page import page
+from kwire.audit.reports.text import lines
 from kwire.audit.rows import EQUAL, FAULTS, AuditRow
-from kwire.audit.text import lines
 from kwire.audit.work import Progress, Work
 from kwire.cli import output
 from kwire.cli.positions import Kind, parse_position

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.audits import Audits, Topics
+from harness.auditing.audits import Audits, Topics
 from kwire.testing import Kwire, KwireProcess
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.audits import Audits, Record, Topics
+from harness.auditing.audits import Audits, Record, Topics
 from kwire.cli import main
 from kwire.testing import Kwire
 

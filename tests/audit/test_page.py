@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
-from harness.audits import Audits, Record, Topics
+from harness.auditing.audits import Audits, Record, Topics
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&</pre>\x1b[31m\u202e"
 _FORBIDDEN = {"script", "img", "iframe", "link", "object", "embed", "form", "base"}
@@ -55,6 +55,6 @@ def test_what_records_hold_is_text(audit: Audits, topics: Topics, tmp_path: Path
 
 
 def test_a_terminal_obeys_no_record(audit: Audits, topics: Topics, tmp_path: Path) -> None:
-    from kwire.audit.text import printable
+    from kwire.audit.reports.text import printable
 
     assert printable("a\x1b[2J\nb\u202e") == "a\\x1b[2J\\nb\\u202e"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.audits import Audits, Record, Topics
+from harness.auditing.audits import Audits, Record, Topics
 from harness.processes.brokers import wait_until
 from kwire.audit.producers import Sequences
 from kwire.cli.records.writing.encoding import Producer, Rows, encode_batch

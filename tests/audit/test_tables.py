@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.audits import Audits, Record, Topics
+from harness.auditing.audits import Audits, Record, Topics
 from kwire.audit.ends import TableEnd
 from kwire.audit.errors import AuditError
 from kwire.audit.tables import table_files

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.audits import Audits, Topics
+from harness.auditing.audits import Audits, Topics
 from harness.processes.brokers import Broker
 
 

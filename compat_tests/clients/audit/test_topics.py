@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from compat_tests.names import Names
-from harness.audits import FIRST_MS, Audits, Record, Topics
-from harness.planted_faults import KINDS, Planted
+from harness.auditing.audits import FIRST_MS, Audits, Record, Topics
+from harness.auditing.planted_faults import KINDS, Planted
 from harness.processes.brokers import Broker
 
 SOURCE = [

@@ -6,9 +6,9 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kwire.audit.pictures import COLOURS, partitions_picture, windows_picture
+from kwire.audit.reports.pictures import COLOURS, partitions_picture, windows_picture
+from kwire.audit.reports.text import printable, time
 from kwire.audit.rows import FAULTS, MEANINGS, AuditRow, ContentRow, ExampleRow
-from kwire.audit.text import printable, time
 
 _STYLE: Final = """
 :root{color-scheme:light}

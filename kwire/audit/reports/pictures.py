@@ -6,8 +6,8 @@ import html
 from collections.abc import Sequence
 from typing import Final
 
+from kwire.audit.reports.text import time
 from kwire.audit.rows import PartitionRow, WindowRow
-from kwire.audit.text import time
 
 COLOURS: Final = {
     "missing": "#b00020",
