@@ -29,9 +29,10 @@ ErrorResponse = Callable[[Any, int, ErrorCode, str | None], Any]
 """(request, version, error code, message) -> a well-formed response in which everything requested failed."""
 
 FastPath = Callable[[memoryview, int, int, int, "Services", "Decisions"], Any]
-"""(frame, position of the body, version, correlation id, services, what was decided for the client) -> the whole frame
-of the response as bytes, or its parts and their size; or a function of the context that returns what a handler may
-return; or None, with nothing done: the request needs the handler, which gets it decoded."""
+"""(frame, position of the body, version, correlation id, services, what was decided for the client) -> the parts of the
+response's frame and their size; or a function of the context that returns what a handler may return; or an append that
+is still to be done (`kwire.handlers.data.produce.fast_path.Append`); or None, with nothing done: the request needs the
+handler, which gets it decoded."""
 
 
 class CloseConnection(Exception):
@@ -84,6 +85,9 @@ class Api:
     fast_path: Callable[[int], FastPath | None] | None = None
     """The function that may handle requests of a version without decoding them, by the version; None if there is
     none."""
+    together: Callable[[list[Any]], list[Any]] | None = None
+    """Does what the fast path returns for several requests, in their order (`data.produce.fast_path.together`): the
+    results, each the bytes of a response or a function of the context. None if the fast path does everything itself."""
     by_controller: bool = False
     """Whether only the controller handles it: the registry has other brokers forward the request (`forwarding`)."""
     forwards_parts: bool = False

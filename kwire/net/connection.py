@@ -13,6 +13,8 @@ The rules of this file:
 - Responses that become ready in a turn of the loop are sent at its end, one connection after the other: the first
   response wakes the client's process, and the others find it awake, which costs less (`Wire.flush_soon`). Two cases are
   sent at once: requests that took long (`LONG_BYTES`), and a connection that is the only active one.
+- A dispatcher may put work off until then (`Connection.put_off`). It is done before any of these responses is sent, and
+  before a request starts that would have to wait for the connection's earlier ones.
 - Every part with a `release` (a `FileRange`) is released exactly once: when it is sent, or when the connection closes.
 - An exception in this module closes the connection; otherwise the client would wait for ever.
 
@@ -106,6 +108,7 @@ class Wire:
         "settings",
         "spare",
         "tick",
+        "work",
     )
 
     def __init__(
@@ -130,6 +133,7 @@ class Wire:
         self.last_read: Connection | None = None
         self._unsent: list[Connection] = []
         self._newcomers: Newcomers | None = None
+        self.work: Callable[[], None] | None = None  # put off until the responses of this turn are sent
 
     @property
     def newcomers(self) -> Newcomers:
@@ -154,8 +158,15 @@ class Wire:
             self.flush()
         self._unsent.append(connection)
 
+    def do_work(self) -> None:
+        """Do the work that was put off."""
+        work, self.work = self.work, None
+        if work is not None:
+            work()
+
     def flush(self) -> None:
         """Send the responses of this turn."""
+        self.do_work()
         unsent, self._unsent = self._unsent, []
         for connection in unsent:
             connection.turn_over()
@@ -192,6 +203,7 @@ class Connection:
     ``tls``: the record layer, with what is known of the client's certificate; None on a plaintext listener."""
 
     __slots__ = (
+        "_at_once",
         "_fd",
         "_held",
         "_large",
@@ -215,6 +227,7 @@ class Connection:
         "context",
         "dispatcher",
         "id",
+        "is_alone",
         "listener",
         "local",
         "peer",
@@ -247,6 +260,8 @@ class Connection:
         self._muted: asyncio.TimerHandle | None = None
         self._setup_timer: asyncio.TimerHandle | None = None  # closes a connection whose client does not log in
         self._reading = False
+        self._at_once = False  # the responses of this turn are not sent together with those of other connections
+        self.is_alone = False  # no other request is known that comes in the same turn as the one that is dispatched
         self.closing = False  # no more requests are started
         self.closed = False
         self.dispatcher = setup.dispatcher
@@ -301,7 +316,7 @@ class Connection:
             if large.have < large.need:
                 self._keep(large.have)
                 return
-        at_once = wire.last_read is self or large is not None or received >= LONG_BYTES
+        self._at_once = at_once = wire.last_read is self or large is not None or received >= LONG_BYTES
         wire.last_read = self
         if not at_once:
             wire.flush_soon(self)  # before anything else is begun that others wait for
@@ -315,6 +330,8 @@ class Connection:
 
     def turn_over(self) -> None:
         """All connections with bytes have been read: send the responses."""
+        if self._wire.work is not None:
+            self._wire.do_work()
         if self._out.size or self._held is not None or self.closing:
             self._advance()
 
@@ -351,7 +368,7 @@ class Connection:
             position = self._complete_partial(data)
             if position == end:
                 return
-        out, slots = self._out, self._slots
+        out, slots, wire = self._out, self._slots, self._wire
         budget = FRAMES_PER_TURN
         while end - position >= 4:
             size = _read_size(data, position)[0]
@@ -361,12 +378,14 @@ class Connection:
             if following > end:
                 break
             if not budget or (
-                (slots or out.size or self.closing or self._muted) and not self._may_start(data, position + 4)
+                (slots or out.size or wire.work is not None or self.closing or self._muted)
+                and not self._may_start(data, position + 4)
             ):
                 self._hold(data[position:], owned, yielding=not budget)
                 return
             budget -= 1
             frame = data[position + 4 : following]
+            self.is_alone = self._at_once and following == end
             self.dispatcher.dispatch(self, frame if owned else memoryview(bytearray(frame)))
             if self.closed:
                 return
@@ -386,17 +405,18 @@ class Connection:
 
     def _may_start(self, data: memoryview, position: int) -> bool:
         """Whether the request whose frame begins here may be started now."""
+        if self._wire.work is not None and not self._is_pipelined(data, position):
+            self._wire.do_work()
         if self.closing or self._muted is not None or self._out.size >= OUTGOING_LIMIT:
             return False
         slots = self._slots
         if not slots:
             return True
-        return (
-            slots[-1].pipelined
-            and len(slots) < PIPELINE_DEPTH
-            and len(data) - position >= 2
-            and _read_key(data, position)[0] in self.dispatcher.pipelined_keys
-        )
+        return slots[-1].pipelined and len(slots) < PIPELINE_DEPTH and self._is_pipelined(data, position)
+
+    def _is_pipelined(self, data: memoryview, position: int) -> bool:
+        """Whether the request whose frame begins here may start while earlier ones of its kind are pending."""
+        return len(data) - position >= 2 and _read_key(data, position)[0] in self.dispatcher.pipelined_keys
 
     def _hold(self, rest: memoryview, owned: bool, yielding: bool) -> None:
         """Keep requests for later and stop reading; ``yielding``: only until the other connections had their turn."""
@@ -474,6 +494,8 @@ class Connection:
                 return
             self._held = None
             self._guarded_take(held, owned=True)
+            if self._wire.work is not None:
+                self._wire.do_work()
             if self.closed or not self._flush():
                 return
         if self._held is None:
@@ -510,6 +532,20 @@ class Connection:
             self._out.add(parts, size)
             if not self._taking:
                 self._advance()
+
+    def put_off(self, work: Callable[[], None]) -> None:
+        """Have work for requests of this turn done before the responses are sent, once. Call it while a request is
+        dispatched. The work passes on its responses with `queue`."""
+        self._wire.work = work
+
+    def queue(self, parts: list[Part], size: int) -> None:
+        """`send` for work that was put off: the response is sent with the others of this turn."""
+        if not self.closed and not self._slots:
+            self._out.add(parts, size)
+            return
+        taking, self._taking = self._taking, True
+        self.send(parts, size)
+        self._taking = taking
 
     def defer(self, pipelined: bool) -> Slot:
         """Reserve a slot for the response to the request that was just dispatched."""
@@ -583,7 +619,7 @@ class Connection:
     @property
     def idle(self) -> bool:
         """Whether nothing is pending and everything is sent."""
-        return not self._slots and not self._out.size
+        return not self._slots and not self._out.size and self._wire.work is None
 
     @property
     def pending(self) -> int:

@@ -160,7 +160,7 @@ class Control:
 
     def _controlled(self, api: Api) -> Api:
         return dataclasses.replace(
-            api, handle=lambda request, context: self._handle(api, request, context), fast_path=None
+            api, handle=lambda request, context: self._handle(api, request, context), fast_path=None, together=None
         )
 
     def _handle(self, api: Api, request: Any, context: RequestContext) -> Any:

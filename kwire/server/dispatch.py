@@ -42,6 +42,7 @@ from kwire.security.principals import ANONYMOUS, Principal
 if TYPE_CHECKING:
     from kwire.base.metrics import RequestMetrics
     from kwire.handlers.context import Services
+    from kwire.handlers.data.produce.fast_path import Append
     from kwire.handlers.registry import Registry
     from kwire.net.settings import Part
     from kwire.quotas.managers import ClientSensors
@@ -53,6 +54,12 @@ _pack_flexible_header = Struct(">iix").pack
 _pack_throttle = Struct(">i").pack
 
 _THROTTLE_SIZE: Final = 4
+
+GROUPED_BYTES: Final = 4096
+"""Batches up to this size are appended together: for larger ones the write itself costs most."""
+
+APPENDS_MAX: Final = 64
+"""Appends that are put off together; more of them would make the first wait too long."""
 
 EXEMPT: Final = (ApiKey.WRITE_TXN_MARKERS, ApiKey.ENVELOPE)
 """APIs of brokers whose time is not limited, beside a follower's Fetch. It is limited for a client that is refused. A
@@ -115,6 +122,7 @@ class Route:
         "response_class",
         "response_header_size",
         "tells_software",
+        "together",
         "version",
     )
 
@@ -130,6 +138,7 @@ class Route:
         self.pack = _pack_flexible_header if flexible else _pack_header
         self.response_header_size = 5 if flexible else 4
         self.fast_path = None if api.fast_path is None else api.fast_path(version)
+        self.together = api.together
         self.metrics = metrics
         self.of_followers: Route | None = None  # of Fetch: the route of followers' requests, with metrics of their own
         self.count_errors = error_counter(self.response_class, version)
@@ -229,6 +238,7 @@ class Dispatcher:
         self._clock = services.doors.clock.perf_counter
         self._quotas = services.quotas
         self.pipelined_keys = registry.pipelined_keys
+        self._appends: list[Append] = []
         self.pending: dict[asyncio.Future[Any], Exchange] = {}  # also keeps tasks alive
 
     # -- a request comes --------------------------------------------------------------------------------------------
@@ -249,16 +259,16 @@ class Dispatcher:
             response = None
             if route.fast_path is not None and self._request_log.level > DEBUG:
                 response = route.fast_path(frame, position, version, correlation_id, self.services, client.decisions)
-                if response.__class__ is bytes:
-                    if self._quotas.active:
-                        self._charge_quickly(connection, route, len(frame), response, started)
-                    else:
-                        self._answer_quickly(connection, route, len(frame), [response], len(response), started)
-                    return
                 if response.__class__ is tuple:
                     parts, size = response
                     self._answer_quickly(connection, route, len(frame), parts, size, started)
                     return
+                if route.together is not None and response is not None:
+                    response.source = connection, route, frame, position, started
+                    self._append(response, alone=connection.is_alone)
+                    return
+            if self._appends:
+                self._append_all()
             exchange = Exchange(self.services, connection, route, correlation_id, started)
             exchange.request_size = len(frame)
             if response is None:
@@ -276,11 +286,7 @@ class Dispatcher:
                 if request.replica_state.replica_id >= 0 or request.replica_id >= 0:  # inline: every Fetch comes here
                     route = exchange.route = followers
             response = self._handle(exchange)
-        route.metrics.request_bytes += len(frame)
-        if response is None or response.__class__ is route.response_class:
-            self._answer(exchange, response)
-        else:
-            self._wait(exchange, response)
+        self._begun(exchange, response)
 
     def _answer_quickly(
         self, connection: Connection, route: Route, request_size: int, parts: list[Part], size: int, started: float
@@ -291,6 +297,63 @@ class Dispatcher:
         metrics.request_bytes += request_size
         metrics.response_bytes += size
         metrics.record(route.version, int((self._clock() - started) * 1e6), 0)
+
+    def _append(self, append: Append, alone: bool) -> None:
+        """Append a batch: a small one together with others of this turn of the loop, before their responses are
+        sent."""
+        appends = self._appends
+        if (alone and not appends) or len(append.records) > GROUPED_BYTES or self._quotas.active:
+            if appends:
+                self._append_all()
+            self._appended(append, append.run(), self._clock())
+            return
+        appends.append(append)
+        if len(appends) == 1:
+            append.source[0].put_off(self._append_all)
+        elif len(appends) == APPENDS_MAX:
+            self._append_all()
+
+    def _append_all(self) -> None:
+        """Do the appends that were put off, and queue their responses. An exception closes the connections, as one does
+        that a request causes by itself."""
+        appends, self._appends = self._appends, []
+        try:
+            results = appends[0].source[1].together(appends) if appends else ()
+            now = self._clock()
+            for append, result in zip(appends, results, strict=True):
+                self._appended(append, result, now)
+        except Exception:
+            self._log.exception("closing connections: appending failed", connections=len(appends))
+            for append in appends:
+                append.source[0].close()
+
+    def _appended(self, append: Append, result: Any, now: float) -> None:
+        """Respond to a request whose append is done."""
+        connection, route, frame, position, started = append.source
+        if result.__class__ is not bytes:
+            exchange = Exchange(self.services, connection, route, append.correlation_id, started)
+            exchange.request_size = len(frame)
+            exchange.encoded = frame, position
+            self._begun(exchange, result(exchange))
+            return
+        size = len(frame)
+        if self._quotas.active:
+            self._charge_quickly(connection, route, size, result, started)
+            return
+        connection.queue([result], len(result))
+        metrics = route.metrics
+        metrics.request_bytes += size
+        metrics.response_bytes += len(result)
+        metrics.record(route.version, int((now - started) * 1e6), 0)
+
+    def _begun(self, exchange: Exchange, response: Any) -> None:
+        """Respond at once, or when the awaitable is done."""
+        route = exchange.route
+        route.metrics.request_bytes += exchange.request_size
+        if response is None or response.__class__ is route.response_class:
+            self._answer(exchange, response)
+        else:
+            self._wait(exchange, response)
 
     def _charge_quickly(self, connection: Connection, route: Route, size: int, response: bytes, started: float) -> None:
         """`_answer_quickly`, with quotas: of the bytes that were produced, and of time."""

@@ -40,6 +40,25 @@ class Sink(Connection):
         """Release the parts of a response instead of sending them."""
         release_parts(parts)
 
+    def queue(self, parts: list[Any], size: int) -> None:
+        """The same."""
+        release_parts(parts)
+
+    def put_off(self, work: Callable[[], None]) -> None:
+        """Do the work at once: no other connection has anything to add."""
+        work()
+
+
+class Several(Sink):
+    """Connections whose requests come in one turn of the loop."""
+
+    __slots__ = ("works",)
+    works: list[Callable[[], None]]
+
+    def put_off(self, work: Callable[[], None]) -> None:
+        """Keep the work until all have come."""
+        self.works.append(work)
+
 
 def operations(broker: Broker) -> dict[str, Callable[[], object]]:
     """The operations that are timed, by name."""
@@ -47,12 +66,29 @@ def operations(broker: Broker) -> dict[str, Callable[[], object]]:
     partitions = [broker.replicas.partition(TOPIC, index) for index in range(len(topic.partitions))]
     sink = Sink.__new__(Sink)
     sink.context, sink.listener, sink.local, sink.peer, sink.id = None, "PLAINTEXT", ("::", 1), ("::", 2), "micro"
-    sink.closed = False
+    sink.closed, sink.is_alone = False, True
+    several = Several.__new__(Several)
+    for name in ("context", "listener", "local", "peer", "id", "closed"):
+        setattr(several, name, getattr(sink, name))
+    several.is_alone = False
     dispatch = broker.dispatcher.dispatch
 
     def requests(indexes: list[int], batch: bytes, count: int) -> Callable[[], object]:
         frame = frames.produce(topic.id, indexes, batch, count, -1).frame
         return lambda: dispatch(sink, memoryview(bytearray(frame)))
+
+    def together(batch: bytes) -> Callable[[], object]:
+        frame = frames.produce(topic.id, [0], batch, 1, -1).frame
+
+        def run() -> None:
+            work: list[Callable[[], None]] = []
+            several.works = work
+            for _ in range(16):
+                dispatch(several, memoryview(bytearray(frame)))
+            for each in work:
+                each()
+
+        return run
 
     one, small = frames.batch_of(100, 0)[0], frames.batch_of(100, 16 * 1024)[0]
     produce_frame = frames.produce(topic.id, [0], one, 1, -1).frame
@@ -95,6 +131,7 @@ def operations(broker: Broker) -> dict[str, Callable[[], object]]:
         "append 1 record": append(one),
         "append 16 KiB": append(small),
         "request: Produce 1 record": requests([0], one, 1),
+        "16 requests in one turn: Produce 1 record": together(one),
         "request: Produce 16 KiB": requests([0], small, 1),
         "request: Produce 1 record to each of 50 partitions": requests(list(range(50)), one, 1),
         "request: Fetch 16 KiB": fetch([0], offset, 16 * 1024),

@@ -54,7 +54,7 @@ CHARTS = (
             ("produce-base", "cpu_s_per_million", "produce, 16 KiB batches, per million"),
             ("produce-1m", "cpu_s_per_million", "produce, 1 MB batches, per million"),
             ("consume-6p", "cpu_s_per_million", "consume, 6 partitions, per million"),
-            ("one-1", "cpu_s_per_thousand", "one record a request, per thousand"),
+            ("one-1", "cpu_s_per_thousand", "one record a request, per request"),
         ),
     ),
     Chart(

@@ -279,6 +279,31 @@ class Partition:
         self._notify_soon()
         return info
 
+    def append_together(self, batches: list[memoryview]) -> list[AppendInfo | Exception]:
+        """Append the batches of several Produce requests, one each, with as few writes as possible. Of each its outcome
+        or its error: see `append`. Not if acks=all might be refused (`appends_freely`)."""
+        results = self.log.append_together(batches, leader_epoch=self.leader_epoch)
+        metrics = self.metrics
+        for info in results:
+            if isinstance(info, Exception):
+                if isinstance(info, KafkaError) and _is_lasting(info):
+                    self.fail()
+                continue
+            if info.flushed is not None:
+                self._wait_for_flush(info.first_offset, info.flushed)
+            if not info.duplicate:
+                metrics.bytes_in += info.size
+                metrics.messages_in += info.last_offset - info.first_offset + 1
+        if self._failure is None:
+            self._advance()
+        self._notify_soon()
+        return results
+
+    @property
+    def appends_freely(self) -> bool:
+        """Whether this broker leads the partition, with enough in-sync replicas for every append."""
+        return self._failure is None and len(self.isr) >= self._min_isr
+
     def read(
         self,
         offset: int,

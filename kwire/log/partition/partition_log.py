@@ -35,13 +35,15 @@ from kwire.log.common.log_config import INT64_MAX, LogConfig
 from kwire.log.partition import timestamps
 from kwire.log.partition.flusher import Flusher
 from kwire.log.partition.truncation import LogTruncation
-from kwire.log.partition.validator import BatchValidator, writable
+from kwire.log.partition.validator import Accepted, BatchValidator, writable
 from kwire.log.recovery.messages import RecoveryReport
 from kwire.log.recovery.recovery import LogRecovery, Progress, RecoveredLog, no_progress
 from kwire.log.segment.batch_scan import CorruptLog
 from kwire.log.segment.segment import Segment
 from kwire.log.state.producer_state import NOT_REQUIRED, BatchMetadata, CompletedTransaction, VerificationGuard
 from kwire.log.verification.verifier import Verifier
+
+_NOT_APPENDED = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # until the batch's turn has come
 
 Records = bytes | bytearray | memoryview
 P = ParamSpec("P")
@@ -188,26 +190,89 @@ class PartitionLog:
         """
         if origin is not Origin.CLIENT:
             return self._flushed_if_due(self._append_internal(records, leader_epoch, origin))
-        header, data, append_time = self._validator.accept(records)
+        accepted = self._validator.accept(records)
+        header = accepted.header
         if header.producer_id >= 0:
             duplicate = self.producer_state.check(header, origin, guard)
             if duplicate is not None:
                 return self._duplicate(duplicate, leader_epoch)
-        size = header.length + 12
         first = self.log_end_offset
         last = first + header.last_offset_delta
-        patch_offsets(data, 0, first, leader_epoch)
+        patch_offsets(accepted.data, 0, first, leader_epoch)
         if leader_epoch != self.latest_epoch:
             self._note_epoch(leader_epoch, first)
-        self._write(data, size, last, header.max_timestamp)
-        self._commit(header, data, first, last, self.active.size)
+        self._write(accepted.data, header.length + 12, last, header.max_timestamp)
+        return self._appended(accepted, first, leader_epoch)
+
+    def append_together(self, batches: list[memoryview], *, leader_epoch: int) -> list[AppendInfo | Exception]:
+        """Append the batches of several clients, one each, as `append_as_leader` does one after the other, but with one
+        write as far as possible. Of each its outcome, or the error for which it alone was not appended. If a write
+        fails, all batches in it get its error."""
+        results: list[AppendInfo | Exception] = []
+        group: list[tuple[int, Accepted]] = []  # the place of its result, and the batch
+        producers: set[int] = set()
+        for records in batches:
+            try:
+                accepted = self._validator.accept(records)
+                producer_id = accepted.header.producer_id
+                if producer_id >= 0:
+                    if producer_id in producers:  # the next batch is checked against the one before
+                        self._append_group(group, leader_epoch, results)
+                        group, producers = [], set()
+                    duplicate = self.producer_state.check(accepted.header, Origin.CLIENT)
+                    if duplicate is not None:
+                        results.append(self._duplicate(duplicate, leader_epoch))
+                        continue
+                    producers.add(producer_id)
+            except Exception as error:
+                results.append(error)
+                continue
+            group.append((len(results), accepted))
+            results.append(_NOT_APPENDED)
+        self._append_group(group, leader_epoch, results)
+        return results
+
+    def _append_group(
+        self, group: list[tuple[int, Accepted]], leader_epoch: int, results: list[AppendInfo | Exception]
+    ) -> None:
+        """Append checked batches of different producers with one write, or one by one if the log has to roll."""
+        if not group:
+            return
+        parts, offset, latest = [], self.log_end_offset, -1
+        for _, accepted in group:
+            patch_offsets(accepted.data, 0, offset, leader_epoch)
+            offset += accepted.header.last_offset_delta + 1
+            latest = max(latest, accepted.header.max_timestamp)
+            parts.append(accepted.data)
+        data = b"".join(parts)
+        try:
+            if leader_epoch != self.latest_epoch:
+                self._note_epoch(leader_epoch, self.log_end_offset)
+            if len(group) > 1 and self._must_roll(len(data), offset - 1, latest):
+                for each in group:
+                    self._append_group([each], leader_epoch, results)
+                return
+            self._write(data, len(data), offset - 1, latest)
+        except (KafkaError, OSError) as error:
+            failure = self._env.failure(self.directory, error) if isinstance(error, OSError) else error
+            for place, _ in group:
+                results[place] = failure
+            return
+        for place, accepted in group:
+            results[place] = self._appended(accepted, self.log_end_offset, leader_epoch)
+
+    def _appended(self, accepted: Accepted, first: int, leader_epoch: int) -> AppendInfo:
+        """Account for a batch that was written at the end."""
+        header = accepted.header
+        last = first + header.last_offset_delta
+        self._commit(header, accepted.data, first, last, self.active.size)
         info = AppendInfo(
             first,
             last,
             self.log_start_offset,
             leader_epoch,
-            size,
-            log_append_time_ms=append_time,
+            header.length + 12,
+            log_append_time_ms=accepted.log_append_time_ms,
             max_timestamp_ms=header.max_timestamp,
         )
         return self._flushed_if_due(info)
@@ -304,16 +369,19 @@ class PartitionLog:
     def _write(self, data: Records, size: int, last: int, max_timestamp: int) -> None:
         """Write a batch at the end of the active segment; roll before if it is time.
         KafkaError(KAFKA_STORAGE_ERROR)."""
-        segment = self.active
         try:
-            if segment.must_roll(size, last, self._segment_bytes, self._index_entries) or (
-                segment.size and segment.age_ms(self._clock_ms, max_timestamp) > self._roll_age_ms
-            ):
+            if self._must_roll(size, last, max_timestamp):
                 self.roll()
-                segment = self.active
-            segment.write(data)
+            self.active.write(data)
         except OSError as error:
             raise self._env.failure(self.directory, error) from error
+
+    def _must_roll(self, size: int, last: int, max_timestamp: int) -> bool:
+        """Whether so many bytes up to an offset belong into a new segment. OSError."""
+        segment = self.active
+        return segment.must_roll(size, last, self._segment_bytes, self._index_entries) or bool(
+            segment.size and segment.age_ms(self._clock_ms, max_timestamp) > self._roll_age_ms
+        )
 
     def _commit(self, header: BatchHeader, data: Records, first: int, last: int, position: int) -> None:
         """Account for a batch that was written to the file."""

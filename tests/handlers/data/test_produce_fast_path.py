@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ def request(broker: Broker, topic: str, records: bytes | None, *, acks: int = -1
 def by_fast_path(broker: Broker, requested: ProduceRequest, version: int) -> Any:
     """What the fast path returns for a request's body."""
     frame = memoryview(bytearray(b"head" + encode(requested, version)))
-    result = fast_path.of_version(version)(frame, 4, version, 77, broker.services, Decisions())
+    append = fast_path.of_version(version)(frame, 4, version, 77, broker.services, Decisions())
+    result = None if append is None else append.run()
     return result(RequestContext(broker.services, api_key=0, api_version=version)) if callable(result) else result
 
 
@@ -159,7 +161,7 @@ async def test_it_is_taken_when_it_is_known_that_the_client_may_write(broker: Br
     authorizer.authorize(context, Operation(AclOperation.READ, ResourceType.TOPIC, "short"))
     assert respond(context.decisions) is None
     authorizer.authorize(context, Operation(AclOperation.WRITE, ResourceType.TOPIC, "short"))
-    assert isinstance(respond(context.decisions), bytes)
+    assert isinstance(respond(context.decisions), fast_path.Append)
     assert respond(Decisions()) is None
     authorizer.follow(ClusterImage(acls={acl_key(UNRELATED): UNRELATED}))
     assert respond(context.decisions) is None
@@ -234,3 +236,124 @@ async def test_internal_topics_are_left_to_the_handler_which_refuses_them(broker
     response: Any = produce.API.handle(again, administrator)
     (topic,) = response.responses
     assert topic.partition_responses[0].error_code == ErrorCode.NONE
+
+
+# -- together ----------------------------------------------------------------------------------------------------------
+
+
+def appends(broker: Broker, *batches: bytes, topic: str = "short", acks: int = -1) -> list[fast_path.Append]:
+    found = []
+    for number, records in enumerate(batches):
+        frame = memoryview(bytearray(encode(request(broker, topic, records, acks=acks), 13)))
+        append: Any = fast_path.of_version(13)(frame, 0, 13, number, broker.services, Decisions())
+        assert isinstance(append, fast_path.Append)
+        found.append(append)
+    return found
+
+
+def offsets(results: list[Any], context: RequestContext) -> list[Any]:
+    """The base offset of each response, or the name of its error."""
+    found = []
+    for result in results:
+        response = decode(ProduceResponse, 13, result, 9)[0] if isinstance(result, bytes) else result(context)
+        (part,) = response.responses[0].partition_responses
+        found.append(ErrorCode(part.error_code).name if part.error_code else part.base_offset)
+    return found
+
+
+def spied_writes(broker: Broker, monkeypatch: pytest.MonkeyPatch, *, fails: OSError | None = None) -> list[int]:
+    """The sizes of what is written to the topics' logs from now on."""
+    written: list[int] = []
+    pwrite = broker.doors.files.pwrite
+
+    def spy(fd: int, data: Any, position: int) -> int:
+        written.append(len(data))
+        if fails is not None:
+            raise fails
+        return pwrite(fd, data, position)
+
+    monkeypatch.setattr(broker.doors.files, "pwrite", spy)
+    return written
+
+
+async def test_appends_to_one_partition_are_written_together(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = RequestContext(broker.services, api_key=0, api_version=13)
+    batches = [batch(10), batch(20), batch(spoil=spoil_crc), batch(30)]
+    alone = [each.run() for each in appends(broker, *batches, topic="plain")]
+    written = spied_writes(broker, monkeypatch)
+    found = fast_path.together(appends(broker, *batches))
+    assert offsets(found, context) == offsets(alone, context) == [0, 1, "CORRUPT_MESSAGE", 2]
+    assert written == [sum(len(batches[at]) for at in (0, 1, 3))]
+    logs = [broker.replicas.partition(topic, 0).log for topic in ("short", "plain")]
+    contents = [broker.doors.files.read(log.active.file.path) for log in logs]
+    assert contents[0] == contents[1]
+    facts = [(log.log_end_offset, log.high_watermark, log.active.size, log.active._tail) for log in logs]
+    assert facts[0] == facts[1]
+    metrics = [broker.replicas.partition(topic, 0).metrics for topic in ("short", "plain")]
+    assert [(each.bytes_in, each.messages_in, each.total_produce_requests) for each in metrics] == [
+        (written[0], 3, 4)
+    ] * 2
+
+
+async def test_a_failed_write_fails_all_that_were_in_it(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = RequestContext(broker.services, api_key=0, api_version=13)
+    log = broker.replicas.partition("short", 0).log
+    assert offsets(fast_path.together(appends(broker, batch(), batch())), context) == [0, 1]
+    size = log.active.size
+    with monkeypatch.context() as patch:
+        spied_writes(broker, patch, fails=OSError(errno.ENOSPC, "full"))
+        assert (
+            offsets(fast_path.together(appends(broker, batch(), batch(), batch())), context)
+            == ["KAFKA_STORAGE_ERROR"] * 3
+        )
+    assert (log.log_end_offset, log.high_watermark, log.active.size) == (2, 2, size)
+    assert offsets(fast_path.together(appends(broker, batch(), batch())), context) == [2, 3]  # there is room again
+
+
+async def test_batches_of_one_producer_are_checked_against_each_other(broker: Broker) -> None:
+    context = RequestContext(broker.services, api_key=0, api_version=13)
+
+    def numbered(sequence: int, producer: int = 7) -> bytes:
+        return batch(producer_id=producer, producer_epoch=0, base_sequence=sequence)
+
+    batches = [numbered(0), numbered(1), numbered(0, 8), numbered(1), numbered(5), numbered(2)]
+    assert offsets(fast_path.together(appends(broker, *batches)), context) == [
+        0,
+        1,
+        2,
+        1,  # a duplicate
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        3,
+    ]
+    assert broker.replicas.partition("short", 0).log_end_offset == 4
+
+
+async def test_a_log_that_rolls_takes_them_one_by_one(broker: Broker) -> None:
+    context = RequestContext(broker.services, api_key=0, api_version=13)
+    log = broker.replicas.partition("short", 0).log
+    log.update_config(dataclasses.replace(log.config, segment_bytes=250, max_message_bytes=200))
+    assert offsets(fast_path.together(appends(broker, *[batch(30)] * 5)), context) == [0, 1, 2, 3, 4]
+    assert len(log.segments) == 3
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
+
+
+async def test_each_partition_has_its_own_outcome(broker: Broker) -> None:
+    context = RequestContext(broker.services, api_key=0, api_version=13)
+    mixed = [*appends(broker, batch()), *appends(broker, batch(), topic="plain"), *appends(broker, batch())]
+    broker.replicas.partition("plain", 0).fail()
+    assert offsets(fast_path.together(mixed), context) == [0, "KAFKA_STORAGE_ERROR", 1]
+
+
+async def test_acks_all_waits_for_followers_also_together(broker: Broker) -> None:
+    partition = broker.replicas.partition("short", 0)
+    led = (partition.leader, partition.leader_epoch, partition.partition_epoch + 1)
+    partition.update(PartitionState((partition.leader, 2), (partition.leader, 2), *led))
+    context = RequestContext(broker.services, api_key=0, api_version=13)
+    results = fast_path.together(appends(broker, batch(), batch()))
+    waiting = [asyncio.ensure_future(each(context)) for each in results if callable(each)]  # type: ignore[arg-type]
+    assert len(waiting) == 2
+    partition.follower_at(2, 1)
+    await asyncio.wait_for(waiting[0], 20)
+    assert not waiting[1].done()
+    partition.follower_at(2, 2)
+    await asyncio.wait_for(waiting[1], 20)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial as later
 from struct import Struct
 from struct import error as struct_error
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import KafkaError
 from kwire.base.futures import NowOrLater
@@ -75,15 +75,90 @@ _WIDE_TAILS: Final = {
 _WRITE: Final = AclOperation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 
-FastResponse = bytes | Callable[["RequestContext"], NowOrLater[ProduceResponse]] | None
-"""What the fast path returns (`kwire.handlers.api.FastPath`)."""
+Result = bytes | Callable[["RequestContext"], NowOrLater[ProduceResponse]]
+"""The whole frame of the response; or, if the append failed or has to wait, a function of the request's context that
+returns what a handler would."""
+
+
+class Append:
+    """An ordinary request: the batch that it appends, and what its response needs. Nothing is done before `run`, or
+    `respond` with what `together` has returned. ``rest``: acks, timeout, version, correlation id, the topic's name
+    (empty if it was named by its id) and id. ``source`` is for who puts the append off."""
+
+    __slots__ = ("partition", "records", "rest", "source")
+
+    def __init__(
+        self, partition: Partition, records: memoryview, rest: tuple[int, int, int, int, bytes, bytes]
+    ) -> None:
+        self.partition = partition
+        self.records = records
+        self.rest = rest
+        self.source: Any = None
+
+    @property
+    def correlation_id(self) -> int:
+        """The request's."""
+        return self.rest[3]
+
+    def run(self) -> Result:
+        """Append the batch by itself, and respond."""
+        try:
+            info = self.partition.append(self.records, required_acks=self.rest[0])
+        except Exception as error:
+            return self.respond(error)
+        return self.respond(info)
+
+    def respond(self, info: AppendInfo | Exception) -> Result:
+        """The response to an append with this outcome."""
+        partition = self.partition
+        acks, timeout_ms, version, correlation_id, name, topic_id = self.rest
+        partition.metrics.total_produce_requests += 1
+        if isinstance(info, Exception):
+            return later(_failed, partition, self.records, info, name, topic_id)
+        committed = partition.wait_committed(info.last_offset) if acks == _ALL else None
+        if committed is not None or info.flushed is not None:
+            pending = [future for future in (committed, info.flushed) if future is not None]
+            part = PartitionProduceResponse(
+                index=partition.index,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=info.log_start_offset,
+            )
+            return later(_respond_later, part, pending, timeout_ms, name, topic_id)
+        values = partition.index, info.first_offset, info.log_append_time_ms, info.log_start_offset
+        if not name:
+            return _pack_by_id(_RESPONSE_SIZE_BY_ID, correlation_id, _ONE, topic_id, _ONE, *values, 1)
+        if version < FIRST_COMPACT:
+            return _wide_response(version, correlation_id, name, values)
+        head = _pack_head(_RESPONSE_SIZE_WITHOUT_NAME + len(name), correlation_id, _ONE, len(name) + 1)
+        return b"".join((head, name, _pack_tail(_ONE, *values, 1)))
+
+
+def together(appends: list[Append]) -> list[Result]:
+    """Append the batches of several requests, those to one partition with one write, and respond to each. The order of
+    the requests is that of their batches. All of a write fail with it."""
+    first = appends[0].partition
+    if all(each.partition is first for each in appends):
+        return _to_one_partition(first, appends)
+    by_partition: dict[Partition, list[Append]] = {}
+    for each in appends:
+        by_partition.setdefault(each.partition, []).append(each)
+    results: dict[Append, Result] = {}
+    for partition, group in by_partition.items():
+        results.update(zip(group, _to_one_partition(partition, group), strict=True))
+    return [results[each] for each in appends]
+
+
+def _to_one_partition(partition: Partition, group: list[Append]) -> list[Result]:
+    if len(group) == 1 or not partition.appends_freely:
+        return [each.run() for each in group]
+    infos = partition.append_together([each.records for each in group])
+    return [each.respond(info) for each, info in zip(group, infos, strict=True)]
 
 
 def of_version(version: int) -> FastPath:
-    """The function for requests of a version. It appends the batch and returns the whole frame of the response; or, if
-    the append failed or has to wait, a function of the request's context that returns what a handler would; or None,
-    with nothing done, if the request is not an ordinary one, or it has not been decided yet that the client may write
-    to the topic."""
+    """The function for requests of a version. It returns the append that an ordinary request wants; or None if the
+    request is not an ordinary one, or it has not been decided yet that the client may write to the topic."""
     if version >= FIRST_BY_ID:
         return by_id
     return by_name if version >= FIRST_COMPACT else by_wide_name
@@ -91,8 +166,8 @@ def of_version(version: int) -> FastPath:
 
 def by_id(
     frame: memoryview, position: int, version: int, correlation_id: int, services: Services, decisions: Decisions
-) -> FastResponse:
-    """Append the batch of a request of version 13 or later; see `of_version`."""
+) -> Append | None:
+    """The append of a request of version 13 or later; see `of_version`."""
     try:
         no_id, acks, timeout_ms, topics, topic_id, partitions, index = _read_by_id(frame, position)
         records = _compact_records(frame, position + _BY_ID_SIZE)
@@ -104,17 +179,15 @@ def by_id(
         partition = services.replicas.partition_by_id(topic_id, index)
     except KafkaError:
         return None
-    info = _append(partition, records, acks, timeout_ms, b"", topic_id, services, decisions)
-    if not isinstance(info, AppendInfo):
-        return info
-    times = info.log_append_time_ms, info.log_start_offset
-    return _pack_by_id(_RESPONSE_SIZE_BY_ID, correlation_id, _ONE, topic_id, _ONE, index, info.first_offset, *times, 1)
+    if not _may_append(partition, services, decisions):
+        return None
+    return Append(partition, records, (acks, timeout_ms, version, correlation_id, b"", topic_id))
 
 
 def by_name(
     frame: memoryview, position: int, version: int, correlation_id: int, services: Services, decisions: Decisions
-) -> FastResponse:
-    """Append the batch of a request of version 9 to 12; see `of_version`."""
+) -> Append | None:
+    """The append of a request of version 9 to 12; see `of_version`."""
     try:
         no_id, acks, timeout_ms, topics, length = _read_by_name(frame, position)
         start = position + _BY_NAME_SIZE + length - 1
@@ -126,20 +199,15 @@ def by_name(
     if no_id or topics != _ONE or partitions != _ONE or acks not in (1, -1) or not 1 < length < 128 or records is None:
         return None
     partition = _named(name, index, services)
-    if partition is None:
+    if partition is None or not _may_append(partition, services, decisions):
         return None
-    info = _append(partition, records, acks, timeout_ms, name, b"", services, decisions)
-    if not isinstance(info, AppendInfo):
-        return info
-    head = _pack_head(_RESPONSE_SIZE_WITHOUT_NAME + len(name), correlation_id, _ONE, len(name) + 1)
-    times = info.log_append_time_ms, info.log_start_offset
-    return b"".join((head, name, _pack_tail(_ONE, index, info.first_offset, *times, 1)))
+    return Append(partition, records, (acks, timeout_ms, version, correlation_id, name, b""))
 
 
 def by_wide_name(
     frame: memoryview, position: int, version: int, correlation_id: int, services: Services, decisions: Decisions
-) -> FastResponse:
-    """Append the batch of a request of version 3 to 8; see `of_version`."""
+) -> Append | None:
+    """The append of a request of version 3 to 8; see `of_version`."""
     try:
         no_id, acks, timeout_ms, topics, length = _read_wide(frame, position)
         start = position + _WIDE_SIZE + length
@@ -162,19 +230,19 @@ def by_wide_name(
     ):
         return None
     partition = _named(name, index, services)
-    if partition is None:
+    if partition is None or not _may_append(partition, services, decisions):
         return None
-    info = _append(partition, records, acks, timeout_ms, name, b"", services, decisions)
-    if not isinstance(info, AppendInfo):
-        return info
-    values = [1, index, info.first_offset, info.log_append_time_ms]
-    if version >= _FIRST_WITH_LOG_START:
-        values.append(info.log_start_offset)
+    return Append(partition, records, (acks, timeout_ms, version, correlation_id, name, b""))
+
+
+def _wide_response(version: int, correlation_id: int, name: bytes, values: tuple[int, int, int, int]) -> bytes:
+    """The frame of a response of version 3 to 8: of index, base offset, append time and log start offset."""
+    fields = [*values] if version >= _FIRST_WITH_LOG_START else [*values[:3]]
     if version >= _FIRST_WITH_RECORD_ERRORS:
-        values += (0, -1)
+        fields += (0, -1)
     tail = _WIDE_TAILS[version]
-    head = _WIDE_HEAD.pack(_WIDE_HEAD.size - 4 + length + tail.size, correlation_id, 1, length)
-    return b"".join((head, name, tail.pack(*values)))
+    head = _WIDE_HEAD.pack(_WIDE_HEAD.size - 4 + len(name) + tail.size, correlation_id, 1, len(name))
+    return b"".join((head, name, tail.pack(1, *fields)))
 
 
 def _compact_records(frame: memoryview, start: int) -> memoryview | None:
@@ -214,38 +282,12 @@ def _long_varint(frame: memoryview, position: int) -> tuple[int, int]:
     raise IndexError
 
 
-def _append(
-    partition: Partition,
-    records: memoryview,
-    acks: int,
-    timeout_ms: int,
-    name: bytes,
-    topic_id: bytes,
-    services: Services,
-    decisions: Decisions,
-) -> AppendInfo | Callable[[RequestContext], NowOrLater[ProduceResponse]] | None:
-    """Append an ordinary batch. What else than the outcome may be returned is what `of_version` says."""
-    if partition.internal:
-        return None
+def _may_append(partition: Partition, services: Services, decisions: Decisions) -> bool:
+    """Whether it has been decided that the client may append to the partition."""
     authorizer = services.authorizer
-    if not authorizer.allows_all and not authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic)):
-        return None
-    partition.metrics.total_produce_requests += 1
-    try:
-        info = partition.append(records, required_acks=acks)
-        committed = partition.wait_committed(info.last_offset) if acks == _ALL else None
-    except Exception as error:
-        return later(_failed, partition, records, error, name, topic_id)
-    if committed is None and info.flushed is None:
-        return info
-    pending = [future for future in (committed, info.flushed) if future is not None]
-    part = PartitionProduceResponse(
-        index=partition.index,
-        base_offset=info.first_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
+    return not partition.internal and (
+        authorizer.allows_all or authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic))
     )
-    return later(_respond_later, part, pending, timeout_ms, name, topic_id)
 
 
 def _failed(

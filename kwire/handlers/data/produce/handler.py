@@ -199,4 +199,5 @@ API = Api(
     error_response=refuse,
     pipelined=True,
     fast_path=fast_path.of_version,
+    together=fast_path.together,
 )
