@@ -4,10 +4,13 @@ part."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.benchmark import results
+import pytest
+
+from tools.benchmark import curves, results
 from tools.benchmark.__main__ import all_workloads, with_recorded
 from tools.benchmark.results import Line
 from tools.benchmark.secured import secured
@@ -56,3 +59,21 @@ def test_the_record_in_the_documents_is_one_of_todays_workloads() -> None:
     known = {each.key for each in all_workloads()}
     recorded = json.loads((Path(__file__).parents[2] / "docs/benchmark.json").read_text())
     assert set(recorded["lines"]) <= known
+
+
+def test_curves_that_are_not_measured_stay_in_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(name: str, value: str) -> Callable[[], Iterator[curves.Row]]:
+        def rows() -> Iterator[curves.Row]:
+            yield {name: value}
+
+        rows.__doc__ = f"how {name} grow"
+        return rows
+
+    text = tmp_path / "curves.txt"
+    monkeypatch.setattr(curves, "CURVES", {"groups": measured("groups", "1"), "data": measured("MB", "10")})
+    assert curves.main([], text) == 0
+    monkeypatch.setitem(curves.CURVES, "groups", measured("groups", "2000"))
+    assert curves.main(["groups"], text) == 0
+    found = curves.sections(text.read_text())
+    assert list(found) == ["groups", "data"]
+    assert found["groups"].endswith("2000") and found["data"].endswith("10")

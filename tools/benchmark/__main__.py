@@ -55,7 +55,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--record",
         action="store_true",
-        help="write docs/benchmark.{txt,json,svg}, with --only only their lines of these workloads; not with --curves",
+        help="write docs/benchmark.{txt,json,svg}, with --only only their lines of these workloads; with --curves "
+        "docs/curves.txt",
     )
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: the temporary directory)")
     parser.add_argument("--list", action="store_true", help="list the workloads and their keys")
@@ -231,7 +232,7 @@ def main() -> int:
     elif options.curves is not None:
         from tools.benchmark import curves
 
-        return curves.main(options.curves, options.text)
+        return curves.main(options.curves, DOCS / "curves.txt" if options.record else options.text)
     if other is not None:
         return other()
     reason = why_no_java()

@@ -1,12 +1,17 @@
 """``scripts/bench --curves [NAME...]``: how kwire's costs grow with connections, partitions, topics, groups and data.
 
-Each curve goes in steps of ten and prints the cost of one unit of work at each step. It should stay level: a column
-that rises with the first one shows work that grows faster than its cause. Only kwire is measured.
+Each curve goes in steps of ten, with a last one at the size that is promised, and prints the cost of one unit of work
+at each step. It should stay level: a column that rises with the first one shows work that grows faster than its cause.
+Only kwire is measured. With ``--record`` the output goes to docs/curves.txt; curves that are not named stay as they
+are.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,10 +27,12 @@ from kwire.codec.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kwire.codec.records import RecordBatchBuilder
 from tools.benchmark import frames, generator
 from tools.benchmark.extras import fresh, start_again_s
+from tools.benchmark.machine import machine
 from tools.benchmark.targets import Target, Topic
-from tools.benchmark.workloads import MEGABYTE, Produce
+from tools.benchmark.workloads import MEGABYTE
 
 Row = dict[str, str]
 
@@ -74,12 +81,12 @@ def connections() -> Iterator[Row]:
 
 
 def partitions() -> Iterator[Row]:
-    """partitions of one topic, up to 10,000: creation, memory, descriptors, restart"""
+    """partitions of one topic, up to 20,000: creation, memory, descriptors, restart"""
     yield from _growing_topics(lambda target, count: target.create_topic(count), "partitions")
 
 
 def topics() -> Iterator[Row]:
-    """topics of one partition, up to 10,000"""
+    """topics of one partition, up to 20,000"""
 
     def create(target: Target, count: int) -> Topic:
         with target.client() as client:
@@ -96,7 +103,8 @@ def topics() -> Iterator[Row]:
 
 def _growing_topics(create: Callable[[Target, int], Topic], unit: str) -> Iterator[Row]:
     memories: dict[int, float] = {}
-    for count in (1, 10, 100, 1000, 10_000):
+    previous = 0
+    for count in (1, 10, 100, 1000, 10_000, 20_000):
         with fresh("kwire") as target:
             before, started = target.cpu_s(), time.perf_counter()
             topic = create(target, count)
@@ -109,8 +117,9 @@ def _growing_topics(create: Callable[[Target, int], Topic], unit: str) -> Iterat
             template = [frames.Template(frames.frame(wanted, frames.METADATA_VERSION))]
             metadata = generator.run(target, template, producers=1, inflight=1, requests=50)
             restart = start_again_s(target)
-            previous = memories.get(count // 10)
-            grown = "" if previous is None else f"{(memory - previous) * 1e3 / (count - count // 10):.1f} kB"
+            more = memory - memories.get(previous, memory)
+            grown = f"{more * 1e3 / (count - previous):.1f} kB" if previous else ""
+            previous = count
             yield {
                 unit: f"{count}",
                 "creation of one, CPU": f"{used / count * 1e3:.2f} ms",
@@ -126,14 +135,14 @@ def _growing_topics(create: Callable[[Target, int], Topic], unit: str) -> Iterat
 
 
 def groups() -> Iterator[Row]:
-    """consumer groups with committed offsets, up to 1,000"""
+    """consumer groups with committed offsets, up to 2,000"""
     with fresh("kwire") as target:
         topic = target.create_topic()
         with target.client() as client:
             while client.call(FindCoordinatorRequest(key="group-0"), 2).error_code:
                 time.sleep(0.05)
         empty = target.proportional_mb()
-        for count in (1, 10, 100, 1000):
+        for count in (1, 10, 100, 1000, 2000):
             templates = [frames.Template(frames.frame(_commit(topic, f"group-{n}"), 8)) for n in range(count)]
             generator.run(target, templates, producers=1, inflight=5, requests=max(count, 2000))
             memory = target.proportional_mb()
@@ -154,16 +163,18 @@ def _commit(topic: Topic, group: str) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic.name, partitions=[part])])
 
 
+SPARSE_STEP_MB = 2000
+"""So much is written before its zeros are given back to the file system."""
+
+
 def data() -> Iterator[Row]:
-    """megabytes in one partition, up to 10,000: appends, look-ups, memory, restart"""
+    """megabytes in one partition, up to 50,000, sparse files: appends, look-ups, memory, restart"""
     with fresh("kwire", {"log.segment.bytes": str(100 * MEGABYTE)}) as target:
         topic = target.create_topic()
         held = 0
-        for megabytes in (10, 100, 1000, 10_000):
-            free = os.statvfs(target.broker.home)
-            if free.f_bavail * free.f_frsize < 3 * (megabytes - held) * MEGABYTE:
+        for megabytes in (10, 100, 1000, 10_000, 50_000):
+            if not _fill(topic, held, megabytes):
                 return
-            Produce(batch=128 * 1024, data=(megabytes - held) * MEGABYTE).fill(topic, 1)
             held = megabytes
             request = one_record_us(target, topic)
             ends = topic.end_offsets()
@@ -181,6 +192,30 @@ def data() -> Iterator[Row]:
             }
 
 
+def _fill(topic: Topic, held: int, megabytes: int) -> bool:
+    """Append records of zeros up to so many megabytes, and give what the files have of them back to the file system;
+    whether there is room."""
+    template = frames.produce(topic.id, [0], *_zeros(MEGABYTE - 1000), acks=-1)
+    while held < megabytes:
+        step = min(SPARSE_STEP_MB, megabytes - held)
+        free = os.statvfs(topic.target.broker.home)
+        if free.f_bavail * free.f_frsize < 3 * step * MEGABYTE:
+            return False
+        generator.run(topic.target, [template], producers=1, inflight=5, requests=step, limit_s=600)
+        held += step
+        for path in sorted(topic.directories()[0].glob("*.log"))[:-1]:
+            if shutil.which("fallocate"):
+                subprocess.run(["fallocate", "--dig-holes", str(path)], check=False, stderr=subprocess.DEVNULL)
+    return True
+
+
+def _zeros(size: int) -> tuple[bytes, int]:
+    """A batch with one record of so many zeros, and the number of its records."""
+    builder = RecordBatchBuilder()
+    builder.append(time.time_ns() // 1_000_000, None, bytes(size))
+    return builder.build(), 1
+
+
 def _look_up(topic: Topic, timestamp_ms: int) -> ListOffsetsRequest:
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
     return ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic.name, partitions=[part])])
@@ -195,27 +230,41 @@ CURVES: dict[str, Callable[[], Iterator[Row]]] = {
 }
 
 
+def sections(text: str) -> dict[str, str]:
+    """The curves in a recorded output, by name."""
+    found = re.split(rf"^(?=(?:{'|'.join(CURVES)}): )", text, flags=re.MULTILINE)
+    return {part.partition(":")[0]: part.strip() for part in found if part.strip()}
+
+
 def main(names: list[str], text: Path | None = None) -> int:
-    """Measure these curves (all if none is named), print them, and with ``text`` write the output to a file."""
+    """Measure these curves (all if none is named), print them, and with ``text`` write the output to a file, in which
+    other curves stay."""
     unknown = set(names) - set(CURVES)
     if unknown:
         print(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(CURVES)}", file=sys.stderr)
         return 2
-    out: list[str] = []
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-        out.append(line)
-
+    known = sections(text.read_text()) if text is not None and text.exists() else {}
     for name in names or CURVES:
-        say(f"\n{name}: {CURVES[name].__doc__}\n")
-        widths: list[int] = []
-        for row in CURVES[name]():
-            if not widths:
-                widths = [max(len(column), 14) for column in row]
-                say(" | ".join(f"{column:>{width}}" for column, width in zip(row, widths, strict=True)))
-                say("-|-".join("-" * width for width in widths))
-            say(" | ".join(f"{cell:>{width}}" for cell, width in zip(row.values(), widths, strict=True)))
-    if text is not None:
-        text.write_text("\n".join(out).strip() + "\n")
+        out: list[str] = []
+        facts = machine()
+        head = f"{name}: {CURVES[name].__doc__} ({facts['when'][:10]}, {facts['cores']} cores, {facts['cpu']})"
+        for line in _lines(head, CURVES[name]()):
+            print(line, flush=True)
+            out.append(line)
+        print(flush=True)
+        known[name] = "\n".join(out)
+        if text is not None:
+            text.write_text("\n\n".join(known[each] for each in CURVES if each in known) + "\n")
     return 0
+
+
+def _lines(head: str, rows: Iterator[Row]) -> Iterator[str]:
+    yield head
+    yield ""
+    widths: list[int] = []
+    for row in rows:
+        if not widths:
+            widths = [max(len(column), 14) for column in row]
+            yield " | ".join(f"{column:>{width}}" for column, width in zip(row, widths, strict=True))
+            yield "-|-".join("-" * width for width in widths)
+        yield " | ".join(f"{cell:>{width}}" for cell, width in zip(row.values(), widths, strict=True))

@@ -1,0 +1,1 @@
+"""Appends of a broker: what is written together."""
