@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kwire.cli import connection
 from kwire.cli.actions import positive
+from kwire.cli.connection.options import seconds
 
 _FORMATS = ("table", "json", "jsonl", "csv")
 _MEMORY = "2GB"
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_reading(parser)
     _add_results(parser)
     _add_limits(parser)
+    _add_continuous(parser)
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +84,9 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
         help=f"rows that a table shows, 0 for all (default: {_TABLE_ROWS})",
     )
     places = group.add_mutually_exclusive_group()
-    places.add_argument("--to", metavar="FILE", help="write the rows to a Parquet file (.parquet)")
+    places.add_argument(
+        "--to", metavar="FILE", help="write the rows to a Parquet file (.parquet); with --continuous, to a folder"
+    )
     places.add_argument("--to-topic", metavar="TOPIC", help="write the rows to a topic")
     group.add_argument(
         "--offsets", action="store_true", help="print the offsets that were read on standard error, for --as-of"
@@ -103,6 +107,32 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", metavar="N", type=positive, help="threads of DuckDB (default: one for each core)")
     group.add_argument(
         "--allow-files", action="store_true", help="let statements read and write files, and load extensions"
+    )
+
+
+def _add_continuous(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("continuous queries")
+    group.add_argument(
+        "--continuous",
+        action="store_true",
+        help="a query of Spark SQL that goes on, exactly once, into --to-topic TOPIC or a table in --to FOLDER",
+    )
+    group.add_argument("--name", metavar="NAME", help="what it goes on as after a restart (default: the target's name)")
+    group.add_argument(
+        "--table-format", choices=("parquet", "delta"), default="parquet", help="of --to (default: parquet)"
+    )
+    group.add_argument(
+        "--start", choices=("earliest", "latest"), default="earliest", help="where a new query begins (earliest)"
+    )
+    group.add_argument(
+        "--watermark",
+        metavar="TIME",
+        help="how late records may come ('10 minutes'), for groups by window(timestamp, …)",
+    )
+    group.add_argument("--until-end", action="store_true", help="end when all that is there is done")
+    group.add_argument("--every", metavar="SECONDS", type=seconds, help="a batch every so often (default: at once)")
+    group.add_argument(
+        "--checkpoint", metavar="DIR", help="where its state is kept (default: ~/.local/state/kwire/sql/NAME)"
     )
 
 

@@ -33,6 +33,10 @@ FAILURES: Final = (SqlError, ReadError, CommandError)
 def run(arguments: argparse.Namespace) -> int:
     """The exit status of ``kwire sql``."""
     try:
+        if arguments.continuous:
+            from kwire.sql.continuous.running import run as run_continuous
+
+            return run_continuous(arguments, _brokers(arguments))
         check(arguments)
         text = arguments.query if arguments.query is not None else _input()
         with opened(arguments) as session:

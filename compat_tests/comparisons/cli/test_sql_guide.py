@@ -19,9 +19,11 @@ _SHOWN = re.compile(r"```text\n(.*?)```", re.S)
 
 
 def guide() -> list[tuple[str, list[str]]]:
-    """The commands, and what they print: on standard output, and on standard error."""
+    """The commands, and what they print: on standard output, and on standard error. Those for Spark run in
+    `compat_tests/clients/pyspark`."""
     blocks = _BLOCK.findall((ROOT / "docs" / "SQL.md").read_text(encoding="utf-8"))
-    return [(commands, _SHOWN.findall(shown)) for commands, shown in blocks if "pip install" not in commands]
+    found = [(commands, _SHOWN.findall(shown)) for commands, shown in blocks]
+    return [each for each in found if "pip install" not in each[0] and "--continuous" not in each[0]]
 
 
 @pytest.fixture
