@@ -1,4 +1,4 @@
-"""A short run of `campaigns/sql_queries.py`, and the proof that it can fail."""
+"""A short run of `campaigns/sql/queries.py`, and the proof that it can fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.sql_queries import run
+from campaigns.sql.queries import run
 from harness.processes.brokers import Broker
 from kwire.sql.topics.predicate import Predicate
 

@@ -1,7 +1,7 @@
 """Generated queries by ``kwire sql``: the answers equal those of DuckDB over the same records as a plain table.
 
-    .venv/bin/python -m campaigns.sql_queries
-    .venv/bin/python -m campaigns.sql_queries --queries 2000 --seed 7 --broker kafka
+    .venv/bin/python -m campaigns.sql.queries
+    .venv/bin/python -m campaigns.sql.queries --queries 2000 --seed 7 --broker kafka
 
 A topic gets records with times in no order, tombstones, headers, transactions that were aborted, and values that are no
 JSON. librdkafka's consumer reads it into a table of DuckDB. Each query, of conditions on all columns in random shapes,

@@ -1,7 +1,7 @@
 """Measure `kwire sql` beside Spark SQL and DuckDB: the same queries over the same records.
 
-    .venv/bin/python -m tools.measure_sql
-    .venv/bin/python -m tools.measure_sql --records 200000 --rounds 1
+    .venv/bin/python -m tools.sql_speed
+    .venv/bin/python -m tools.sql_speed --records 200000 --rounds 1
 
 A broker gets JSON records in four partitions. Each query runs as `kwire sql` from the broker and from its data
 directory, as Spark SQL over ``format("kwire")`` (two cores, the session already there) and over a Parquet file with the

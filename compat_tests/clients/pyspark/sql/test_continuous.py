@@ -134,16 +134,17 @@ def test_the_guide_prints_what_it_shows(
     guide = (ROOT / "docs" / "SQL.md").read_text(encoding="utf-8")
     found = re.search(r"```sh\n([^`]*--continuous.*?)```\n\n```text\n(.*?)```", guide, re.S)
     assert found is not None
-    source, target = make_topic(1), new_name("target")
+    source, target = make_topic(1, name=new_name("source").replace("-", "_")), new_name("target")
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for region in ("eu", "us", "eu", "asia", "eu"):
         producer.produce(source, f'{{"region": "{region}", "amount": 10}}', "web")
     assert producer.flush(60) == 0
     commands, shown = (re.sub(r"\borders\b", source, each.replace("eu-orders", target)) for each in found.groups())
-    (tmp_path / "kwire").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kwire "$@"\n')
-    (tmp_path / "kwire").chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "kwire").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kwire "$@"\n')
+    (tmp_path / "bin" / "kwire").chmod(0o755)
     given = environment(broker, tmp_path)
-    given["PATH"] = f"{tmp_path}:{given['PATH']}"
+    given["PATH"] = f"{tmp_path}/bin:{given['PATH']}"
     done = subprocess.run(
         ["sh", "-ec", commands],
         env=given, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,

@@ -1,0 +1,1 @@
+"""`kwire sql` measured beside Spark SQL and DuckDB: ``python -m tools.sql_speed``."""
