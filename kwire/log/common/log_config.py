@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 INT64_MAX = 0x7FFFFFFFFFFFFFFF
@@ -54,13 +55,13 @@ class LogConfig:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> LogConfig:
         """Settings from a mapping of property names to typed values. Names that do not concern a log are ignored;
-        missing ones and None get Kafka's default."""
+        missing ones and None get Kafka's default. Equal settings are one object, which all partitions share."""
         chosen: dict[str, Any] = {}
         for name, value in values.items():
             attribute = _RENAMED.get(name) or name.replace(".", "_")
             if attribute in FIELD_NAMES and value is not None:
                 chosen[attribute] = _policies(value) if attribute == "cleanup_policy" else value
-        return cls(**chosen)
+        return _shared(cls(**chosen))
 
     @property
     def max_segment_bytes(self) -> int:
@@ -104,6 +105,12 @@ class LogConfig:
             "zstd": self.compression_zstd_level,
         }.get(self.compression_type)
         return None if level is None or (level == -1 and self.compression_type == "gzip") else level
+
+
+@lru_cache(maxsize=64)
+def _shared(config: LogConfig) -> LogConfig:
+    """The object of several equal ones that came first lately."""
+    return config
 
 
 FIELD_NAMES = frozenset(field.name for field in fields(LogConfig))

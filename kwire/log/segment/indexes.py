@@ -28,23 +28,35 @@ class CorruptIndex(Exception):
 
 
 class _EntryFile:
-    """Entries of one size in a file that only grows or is truncated. They are loaded on first use."""
+    """Entries of one size in a file that only grows or is truncated. They are loaded on first use.
 
-    __slots__ = ("_cleared", "_data", "_files", "_written", "path")
+    The path is ``path`` with ``suffix``, kept apart because the files of one segment share the longer part. ``new``:
+    there are no entries yet, whatever the file has.
+    """
+
+    __slots__ = ("_cleared", "_data", "_files", "_is_new", "_stem", "_suffix", "_written")
     entry: Struct
 
-    def __init__(self, files: Files, path: str, *, new: bool) -> None:
+    def __init__(self, files: Files, path: str, *, new: bool, suffix: str = "") -> None:
         self._files = files
-        self.path = path
-        self._data: bytearray | None = bytearray() if new else None
+        self._stem = path
+        self._suffix = suffix
+        self._is_new = new
+        self._data: bytearray | None = None
         self._written = 0  # bytes of _data that are in the file
         self._cleared = False  # the whole file is to be replaced
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self._stem + self._suffix
 
     @property
     def data(self) -> bytearray:
         """The entries, packed; loads them. OSError."""
         if self._data is None:
-            raw = self._files.read(self.path) if self._files.exists(self.path) else b""
+            raw = self._files.read(self.path) if not self._is_new and self._files.exists(self.path) else b""
+            self._is_new = False
             self._written = len(raw)
             self._data = bytearray(raw[: len(raw) - len(raw) % self.entry.size])
         return self._data
@@ -52,7 +64,7 @@ class _EntryFile:
     @property
     def loaded(self) -> bool:
         """Whether the entries are in memory."""
-        return self._data is not None
+        return self._data is not None or self._is_new
 
     @property
     def count(self) -> int:
@@ -86,7 +98,7 @@ class _EntryFile:
     def unload(self) -> None:
         """Flush, and free the memory of the entries. OSError."""
         self.flush()
-        self._data = None
+        self._data, self._is_new = None, False
 
     def clear(self) -> None:
         """Drop all entries, to be rebuilt."""

@@ -70,18 +70,16 @@ class Segment:
         new: bool,
         state: str = "",
     ):
-        def path(suffix: str) -> str:
-            return f"{directory}/{names.file_name(base_offset, suffix)}{state}"
-
+        stem = f"{directory}/{names.file_name(base_offset, '')}"
         self._files: Files = cache.files
         self.directory = directory
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
-        self.file = LogFile(cache, path(names.LOG_SUFFIX), self._forget_indexes)
-        self.index = OffsetIndex(cache.files, path(names.INDEX_SUFFIX), new=new)
-        self.time_index = TimeIndex(cache.files, path(names.TIME_INDEX_SUFFIX), new=new)
-        self.txn_index = TransactionIndex(cache.files, path(names.TXN_INDEX_SUFFIX), new=new)
+        self.file = LogFile(cache, stem + names.LOG_SUFFIX + state, self._forget_indexes)
+        self.index = OffsetIndex(cache.files, stem, suffix=names.INDEX_SUFFIX + state, new=new)
+        self.time_index = TimeIndex(cache.files, stem, suffix=names.TIME_INDEX_SUFFIX + state, new=new)
+        self.txn_index = TransactionIndex(cache.files, stem, suffix=names.TXN_INDEX_SUFFIX + state, new=new)
         self.bytes_since_index_entry = 0
         self.unverified = 0 if new else size
         self.indexes_unsynced = False

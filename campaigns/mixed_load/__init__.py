@@ -1,0 +1,1 @@
+"""The campaign of mixed load: hours of everything at once on one broker."""
