@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,8 +18,9 @@ from kwire.sql.topics.spans import Snapshot, Spans
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
+_MISSING_TABLE: Final = re.compile(r"Catalog Error: Table with name (.+?) does not exist!")
 _ANY: Final = ""
-"""Stands for all topics in `Limits.kinds`."""
+"""Stands for all topics in `Kinds`."""
 
 
 class Limits(NamedTuple):
@@ -95,9 +97,13 @@ class Session:
 
     def failure(self, error: Exception) -> Exception:
         """Why a statement failed: what the reading of a topic says, rather than how DuckDB says that it failed."""
-        return next(
-            (each.failure for each in self.scans if isinstance(each.failure, Exception)), SqlError(reason(error))
-        )
+        failures = (each.failure for each in self.scans if isinstance(each.failure, Exception))
+        return next(failures, self._in_words(error))
+
+    def _in_words(self, error: Exception) -> SqlError:
+        words = reason(error)
+        missing = _MISSING_TABLE.match(words)
+        return SqlError(f"there is no topic or table {missing[1]} at {self.source.where}" if missing else words)
 
     def kind(self, topic: str, column: str) -> Kind:
         """The type of the keys (``key``) or values (``value``) of a topic that has been named."""
@@ -118,20 +124,20 @@ class Session:
 
     def open_topics(self, statement: Statement) -> None:
         """Make views of the topics that a statement names. `SqlError` for one that there is not."""
-        own = self._own_tables()
-        for name in sorted(statement.tables):
-            if name.lower() in own:
+        own, system = self._tables(internal=False), self._tables(internal=True)
+        for name in sorted(statement.tables | statement.topics):
+            if name.lower() in own and name not in statement.topics:
                 continue
-            topic = self._topic(name, exact=statement.exact)
+            topic = self._topic(name, exact=statement.exact and name.lower() not in system)
             if topic is not None:
                 self._open(topic)
 
-    def _own_tables(self) -> set[str]:
-        """The tables and views that are there without topics, in lower case."""
+    def _tables(self, *, internal: bool) -> set[str]:
+        """The user's tables and views in lower case, or (``internal``) those that DuckDB has by itself."""
         rows = self.connection.execute(
-            "select table_name from duckdb_tables() "
-            "union all select view_name from duckdb_views() where schema_name <> ?",
-            [SCHEMA],
+            "select table_name from duckdb_tables() where internal = $1 and schema_name <> $2 "
+            "union all select view_name from duckdb_views() where internal = $1 and schema_name <> $2",
+            [internal, SCHEMA],
         ).fetchall()
         return {str(name).lower() for (name,) in rows}
 
@@ -163,7 +169,7 @@ class Session:
         spans = self._spans(topic)
         kinds = self._kinds_of(topic, spans)
         dataset = TopicDataset(topic, spans, self.source, kinds, self._noted)
-        source = f"kwire_topic_{len(self._views)}"
+        source = f"topic {len(self._views)}"  # a name that no topic has
         columns = ", ".join(quoted(each) for each in SHOWN)
         self.connection.register(source, dataset)
         self.connection.execute(

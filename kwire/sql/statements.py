@@ -18,15 +18,18 @@ _QUIET: Final = frozenset(
     {"CREATE", "INSERT", "UPDATE", "DELETE", "DROP", "SET", "TRANSACTION", "ALTER", "VARIABLE_SET", "LOAD", "ATTACH"}
     | {"DETACH", "ANALYZE", "VACUUM", "PREPARE", "COPY", "EXPORT", "CREATE_FUNC"}
 )
+_SHOWS: Final = '"type":"SHOW_REF"'
 _IDENTIFIER: Final = re.compile(r'"((?:[^"]|"")*)"|([^\W\d][\w$]*)')
 
 
 class Statement(NamedTuple):
-    """``tables``: names that are tables or views, without those that the statement itself defines. ``exact``: all of
-    them are; otherwise some may be other identifiers. ``has_rows``: there is something to show."""
+    """``tables``: names that are tables or views, without those that the statement itself defines. ``topics``: those
+    with the schema of topics before them. ``exact``: all of them are tables; otherwise some may be other identifiers.
+    ``has_rows``: there is something to show."""
 
     text: str
     tables: frozenset[str]
+    topics: frozenset[str]
     exact: bool
     has_rows: bool
 
@@ -41,9 +44,9 @@ def parse(connection: DuckDBPyConnection, text: str) -> list[Statement]:
         raise SqlError(reason(error)) from None
     statements = []
     for each in found:
-        tables, exact = _tables(connection, each.query)
-        kind = each.type.name.upper()
-        statements.append(Statement(each.query.strip(), frozenset(tables), exact, kind not in _QUIET))
+        tables, topics, exact = _tables(connection, each.query)
+        has_rows = each.type.name.upper() not in _QUIET
+        statements.append(Statement(each.query.strip(), frozenset(tables), frozenset(topics), exact, has_rows))
     return statements
 
 
@@ -59,27 +62,28 @@ def _mentions_offset(message: str) -> bool:
     return re.search(r'(?<!")\boffset\b(?!")', message.partition("\n\nLINE ")[2], re.I) is not None
 
 
-def _tables(connection: DuckDBPyConnection, query: str) -> tuple[set[str], bool]:
-    """By DuckDB's tree of the statement; by its words for a statement that it gives no tree of (CREATE, INSERT …)."""
+def _tables(connection: DuckDBPyConnection, query: str) -> tuple[set[str], set[str], bool]:
+    """By DuckDB's tree of the statement; by its words for a statement that it gives no tree of (CREATE, INSERT …), and
+    for DESCRIBE and SHOW, whose names may be no tables (SHOW TABLES)."""
     ((answer,),) = connection.execute("select json_serialize_sql(?)", [query]).fetchall()
     tree = json.loads(answer)
-    if not tree["error"]:
-        return set(_named(tree["statements"], frozenset())), True
-    quoted = (
-        match[1].replace('""', '"') if match[1] is not None else match[2] for match in _IDENTIFIER.finditer(query)
-    )
-    return set(quoted), False
+    if not tree["error"] and _SHOWS not in answer:
+        named = set(_named(tree["statements"], frozenset()))
+        return {name for name, own in named if not own}, {name for name, own in named if own}, True
+    found = _IDENTIFIER.finditer(query)
+    words = {each[2] if each[1] is None else each[1].replace('""', '"') for each in found}
+    return words, words if SCHEMA in map(str.lower, words) else set(), False
 
 
-def _named(node: Any, defined: frozenset[str]) -> Iterator[str]:
-    """The tables below a node, without those that WITH defines around it."""
+def _named(node: Any, defined: frozenset[str]) -> Iterator[tuple[str, bool]]:
+    """The tables below a node, without those that WITH defines around it, and whether they are called topics."""
     if isinstance(node, list):
         for each in node:
             yield from _named(each, defined)
         return
     if not isinstance(node, dict):
         return
-    if node.get("type") == "BASE_TABLE" or (node.get("type") == "SHOW_REF" and node.get("table_name")):
+    if node.get("type") == "BASE_TABLE":
         yield from _base_table(node, defined)
     if node.get("type") == "RECURSIVE_CTE_NODE":
         defined = defined | {str(node.get("cte_name", "")).lower()}
@@ -92,7 +96,9 @@ def _named(node: Any, defined: frozenset[str]) -> Iterator[str]:
             yield from _named(below, defined)
 
 
-def _base_table(node: Mapping[str, Any], defined: frozenset[str]) -> Iterator[str]:
+def _base_table(node: Mapping[str, Any], defined: frozenset[str]) -> Iterator[tuple[str, bool]]:
     name, schema = str(node["table_name"]), str(node.get("schema_name", ""))
-    if schema.lower() == SCHEMA or (not schema and not node.get("catalog_name") and name.lower() not in defined):
-        yield name
+    if schema.lower() == SCHEMA:
+        yield name, True
+    elif not schema and not node.get("catalog_name") and name.lower() not in defined:
+        yield name, False

@@ -31,6 +31,8 @@ TOPICS: dict[str, dict[int, list[Record]]] = {
     "twin": {0: []},
     "TWIN": {0: []},
     "empty": {0: []},
+    "tables": {0: [Record(b"1")]},
+    "pg_class": {0: [Record(b"1")]},
 }
 
 
@@ -109,10 +111,18 @@ def test_names_are_those_of_topics(opened: Session) -> None:
     assert rows(opened, "select count(*) from ORDERS") == [(600,)]
     with pytest.raises(SqlError, match=r'^there is no topic order at memory: did you mean "orders"\?$'):
         rows(opened, 'select * from "order"')
+    with pytest.raises(SqlError, match=r"^there is no topic or table nothing at memory$"):
+        rows(opened, "describe nothing")
     with pytest.raises(SqlError, match="topic Twin may be TWIN or twin"):
         rows(opened, "select * from Twin")
     with pytest.raises(SqlError, match="differ only in upper and lower case"):
         rows(opened, "select * from twin, TWIN")
+    assert rows(opened, "select count(*) from tables") == rows(opened, "select count(*) from topics.pg_class") == [(1,)]
+    assert rows(opened, "select count(*) from pg_class") == [(1,)]
+    assert rows(opened, "select count(*) > 0 from duckdb_schemas") == [(True,)]
+    assert rows(opened, "pivot orders on partition using count(*) group by key")[0][1:] == (43, 43)
+    rows(opened, "create table late as select 1 as n")
+    assert rows(opened, "select count(*) from late, topics.late as l") == [(3003,)]
     rows(opened, 'create table "my-topic" as select 1 as n')
     assert rows(opened, 'select * from "my-topic"') == [(1,)]
     assert rows(opened, 'select count(*) from topics."my-topic"') == [(3,)]

@@ -30,18 +30,25 @@ def connection() -> duckdb.DuckDBPyConnection:
         ("select * from (with a as (select 1) from a), a", {"a"}),
         ("select * from a union all select * from b order by 1", {"a", "b"}),
         ("select 1 from range(3)", set()),
-        ("describe orders", {"orders"}),
         ("select 'from nowhere' -- from never", set()),
     ],
 )
 def test_tables_are_those_of_the_parser(connection: duckdb.DuckDBPyConnection, text: str, tables: set[str]) -> None:
     (statement,) = parse(connection, text)
     assert statement.exact
-    assert statement.tables == tables
+    assert statement.tables | statement.topics == tables
+    assert bool(statement.topics) == ("topics." in text)
 
 
 @pytest.mark.parametrize(
-    "text", ["create table t as select * from orders", "explain select * from orders", 'pivot "orders" on key']
+    "text",
+    [
+        "describe orders",
+        "show orders",
+        "create table t as select * from orders",
+        "explain select * from orders",
+        'pivot "orders" on key',
+    ],
 )
 def test_statements_without_a_tree_name_at_least_their_tables(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     (statement,) = parse(connection, text)

@@ -16,18 +16,29 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMATS: Final = ("table", "json", "jsonl", "csv")
+_PLAN: Final = ["explain_key", "explain_value"]
 TABLE_ROWS: Final = 500
 """Rows that a table shows unless another number is given; 0 for all."""
 
 
 def show(session: Session, rows: Rows, form: str, rows_max: int) -> None:
     """Print the rows of the statement that was begun. ``rows_max``: of a table."""
-    if form == "table":
+    if form == "table" and [each.name for each in rows.columns] == _PLAN:
+        _plan(session, rows)
+    elif form == "table":
         _table(session, rows, rows_max)
     elif form == "csv":
         _csv(session, rows)
     else:
         _json(session, rows, lines=form == "jsonl")
+
+
+def _plan(session: Session, rows: Rows) -> None:
+    """What EXPLAIN answers: drawings of several lines."""
+    texts = Texts(session.connection, rows.columns, rows.zone)
+    for batch in rows.batches():
+        for _, drawing in texts.cells(batch):
+            print(drawing)
 
 
 def _json(session: Session, rows: Rows, *, lines: bool) -> None:
