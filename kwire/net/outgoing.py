@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kwire.base import futures
 from kwire.base.doors import WOULD_BLOCK
 from kwire.base.file_range import FileRange
-from kwire.net.cold_ranges import is_cached, read_in
+from kwire.log.common.cold_ranges import is_cached, read_in
 from kwire.net.settings import IOV_LIMIT, SMALL_RANGE, Part
 
 if TYPE_CHECKING:

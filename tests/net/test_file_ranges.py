@@ -15,7 +15,7 @@ import pytest
 
 from kwire.base.doors import Doors, Files, Sockets
 from kwire.base.file_range import FileRange
-from kwire.net.cold_ranges import is_cached
+from kwire.log.common.cold_ranges import is_cached
 from kwire.net.connection import Connection
 from kwire.net.settings import SMALL_RANGE
 from tests.net.conftest import OTHER_KEY, Network, request

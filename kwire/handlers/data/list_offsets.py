@@ -5,7 +5,8 @@ one of the special values below. With ``read_committed``, the log ends at the la
 ``read_uncommitted`` at the high watermark. A partition named twice: INVALID_REQUEST. A special value that the version
 does not know: UNSUPPORTED_VERSION. ``current_leader_epoch`` is checked as in Fetch (KIP-320). A new leader whose high
 watermark may still lag responds OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5). The replica id -2 is for
-debugging: any replica responds, with offsets up to the end of its own log.
+debugging: any replica responds, with offsets up to the end of its own log. A look-up by time in data that is not in the
+page cache waits until a thread has read it (`data.cold_look_ups`).
 
 Versions: 1 one offset each; 2 isolation level (KIP-98); 4 leader epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE; 6 flexible;
 7 the record with the greatest timestamp (KIP-734); 8 earliest local offset (KIP-405); 9 last tiered offset (KIP-1005);
@@ -18,6 +19,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from kwire.codec.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -26,7 +28,9 @@ from kwire.codec.messages.list_offsets_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
+from kwire.handlers.authorization import is_topic_allowed
 from kwire.handlers.context import RequestContext
+from kwire.handlers.data.cold_look_ups import ColdLookUp
 from kwire.handlers.partitions import find_partition
 from kwire.log.common.append_info import TimestampAndOffset
 from kwire.security.acls.operations import AclOperation
@@ -55,8 +59,39 @@ _DEBUGGER: Final = -2
 _NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Look every partition up; each succeeds or fails by itself."""
+def handle(request: ListOffsetsRequest, context: RequestContext) -> NowOrLater[ListOffsetsResponse]:
+    """Look every partition up; each succeeds or fails by itself. Wait only for data that is on the disk."""
+    cold = _cold_look_ups(request, context)
+    return _respond_when_read(cold, request, context) if cold else _respond(request, context)
+
+
+def _cold_look_ups(request: ListOffsetsRequest, context: RequestContext) -> list[ColdLookUp]:
+    """The look-ups by time for which the disk has to be read, of partitions that the client may describe."""
+    found: list[ColdLookUp] = []
+    services = context.services
+    for topic in request.topics:
+        for requested in topic.partitions:
+            timestamp = requested.timestamp
+            if timestamp < 0 and timestamp != MAX_TIMESTAMP:
+                continue
+            partition = services.replicas.get(topic.name, requested.partition_index)
+            if partition is not None and is_topic_allowed(context, AclOperation.DESCRIBE, topic.name):
+                wanted = timestamp if timestamp >= 0 else None
+                cold = ColdLookUp.of(partition.log, wanted, services.doors.files)
+                if cold is not None:
+                    found.append(cold)
+    return found
+
+
+async def _respond_when_read(
+    cold: list[ColdLookUp], request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse:
+    for each in cold:
+        await each.read(context.services.doors)
+    return _respond(request, context)
+
+
+def _respond(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     seen = Counter(
         (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
     )

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from kwire.base.doors import Files
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.file_range import FileRange
 from kwire.codec.errors import CodecError
 from kwire.codec.records import BatchHeader, patch_offsets
 from kwire.log.common import names
@@ -515,6 +516,10 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp_ms: int, *, upto: int) -> TimestampAndOffset | None:
         """The first record at or after a timestamp, if it lies below offset ``upto``; else None. KafkaError."""
         return self._look_up(timestamps.offset_for_timestamp, self, self.verifier, timestamp_ms, upto)
+
+    def look_up_pieces(self, timestamp_ms: int | None) -> Iterator[str | FileRange]:
+        """What a look-up by time would read: see `timestamps.pieces`. OSError."""
+        return timestamps.pieces(self, timestamp_ms)
 
     def max_timestamp(self) -> TimestampAndOffset | None:
         """The first record with the highest timestamp; None in a log without timestamps. KafkaError."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kwire.base.file_range import FileRange
 from kwire.codec.records import iter_records
 from kwire.log.common.append_info import TimestampAndOffset
 from kwire.log.partition.validator import MAX_DECOMPRESSED_BYTES
@@ -14,6 +15,9 @@ from kwire.log.segment.batch_scan import ScannedBatch
 from kwire.log.segment.segment import Segment
 from kwire.log.state.log_view import LogView
 from kwire.log.verification.verifier import Verifier
+
+PIECE_BYTES = 2 << 20
+"""How much of a segment a look-up is expected to read: from an index entry to the batch, and the batch."""
 
 
 def offset_for_timestamp(log: LogView, verifier: Verifier, timestamp_ms: int, upto: int) -> TimestampAndOffset | None:
@@ -58,6 +62,36 @@ def max_timestamp(log: LogView, verifier: Verifier) -> TimestampAndOffset | None
             batch.header.max_timestamp, batch.header.last_offset, batch.header.partition_leader_epoch
         )
     return None
+
+
+def pieces(log: LogView, timestamp_ms: int | None) -> Iterator[str | FileRange]:
+    """What a look-up by time would read, in order: paths of index files, then the range of a segment in which the
+    record should be. None: the record with the highest timestamp. Each is to be read, so that it is in the page cache,
+    before the next is asked for; then the look-up itself does not wait for the disk. A range is to be released.
+    OSError."""
+    found: Segment | None = None
+    for segment in tuple(log.segments):
+        if not segment.knows_max_timestamp:
+            yield segment.time_index.path
+        latest = segment.max_timestamp
+        if timestamp_ms is None:
+            if found is None or latest >= found.max_timestamp:
+                found = segment
+        elif latest >= timestamp_ms:
+            found = segment
+            break
+    if found is None or not found.size:
+        return
+    for index in (found.time_index, found.index):
+        if not index.loaded:
+            yield index.path
+    if timestamp_ms is None:
+        offset = found.offset_of_max_timestamp
+    else:
+        offset = max(found.base_offset + found.time_index.lookup(timestamp_ms), log.log_start_offset)
+    position = found.index.lookup(max(offset - found.base_offset, 0))
+    if position < found.size:
+        yield FileRange(found.file.descriptor(), position, min(found.size - position, PIECE_BYTES), found.file)
 
 
 def _batches(segment: Segment, offset: int) -> Iterator[ScannedBatch]:

@@ -213,6 +213,11 @@ class Segment:
         return self._max_timestamp if self._max_timestamp is not None else -1
 
     @property
+    def knows_max_timestamp(self) -> bool:
+        """Whether `max_timestamp` is known without reading the time index."""
+        return self._max_timestamp is not None
+
+    @property
     def offset_of_max_timestamp(self) -> int:
         """The last offset of the batch that has the highest timestamp, -1 if none."""
         return self._offset_of_max_timestamp if self.max_timestamp >= 0 else -1
