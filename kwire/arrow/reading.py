@@ -8,11 +8,14 @@ from typing import NamedTuple
 
 class Reading(NamedTuple):
     """``committed``: of transactions only what is committed (read_committed). ``fails_on_loss``: records of the range
-    that are gone are `RecordsGone`, otherwise they are left out. ``headers``: with a column of headers."""
+    that are gone are `RecordsGone`, otherwise they are left out. ``headers``: with a column of headers. Without
+    ``keys`` or ``values`` these columns are null, which saves copying what nobody looks at."""
 
     committed: bool = False
     fails_on_loss: bool = True
     headers: bool = False
+    keys: bool = True
+    values: bool = True
 
 
 class Brokers(NamedTuple):

@@ -22,9 +22,9 @@ _MICROSECONDS: Final = 1000
 class Rows:
     """Collects record batches of a partition and makes an Arrow batch of many, which is what makes it fast."""
 
-    def __init__(self, topic: str, partition: int, *, headers: bool) -> None:
+    def __init__(self, topic: str, partition: int, *, headers: bool, keys: bool = True, values: bool = True) -> None:
         self._place = topic, partition
-        self._headers = headers
+        self._headers, self._keys, self._values = headers, keys, values
         self._bodies: list[Body] = []
         self._count = self._size = 0
 
@@ -46,16 +46,21 @@ class Rows:
         bodies, self._bodies = self._bodies, []
         self._count = self._size = 0
         fields = decode(bodies) if bodies else None
-        return to_arrow(fields, *self._place, headers=self._headers) if fields and len(fields.offsets) else None
+        if fields is None or not len(fields.offsets):
+            return None
+        return to_arrow(fields, *self._place, headers=self._headers, keys=self._keys, values=self._values)
 
 
-def to_arrow(fields: Fields, topic: str, partition: int, *, headers: bool) -> pa.RecordBatch:
-    """A row for each record of a partition. `CorruptBatch` for headers that are none."""
+def to_arrow(
+    fields: Fields, topic: str, partition: int, *, headers: bool, keys: bool = True, values: bool = True
+) -> pa.RecordBatch:
+    """A row for each record of a partition; without ``keys`` or ``values`` these are null. `CorruptBatch` for headers
+    that are none."""
     import pyarrow as pa
 
     rows = len(fields.offsets)
     columns: list[Any] = [
-        *_contents(fields),
+        *_contents(fields, keys=keys, values=values),
         pa.repeat(pa.scalar(topic, pa.string()), rows),
         pa.repeat(pa.scalar(partition, pa.int32()), rows),
         pa.array(fields.offsets),
@@ -67,7 +72,7 @@ def to_arrow(fields: Fields, topic: str, partition: int, *, headers: bool) -> pa
     return pa.RecordBatch.from_arrays(columns, [*NAMES, *([HEADERS] if headers else [])])
 
 
-def _contents(fields: Fields) -> tuple[Any, Any]:
+def _contents(fields: Fields, *, keys: bool, values: bool) -> tuple[Any, Any]:
     """Keys and values. The whole buffer is seen as an Arrow array, whose elements are in turn what lies before a key,
     the key, what lies between, and the value; so Arrow copies every fourth of them without Python's help."""
     import numpy as np
@@ -83,7 +88,11 @@ def _contents(fields: Fields) -> tuple[Any, Any]:
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(fields.data)]
     whole = pa.Array.from_buffers(pa.binary(), 4 * rows + 1, buffers)
     indexes = np.arange(0, 4 * rows, 4, dtype=np.int32)
-    return _taken(whole, indexes + 1, fields.key_missing), _taken(whole, indexes + 3, fields.value_missing)
+    nothing = pa.nulls(rows, pa.binary())
+    return (
+        _taken(whole, indexes + 1, fields.key_missing) if keys else nothing,
+        _taken(whole, indexes + 3, fields.value_missing) if values else nothing,
+    )
 
 
 def _taken(whole: Any, indexes: Numbers, missing: Numbers) -> Any:

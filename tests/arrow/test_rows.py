@@ -89,6 +89,15 @@ def test_only_offsets_that_are_wanted_become_rows() -> None:
     assert read(*batches, first=30) == []
 
 
+@pytest.mark.parametrize(("keys", "values"), [(True, False), (False, True), (False, False)])
+def test_columns_that_nobody_wants_are_null(keys: bool, values: bool) -> None:
+    rows = Rows("t", 3, headers=False, keys=keys, values=values)
+    added(rows, build_batch([Record(0, 1, b"k", b"v"), Record(1, 2, None, b"w")]))
+    found = [(row[0], row[2], row[3]) for row in taken(rows)]
+    kept = [(0, b"k", b"v"), (1, None, b"w")]
+    assert found == [(offset, key if keys else None, value if values else None) for offset, key, value in kept]
+
+
 def test_batches_with_both_types_of_timestamps_keep_theirs() -> None:
     """The type of a topic's timestamps can be changed (message.timestamp.type)."""
     by_log = build_batch([Record(5, 1), Record(6, -2)], base_offset=5, timestamp_type=LOG_APPEND_TIME, max_timestamp=99)

@@ -54,14 +54,14 @@ class MemoryTopics:
                 raise self._failure
             self.reads += 1
             offsets = range(start, min(start + _BATCH, span.end))
-            yield _batch(number, offsets, [self._topics[topic][number][each] for each in offsets])
+            yield _batch(number, offsets, [self._topics[topic][number][each] for each in offsets], how)
 
 
-def _batch(number: int, offsets: range, records: Sequence[Record]) -> pa.RecordBatch:
+def _batch(number: int, offsets: range, records: Sequence[Record], how: Reading) -> pa.RecordBatch:
     plain = schema("blob", "blob", marked=False)
     columns = {
-        "key": [each.key for each in records],
-        "value": [each.value for each in records],
+        "key": [each.key if how.keys else None for each in records],
+        "value": [each.value if how.values else None for each in records],
         "partition": [number] * len(records),
         "offset": list(offsets),
         "timestamp": [each.time_ms * 1000 for each in records],

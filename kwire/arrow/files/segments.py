@@ -39,7 +39,7 @@ def read(path: str, how: Reading, planned: FileRange) -> Iterator[pa.RecordBatch
 
     Memory holds one batch of the log and one Arrow batch."""
     directory, wanted = DataDirectory(path), planned.wanted
-    rows = Rows(wanted.topic, wanted.partition, headers=how.headers)
+    rows = Rows(wanted.topic, wanted.partition, headers=how.headers, keys=how.keys, values=how.values)
     try:
         _check(directory, planned)
         for batch in _wanted(directory, wanted, how):

@@ -72,7 +72,12 @@ class TopicDataset(ds.Dataset):  # type: ignore[misc]
         typed = {name: Contents(kind, check) for name, kind in self._kinds.items()}
         scan.misfits = typed
         rows = _Rows(self.schema, columns, filter, typed)
-        how = Reading(committed=True, headers="headers" in rows.used)
+        how = Reading(
+            committed=True,
+            headers="headers" in rows.used,
+            keys=not rows.used.isdisjoint({"key", "key_bytes"}),
+            values=not rows.used.isdisjoint({"value", "value_bytes"}),
+        )
         for part in self._source.parts(self._topic, self._spans, predicate, scan.counts):
             for raw in part.read(how):
                 scan.counts.records += raw.num_rows
