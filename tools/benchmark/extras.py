@@ -7,20 +7,24 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from harness.kafka_jars import kafka_classpath, kafka_jars_dir
 from harness.processes.production import production_broker
 from harness.wire_client import WireClient
 from kwire.codec.messages.metadata_request import MetadataRequest
+from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from tools.benchmark import frames, generator
 from tools.benchmark.shared import shared
-from tools.benchmark.targets import Target
-from tools.benchmark.workloads import CLUSTER, FOOTPRINT, TOOLS, Facts, Workload
+from tools.benchmark.targets import Target, Topic
+from tools.benchmark.workloads import CLUSTER, FOOTPRINT, LATENCY, TOOLS, Facts, Workload
 from tools.thousand_members import Crowd, prepare
 
 # -- Kafka's tools ---------------------------------------------------------------------------------------------------
@@ -174,6 +178,76 @@ class ManyPartitions:
         }
 
 
+@dataclass(frozen=True)
+class BesideOthers:
+    """One record a millisecond on a schedule, first alone and then beside work that is large for one request: metadata
+    of all partitions, batches of 10 MB that the broker has to compress, and members that join a group. ``p99_growth``
+    is how many times the p99 becomes."""
+
+    topics: int = 10
+    topic_partitions: int = 1000
+    members: int = 1000
+    seconds: float = 6
+
+    def __call__(self, target: Target, scale: float) -> Facts:
+        """Measure the latency of the producer without the other work and with it. See `Measure`."""
+        for _ in range(self.topics):
+            target.create_topic(max(int(self.topic_partitions * scale), 10))
+        prepare(target.broker, 200)
+        topic = target.create_topic()
+        recompressed = target.create_topic(1, {"compression.type": "zstd", "max.message.bytes": "20000000"})
+        quiet = self._produce(target, topic)
+        ended = threading.Event()
+        works = [
+            threading.Thread(target=work, args=(target, ended), daemon=True)
+            for work in (self._ask, partial(self._compress, recompressed), partial(self._join, scale))
+        ]
+        for each in works:
+            each.start()
+        try:
+            beside = self._produce(target, topic)
+        finally:
+            ended.set()
+            for each in works:
+                each.join(300)
+        return {
+            "requests_s": beside["requests"] / beside["send_s"],
+            "p50_us": beside["answer_us"]["p50"],
+            "p99_us": beside["answer_us"]["p99"],
+            "p999_us": beside["answer_us"]["p999"],
+            "quiet_p99_us": quiet["answer_us"]["p99"],
+            "p99_growth": beside["answer_us"]["p99"] / quiet["answer_us"]["p99"],
+        }
+
+    def _produce(self, target: Target, topic: Topic) -> dict[str, Any]:
+        template = frames.produce(topic.id, [0], *frames.batch_of(100, 0), acks=-1)
+        requests = int(1000 * self.seconds)
+        return generator.run(target, [template], producers=1, rate=1000, requests=requests, limit_s=120)
+
+    @staticmethod
+    def _ask(target: Target, ended: threading.Event) -> None:
+        with target.client() as client:
+            while not ended.wait(0.5):
+                client.call(MetadataRequest(topics=None), 12)
+
+    @staticmethod
+    def _compress(topic: Topic, target: Target, ended: threading.Event) -> None:
+        data = PartitionProduceData(index=0, records=frames.batch_of(100, 10_000_000)[0])
+        named = TopicProduceData(topic_id=topic.id, partition_data=[data])
+        request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[named])
+        with target.client() as client:
+            while not ended.wait(1):
+                answer = client.call(request, 13).responses[0].partition_responses[0]
+                assert not answer.error_code, answer
+
+    def _join(self, scale: float, target: Target, ended: threading.Event) -> None:
+        crowd = Crowd(target.broker, 200, "beside-others")
+        crowd.join(max(int(self.members * scale), 10))
+        ended.wait()
+        for client in crowd.clients:
+            client.close()
+
+
 # -- footprint -------------------------------------------------------------------------------------------------------
 
 
@@ -260,5 +334,13 @@ def alone() -> list[Workload]:
             ManyPartitions(),
             "requests_s",
             "cpu_s_per_thousand",
+        ),
+        Workload(
+            "beside-others",
+            "1,000 records/s beside large requests",
+            LATENCY,
+            BesideOthers(),
+            "requests_s",
+            limits=(("p99_growth", 2.0),),
         ),
     ]

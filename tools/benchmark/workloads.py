@@ -114,7 +114,8 @@ class Produce:
 
     def __call__(self, target: Target, scale: float) -> Facts:
         """Produce and measure. See `Measure`."""
-        topic = target.create_topic(self.partitions)
+        large = {"max.message.bytes": str(2 * self.batch)} if self.batch > MEGABYTE else None
+        topic = target.create_topic(self.partitions, large)
         self.fill(topic, scale / 5)  # warm-up
         result = self.fill(topic, scale)
         topic.delete()
@@ -298,6 +299,66 @@ class OpenLoop:
         }
 
 
+@dataclass(frozen=True)
+class ManyTopics:
+    """One producer that writes to many topics of one partition in turn, with five requests under way."""
+
+    topics: int = 1000
+    data: int = 400 * MEGABYTE
+
+    def __call__(self, target: Target, scale: float) -> Facts:
+        """Produce to all topics in turn, and measure. See `Measure`."""
+        topics = [target.create_topic() for _ in range(max(int(self.topics * scale), 20))]
+        batch, count = frames.batch_of(100, 16 * KIB)
+        templates = [frames.produce(each.id, [0], batch, count, -1) for each in topics]
+        requests = max(int(self.data * scale / len(batch)), 2 * len(topics))
+        target.warm_pages(int(self.data * scale * 1.1))
+        generator.run(target, templates, producers=1, inflight=5, requests=2 * len(topics))
+        before = sum(each.records() for each in topics)
+        result = generator.run(target, templates, producers=1, inflight=5, requests=requests)
+        assert sum(each.records() for each in topics) - before == result["sent_records"]
+        for each in topics:
+            each.delete()
+        records, seconds = result["sent_records"], result["send_s"]
+        return {
+            "records_s": records / seconds,
+            "cpu_s_per_million": result["cpu_s"] / records * 1e6,
+            "generator_busy": result["own_cpu_s"] / seconds,
+            **_answers(result),
+        }
+
+
+@dataclass(frozen=True)
+class Lagging:
+    """A reader that begins in data which is no longer cached, while a producer writes to the same partition."""
+
+    data: int = 400 * MEGABYTE
+
+    def __call__(self, target: Target, scale: float) -> Facts:
+        """Fill a topic, then read it from the disk beside a producer. See `Measure`."""
+        topic = target.create_topic()
+        produce = Produce(data=self.data)
+        produce.fill(topic, scale)
+        held = topic.records()
+        topic.forget_cached()
+        target.warm_pages(int(self.data * scale))
+        templates = produce.templates(topic)
+        requests = produce.requests(templates, scale / 2)
+        until = held + requests * templates[0].records
+        result = generator.run(
+            target, templates, topic, producers=1, inflight=5, requests=requests, readers=1, until=until
+        )
+        assert result["read_records"] == topic.records() == until
+        topic.delete()
+        seconds = max(result["send_s"], result["read_s"])
+        return {
+            "records_s": until / seconds,
+            "cpu_s_per_million": result["cpu_s"] / until * 1e6,
+            "generator_busy": result["own_cpu_s"] / seconds,
+            **_answers(result),
+        }
+
+
 # -- the list --------------------------------------------------------------------------------------------------------
 
 _RATE_AND_CPU = (("cpu_s_per_million", 0.5), ("records_s", 1.0))
@@ -320,6 +381,19 @@ def _requests(key: str, title: str, measure: Measure, group: str, bounds: tuple[
     return Workload(key, title, group, measure, "requests_s", "cpu_s_per_thousand", bounds, on_floor=True)
 
 
+def _compressed() -> list[Workload]:
+    """Large batches in each compression, sized before it."""
+    return [
+        _produce(
+            f"{name}-{size // MEGABYTE}m",
+            f"{name}, {size // MEGABYTE} MB batches",
+            Produce(compression=code, batch=size - 1000),
+        )
+        for name, code in (("gzip", 1), ("lz4", 3), ("zstd", 4))
+        for size in (MEGABYTE, 10 * MEGABYTE)
+    ]
+
+
 def throughput() -> list[Workload]:
     """All workloads that run on the brokers that stay up through a round."""
     return [
@@ -336,11 +410,22 @@ def throughput() -> list[Workload]:
         _produce("lz4", "lz4", Produce(compression=3)),
         _produce("zstd", "zstd", Produce(compression=4)),
         _produce("idempotent", "idempotent", Produce(idempotent=True)),
+        *_compressed(),
+        Workload(
+            "topics-1000",
+            "1,000 topics of one partition in turn, 16 KiB batches",
+            PRODUCE,
+            ManyTopics(),
+            "records_s",
+            "cpu_s_per_million",
+            on_floor=True,
+        ),
         _consume("1p", "1 partition, 1 group", Consume(), _RATE_AND_CPU),
         _consume("6p", "6 partitions", Consume(partitions=6), _LARGE),
         _consume("100p", "100 partitions", Consume(partitions=100)),
         _consume("10g", "10 groups", Consume(groups=10)),
         _consume("cold", "from the disk (not cached)", Consume(cold=True)),
+        _consume("lagging", "from the disk, while a producer writes", Lagging()),
         _consume("tail", "tailing 152,000 records/s, 1 group", Tailing()),
         _consume("tail-10g", "tailing, 10 groups", Tailing(groups=10)),
         _both("headline", "128 KiB batches", AtOnce(), _RATE_AND_CPU),

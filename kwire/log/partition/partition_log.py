@@ -278,6 +278,14 @@ class PartitionLog:
         )
         return self._flushed_if_due(info)
 
+    def recompression(self, records: memoryview) -> Callable[[], memoryview] | None:
+        """If a client's batch has to be compressed anew before it is appended, a function that does so, on any thread,
+        and returns what to append in its place. KafkaError, which the append itself would raise."""
+        validator = self._validator
+        if not validator.recompresses(records):
+            return None
+        return lambda: memoryview(validator.accept(records).data)
+
     def _flushed_if_due(self, info: AppendInfo) -> AppendInfo:
         """Add the sync that the response has to wait for (`flush.messages`)."""
         info.flushed = self.flush_if_due(info.last_offset + 1)

@@ -8,6 +8,7 @@ checked before; only their headers, sizes and checksums are.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -49,6 +50,9 @@ A producer that gets MESSAGE_TOO_LARGE splits its batch. Apache Kafka has no suc
 
 Records = bytes | bytearray | memoryview
 
+ATTRIBUTES_LOW = 22
+"""Position of the low byte of the attributes in a batch."""
+
 _new_tuple = tuple.__new__  # a NamedTuple without the call of its constructor, for the hot path
 _SPECIAL = CONTROL_FLAG | LOG_APPEND_TIME_FLAG
 _TIMESTAMPS_REFUSED = "One or more records have been rejected due to invalid timestamp"
@@ -76,6 +80,11 @@ class BatchValidator:
         self._clock_ms = clock_ms
         self._headers_suffice = not _may_need_walk(config)
         self._fast_check_suffices = self._headers_suffice and not config.uses_log_append_time
+        self._only_recompresses = (
+            config.target_codec is not None
+            and not config.uses_log_append_time
+            and not _may_need_walk(dataclasses.replace(config, compression_type="producer"))
+        )
         self._batch_max = min(config.max_message_bytes, config.max_segment_bytes)
         self._ahead_ms = config.message_timestamp_after_max_ms
 
@@ -107,6 +116,14 @@ class BatchValidator:
                 ):
                     return _new_tuple(Accepted, (header, records, -1))
         return self._accept_slowly(records)
+
+    def recompresses(self, records: Records) -> bool:
+        """Whether these settings, and nothing else, require a batch to be walked and compressed anew. Then `accept`,
+        which is pure, may run on a thread, and accepts its own result at once."""
+        config = self._config
+        if not self._only_recompresses or len(records) <= HEADER_SIZE:
+            return False
+        return records[ATTRIBUTES_LOW] & COMPRESSION_MASK != config.target_codec
 
     def _accept_slowly(self, records: Records) -> Accepted:
         config = self._config

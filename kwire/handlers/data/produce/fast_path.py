@@ -20,6 +20,7 @@ from kwire.base.futures import NowOrLater
 from kwire.codec.messages.produce_request import PartitionProduceData
 from kwire.codec.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kwire.handlers.data.produce.answers import add_current_leaders, failure, respond_when_committed
+from kwire.handlers.data.produce.recompression import LARGE_BYTES
 from kwire.log.common.append_info import AppendInfo
 from kwire.security.acls.operations import AclOperation, ResourceType
 
@@ -179,7 +180,7 @@ def by_id(
         partition = services.replicas.partition_by_id(topic_id, index)
     except KafkaError:
         return None
-    if not _may_append(partition, services, decisions):
+    if not _may_append(partition, records, services, decisions):
         return None
     return Append(partition, records, (acks, timeout_ms, version, correlation_id, b"", topic_id))
 
@@ -199,7 +200,7 @@ def by_name(
     if no_id or topics != _ONE or partitions != _ONE or acks not in (1, -1) or not 1 < length < 128 or records is None:
         return None
     partition = _named(name, index, services)
-    if partition is None or not _may_append(partition, services, decisions):
+    if partition is None or not _may_append(partition, records, services, decisions):
         return None
     return Append(partition, records, (acks, timeout_ms, version, correlation_id, name, b""))
 
@@ -230,7 +231,7 @@ def by_wide_name(
     ):
         return None
     partition = _named(name, index, services)
-    if partition is None or not _may_append(partition, services, decisions):
+    if partition is None or not _may_append(partition, records, services, decisions):
         return None
     return Append(partition, records, (acks, timeout_ms, version, correlation_id, name, b""))
 
@@ -282,11 +283,14 @@ def _long_varint(frame: memoryview, position: int) -> tuple[int, int]:
     raise IndexError
 
 
-def _may_append(partition: Partition, services: Services, decisions: Decisions) -> bool:
-    """Whether it has been decided that the client may append to the partition."""
+def _may_append(partition: Partition, records: memoryview, services: Services, decisions: Decisions) -> bool:
+    """Whether it has been decided that the client may append to the partition, and the batch need not be compressed
+    anew by a thread."""
     authorizer = services.authorizer
-    return not partition.internal and (
-        authorizer.allows_all or authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic))
+    return (
+        not partition.internal
+        and (authorizer.allows_all or authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic)))
+        and (len(records) <= LARGE_BYTES or partition.log.recompression(records) is None)
     )
 
 

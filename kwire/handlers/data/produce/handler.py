@@ -9,6 +9,8 @@ Behaviour:
 - Each partition succeeds or fails by itself. A batch that is refused because of single records names them
   (``record_errors``).
 - A transactional batch is appended only once its partition is part of the transaction (`produce.transactional`).
+- A large batch that has to be compressed anew is by a thread, before anything of the request is appended
+  (`produce.recompression`).
 - The ordinary request, one batch for one partition, takes the fast path (`produce.fast_path`).
 - If this broker no longer leads the partition, the response names the new leader (KIP-951), also if the leader changes
   while the request waits (`data.current_leader`).
@@ -29,7 +31,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, is_later, then
+from kwire.base.futures import NowOrLater, is_later, resolved, then
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.messages.produce_response import (
     LeaderIdAndEpoch,
@@ -43,6 +45,7 @@ from kwire.handlers.authorization import transactional_id_operation
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.produce import fast_path
 from kwire.handlers.data.produce.answers import add_current_leaders, failure, respond_when_committed
+from kwire.handlers.data.produce.recompression import Work, large_recompressions, recompress
 from kwire.handlers.data.produce.transactional import (
     NotVerified,
     VerificationGuards,
@@ -73,6 +76,21 @@ def handle(request: ProduceRequest, context: RequestContext) -> NowOrLater[Produ
     acks = request.acks
     if acks not in (ALL, 0, 1):
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUIRED_ACKS, None)
+    work = large_recompressions(request, context)
+    if work:
+        context.exclusive = True  # no later batch of the producer may be appended before these
+        return _recompress_and_append(work, request, context)
+    return _verify_and_append(request, context)
+
+
+async def _recompress_and_append(
+    work: Work, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | None:
+    await recompress(work, context)
+    return await resolved(_verify_and_append(request, context))
+
+
+def _verify_and_append(request: ProduceRequest, context: RequestContext) -> NowOrLater[ProduceResponse | None]:
     if has_transactional(request):
         if request.transactional_id is None:
             return refuse(request, context.api_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
