@@ -63,13 +63,16 @@ def _mentions_offset(message: str) -> bool:
 
 
 def _tables(connection: DuckDBPyConnection, query: str) -> tuple[set[str], set[str], bool]:
-    """By DuckDB's tree of the statement; by its words for a statement that it gives no tree of (CREATE, INSERT …), and
-    for DESCRIBE and SHOW, whose names may be no tables (SHOW TABLES)."""
+    """By DuckDB's tree of the statement; by its words for a statement that it gives no tree of (CREATE, INSERT …), for
+    DESCRIBE and SHOW, whose names may be no tables (SHOW TABLES), and for expressions that are nested very deeply."""
     ((answer,),) = connection.execute("select json_serialize_sql(?)", [query]).fetchall()
-    tree = json.loads(answer)
-    if not tree["error"] and _SHOWS not in answer:
-        named = set(_named(tree["statements"], frozenset()))
-        return {name for name, own in named if not own}, {name for name, own in named if own}, True
+    try:
+        tree = json.loads(answer)
+        if not tree["error"] and _SHOWS not in answer:
+            named = set(_named(tree["statements"], frozenset()))
+            return {name for name, own in named if not own}, {name for name, own in named if own}, True
+    except RecursionError:
+        pass
     found = _IDENTIFIER.finditer(query)
     words = {each[2] if each[1] is None else each[1].replace('""', '"') for each in found}
     return words, words if SCHEMA in map(str.lower, words) else set(), False

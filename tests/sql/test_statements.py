@@ -56,6 +56,11 @@ def test_statements_without_a_tree_name_at_least_their_tables(connection: duckdb
     assert "orders" in statement.tables
 
 
+def test_an_expression_may_be_nested_deeply(connection: duckdb.DuckDBPyConnection) -> None:
+    (statement,) = parse(connection, f"select {'+'.join(['1'] * 900)} from orders")
+    assert "orders" in statement.tables
+
+
 def test_a_text_has_several_statements(connection: duckdb.DuckDBPyConnection) -> None:
     statements = parse(connection, "create table t (n int); select ';' from t; ")
     assert [each.has_rows for each in statements] == [False, True]

@@ -101,8 +101,8 @@ class Rows:
                 try:
                     return future.result(_LOOK_S)
                 except TimeoutError:
-                    if future.done():
-                        raise
+                    if future.done():  # at this moment, or by a TimeoutError of its own
+                        return future.result()
                     self._tick()
         except KeyboardInterrupt:
             while not future.done():
