@@ -12,6 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.codec.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+from kwire.codec.primitives import varint
 from kwire.codec.protocol import encode
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class EncodedTopics:
         )
         frame = encode(others, self._version)
         end = len(frame) - self._behind
-        count = _varint(len(topics) + 1) if self._version >= FLEXIBLE_SINCE else _pack_count(len(topics))
+        count = varint(len(topics) + 1) if self._version >= FLEXIBLE_SINCE else _pack_count(len(topics))
         return b"".join((frame[: end - self._count_size], count, *topics, frame[end:]))
 
 
@@ -85,12 +86,3 @@ def whole(image: ClusterImage) -> dict[Any, bytes]:
     added."""
     bodies: dict[Any, bytes] = image.notes.setdefault(whole, {})
     return bodies
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

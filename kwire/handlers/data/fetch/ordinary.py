@@ -11,6 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.base.file_range import FileRange
+from kwire.codec.primitives import varint
 from kwire.handlers.data.fetch.sessions import FINAL_EPOCH, NO_SESSION
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _compact_response(
 ) -> tuple[list[Any], int]:
     assert asked.topic is not None
     topic = asked.topic if version >= FIRST_BY_ID else bytes((len(asked.topic) + 1,)) + asked.topic
-    length = _varint(found.size + 1)
+    length = varint(found.size + 1)
     total = _COMPACT_FIXED + len(topic) + len(length) + found.size
     head = _pack_compact_head(total, correlation_id, 0, asked.session_id, _ONE)
     offsets = log.high_watermark, log.last_stable_offset, log.log_start_offset
@@ -207,13 +208,3 @@ def _parts(head: tuple[bytes, ...], records: FileRange | bytes, tail: bytes) -> 
     if isinstance(records, FileRange):
         return [b"".join(head), records, tail] if tail else [b"".join(head), records]
     return [b"".join((*head, records, tail))]
-
-
-def _varint(value: int) -> bytes:
-    """An unsigned varint."""
-    out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
