@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kwire.cli.connection.cluster import Cluster
+from kwire.cli.connection.errors import CommandError
 from kwire.cli.connection.offsets import EARLIEST, LATEST, list_offsets
 from kwire.cli.records.reading import Reader
 from kwire.cli.records.writing.encoding import Rows
@@ -232,7 +233,7 @@ def test_a_run_that_was_replaced_writes_nothing(broker: Kwire, monkeypatch: pyte
         await commit(transaction)
 
     monkeypatch.setattr(Transaction, "commit", late)
-    with pytest.raises(SinkError, match="another run of this query has taken over"):
+    with pytest.raises(CommandError, match="another run of this query has taken over"):
         sink.commit(0, first)
     assert sink.values() == once(0)
 
