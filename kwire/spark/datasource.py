@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +14,6 @@ from pyspark.sql.datasource import (
 )
 
 from kwire.spark.archives import keep_unchanged
-from kwire.spark.source.filters import FILTERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,9 +32,6 @@ class KwireDataSource(DataSource):
     """Kafka topics, of kwire and of Apache Kafka, without jars. Its options have the names of Spark's Kafka source and
     sink (docs/SPARK.md)."""
 
-    takes_filters = False
-    """Whether its readers take filters of queries; PySpark refuses such readers unless it is set to pass filters."""
-
     @classmethod
     def name(cls) -> str:
         """The name in ``format``."""
@@ -49,14 +44,13 @@ class KwireDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """The source of batch queries. `SourceError`."""
         if "path" in self.options:
-            from kwire.spark.source.files_reader import FilesReader, FilteringFilesReader
+            from kwire.spark.source.files_reader import FilesReader
 
-            return FilteringFilesReader(self.options) if self.takes_filters else FilesReader(self.options)
+            return FilesReader(self.options)
         from kwire.spark.source.options import SourceOptions
-        from kwire.spark.source.readers import BatchReader, FilteringReader
+        from kwire.spark.source.readers import BatchReader
 
-        options = SourceOptions.parse(self.options, streaming=False)
-        return FilteringReader(options) if self.takes_filters else BatchReader(options)
+        return BatchReader(SourceOptions.parse(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The source of streaming queries. `SourceError`."""
@@ -92,17 +86,6 @@ class KwireDataSource(DataSource):
         return StreamWriter(SinkOptions.parse(self.options), schema)
 
 
-class FilteringDataSource(KwireDataSource):
-    """The same for a session that passes filters of queries (`FILTERS`)."""
-
-    takes_filters = True
-
-
 def register(spark: SparkSession) -> None:
-    """Make ``format("kwire")`` known to a session. It warns if PySpark could pass filters of queries (from 4.1 on) but
-    is not set to: then more is read than need be."""
-    has_filters = find_spec("pyspark.sql.worker.data_source_pushdown_filters") is not None
-    passes = has_filters and str(spark.conf.get(FILTERS, "false")).lower() == "true"
-    if has_filters and not passes:
-        warnings.warn(f"set {FILTERS}=true, so that filters say which offsets are read", stacklevel=2)
-    spark.dataSource.register(FilteringDataSource if passes else KwireDataSource)
+    """Make ``format("kwire")`` known to a session."""
+    spark.dataSource.register(KwireDataSource)

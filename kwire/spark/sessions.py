@@ -12,14 +12,13 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kwire.spark.source.filters import FILTERS
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONNECTORS: Final = {(4, 0): "4.0.0", (4, 1): "4.1.1", (4, 2): "4.2.0"}
 """PySpark from that minor release on -> the connector."""
 _PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+_FILTERS: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def connector(version: str) -> str:
@@ -40,7 +39,7 @@ def connector_settings(version: str | None = None) -> dict[str, str]:
         version = pyspark.__version__
     settings = {"spark.jars.packages": connector(version)}
     if tuple(map(int, version.split(".")[:2])) >= (4, 1):
-        settings[FILTERS] = "true"
+        settings[_FILTERS] = "true"
     return settings
 
 

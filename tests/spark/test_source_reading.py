@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
@@ -29,10 +28,9 @@ from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, Dele
 from kwire.spark.sink.options import SinkOptions
 from kwire.spark.source.errors import DataLossError, SourceError
 from kwire.spark.source.options import SourceOptions
-from kwire.spark.source.readers import BatchReader, FilteringReader, Offsets, OldStreamReader, StreamCore
+from kwire.spark.source.readers import BatchReader, Offsets, OldStreamReader, StreamCore
 from kwire.spark.source.reading import read
 from kwire.testing import Kwire, KwireProcess
-from tests.spark.test_source_filters import GreaterThan, LessThan
 
 T = TypeVar("T")
 FIRST_MS = int(time.time()) * 1000 - 3_600_000
@@ -431,25 +429,3 @@ def test_before_pyspark_4_2_the_limit_is_kept_after_a_restart(source: Source) ->
     assert reader.partitions(told, told) == []
     (part,) = reader.partitions(told, reader.latestOffset())
     assert values(list(reader.read(part))) == texts(40, 60)
-
-
-def test_filters_say_which_offsets_are_read(source: Source) -> None:
-    """Records of a partition have the times 0, 1, 2...; a filter on a time leaves what came before out."""
-    for number in range(3):
-        source.write(number, *map(str, range(10)))
-    options = {"kafka.bootstrap.servers": source.bootstrap, "subscribe": source.topic}
-    reader = FilteringReader(SourceOptions.parse(options, streaming=False))
-    late = GreaterThan(("timestamp",), datetime.fromtimestamp((FIRST_MS + 5) / 1000, UTC))
-    assert list(reader.pushFilters([LessThan(("partition",), 2), GreaterThan(("offset",), 2), late])) == [late]
-    assert [each.value for each in reader.partitions()] == [Range(source.topic, number, 4, 10) for number in (0, 1)]
-    reader.chosen.since_ms = FIRST_MS + 100
-    assert reader.partitions() == []
-
-
-def test_the_first_batch_keeps_to_its_limit_if_it_is_said_not_to_be_the_only_one(source: Source) -> None:
-    """Before 4.2 PySpark asks in the same way for the only batch of Trigger.AvailableNow."""
-    source.numbers(0, 0, 50)
-    options = {"maxOffsetsPerTrigger": "20"}
-    assert OldStreamReader(source.options(options, streaming=True)).latestOffset()[source.topic]["0"] == 50
-    reader = OldStreamReader(source.options({**options, "limitFirstBatch": "true"}, streaming=True))
-    assert reader.latestOffset()[source.topic]["0"] == 20

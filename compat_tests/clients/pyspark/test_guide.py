@@ -17,7 +17,7 @@ from harness.processes.brokers import Broker, make_broker, wait_until
 
 pytestmark = pytest.mark.java
 GUIDE = (ROOT / "docs" / "SPARK.md").read_text()
-FIRST_QUERY, OWN_SESSION, FILTERS, FILES = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST_QUERY, OWN_SESSION, FILES = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (SUBMIT,) = re.findall(r"^spark-submit .* orders\.py$", GUIDE, re.MULTILINE)
 QUERIES = """
 import sys
@@ -44,14 +44,6 @@ def test_the_first_query_of_the_guide_prints_what_it_says(
         code = code.replace(f'"{text}', f'"{name}').replace(f'loud-{text}"', f'loud-{name}"')
     exec(code, {})
     assert capsys.readouterr().out.splitlines()[-1] == printed
-
-
-def test_filters_of_the_guide_leave_what_passes_them(
-    spark: Any, broker: Broker, filled: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = {"spark": spark, "broker": {"kafka.bootstrap.servers": broker.bootstrap}}
-    exec(FILTERS.replace('"orders"', f'"{filled}"'), names)
-    assert capsys.readouterr().out.splitlines()[-1] == str(RECORDS // 3 - 10)
 
 
 def test_the_guide_reads_the_files_of_a_broker(spark: Any, broker: Broker, filled: str) -> None:

@@ -13,7 +13,6 @@ from kwire.arrow.files.directory import DataDirectory, Visible
 from kwire.arrow.files.segments import FileRange
 from kwire.arrow.ranges import Partition, Range
 from kwire.spark.source.errors import DataLossError, SourceError
-from kwire.spark.source.filters import Chosen
 from kwire.spark.source.options import EARLIEST, LATEST, Limit, SourceOptions
 from kwire.spark.source.reading import as_source_errors, read_files
 
@@ -37,7 +36,6 @@ class FilesReader(DataSourceReader):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         options = {name.lower(): value for name, value in given.items()}
-        self.chosen = Chosen()
         self._path = options.pop("path").removeprefix("file:")
         if not any(name in options for name in _TOPICS):
             options["subscribepattern"] = f"(?!{_INTERNAL}).*"
@@ -61,9 +59,9 @@ class FilesReader(DataSourceReader):
             bounds = [start, *(base for base in bases if start < base < end), end]
             identity = directory.identity(partition, end)
             found += [
-                FileRangePartition(FileRange(part, end, identity))
+                FileRangePartition(FileRange(Range(*partition, low, high), end, identity))
                 for low, high in pairwise(bounds)
-                for part in self.chosen.of([Range(*partition, low, high)])
+                if low < high
             ]
         return found
 
@@ -106,11 +104,3 @@ class FilesReader(DataSourceReader):
             if offset is None:
                 raise SourceError(f"option for offsets does not name {partition[0]}-{partition[1]}")
         return {EARLIEST: visible.start, LATEST: visible.end}.get(offset, offset)
-
-
-class FilteringFilesReader(FilesReader):
-    """Reads only what filters of the query may leave; for PySpark from 4.1 on, if it is set to ask."""
-
-    def pushFilters(self, filters: Any) -> Any:
-        """Take in filters; those that Spark still has to apply are returned."""
-        return self.chosen.take(filters)

@@ -24,7 +24,7 @@ _RESERVED: Final = {
     "interceptor.classes": "there is no Java here",
 }
 _ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-_RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "limitFirstBatch")
+_RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -40,8 +40,7 @@ class Limit(NamedTuple):
 
 class SourceOptions(NamedTuple):
     """One of ``topics``, ``pattern`` and ``partitions`` is given. Rates are 0 for none; ``delay_s`` is the longest time
-    for which ``at_least`` records are waited for; ``limits_first``: also the first batch keeps to ``at_most`` where
-    PySpark does not tell whether it is the only one."""
+    for which ``at_least`` records are waited for."""
 
     bootstrap: str
     properties: dict[str, str]
@@ -56,7 +55,6 @@ class SourceOptions(NamedTuple):
     min_partitions: int = 0
     at_most: int = 0
     at_least: int = 0
-    limits_first: bool = False
     delay_s: float = 900.0
     committed: bool = False
     timeout_s: float = 60.0
@@ -114,7 +112,6 @@ class SourceOptions(NamedTuple):
             min_partitions=_count(options, "minPartitions"),
             at_most=at_most,
             at_least=at_least,
-            limits_first=_flag(options, "limitFirstBatch", default=False),
             delay_s=_seconds(options, "maxTriggerDelay", 900.0),
             committed=isolation == "read_committed",
             timeout_s=_count({"x": properties.pop("default.api.timeout.ms", "60000")}, "x") / 1000 or 60.0,

@@ -8,7 +8,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kwire.arrow.ranges import Partition, Positions, Range
+from kwire.arrow.ranges import Partition, Positions
 from kwire.base.errors import ErrorCode
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError, check
@@ -112,20 +112,6 @@ async def resolve(
         )
     found = {partition: each.offset for partition, each in listed.items() if partition not in late}
     return found | await ends_of(cluster, options, late, LATEST)
-
-
-async def since(cluster: Cluster, ranges: list[Range], time_ms: int) -> list[Range]:
-    """Of each range what begins with the first record that is not older than a time."""
-    if not ranges:
-        return []
-    cluster.extend()
-    listed = await list_offsets(cluster, {(each.topic, each.partition): time_ms for each in ranges})
-    found = []
-    for each in ranges:
-        offset = listed[each.topic, each.partition].offset
-        if offset != NO_OFFSET and offset < each.end:
-            found.append(each._replace(start=max(each.start, offset)))
-    return found
 
 
 def _each(partitions: tuple[Partition, ...], given: ByPartition, name: str) -> dict[Partition, int]:

@@ -17,10 +17,9 @@ from kwire.arrow.ranges import Partition, Positions, Range
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError
 from kwire.spark.source.errors import DataLossError, SourceError
-from kwire.spark.source.filters import Chosen
 from kwire.spark.source.options import EARLIEST, LATEST, SourceOptions
 from kwire.spark.source.planning import divided, limited, ranges, total
-from kwire.spark.source.positions import Topics, ends_of, find_topics, resolve, since
+from kwire.spark.source.positions import Topics, ends_of, find_topics, resolve
 from kwire.spark.source.reading import read
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self.chosen = Chosen()
 
     def partitions(self) -> Sequence[InputPartition]:
         """A range for each partition that has records, or more. `SourceError`."""
@@ -66,18 +64,7 @@ class BatchReader(DataSourceReader):
         if not options.fails_on_loss:
             earliest = await ends_of(cluster, options, topics.partitions, EARLIEST)
             starts = {each: max(offset, earliest[each]) for each, offset in starts.items()}
-        found = self.chosen.of(ranges(starts, ends))
-        if self.chosen.since_ms is None:
-            return found
-        return await since(cluster, found, self.chosen.since_ms)
-
-
-class FilteringReader(BatchReader):
-    """Reads only what filters of the query may leave; for PySpark from 4.1 on, if it is set to ask."""
-
-    def pushFilters(self, filters: Any) -> Any:
-        """Take in filters; those that Spark still has to apply are returned."""
-        return self.chosen.take(filters)
+        return ranges(starts, ends)
 
 
 class StreamCore:
@@ -199,15 +186,12 @@ class OldStreamReader(StreamReader):
     where the last one ended; after a restart Spark asks first for what lies between its last offset and itself.
 
     Before it has said where anything begins, no limit is kept: with Trigger.AvailableNow Spark asks once, before all
-    else, and what lies behind that answer would not be read. The option ``limitFirstBatch`` says that it is not so."""
+    else, and what lies behind that answer would not be read."""
 
     def latestOffset(self) -> dict[str, Any]:
         """Where the next batch ends."""
         options = self.options
-        position = self.core.position
-        if position is None and options.limits_first and options.at_most:
-            position = self.core.initial()
-        return self.core.latest(position, options.at_most, options.at_least)
+        return self.core.latest(self.core.position, options.at_most, options.at_least)
 
 
 def to_offsets(found: Mapping[Partition, int], topics: Topics) -> Offsets:
