@@ -31,7 +31,7 @@ EXTRAS: Final = {
         ("archive", "restore"),
     ),
     "audit": Extra("kwire audit", {"duckdb": "duckdb", "numpy": "numpy", "pyarrow": "pyarrow"}),
-    "console": Extra("the console", {"starlette": "starlette", "uvicorn": "uvicorn"}, ("console",)),
+    "console": Extra("the console", {"orjson": "orjson", "starlette": "starlette", "uvicorn": "uvicorn"}, ("console",)),
     "gssapi": Extra("GSSAPI", {"gssapi": "gssapi"}),
     "metrics": Extra("kwire.metrics.listen", {"prometheus_client": "prometheus-client"}),
     "otel": Extra(

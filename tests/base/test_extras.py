@@ -55,7 +55,7 @@ def test_all_has_what_needs_no_compiler() -> None:
 def test_the_line_names_the_libraries_and_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing("console") is None
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    line = "the console needs the libraries starlette and uvicorn: pip install 'kwire[console]'"
+    line = "the console needs the libraries orjson, starlette and uvicorn: pip install 'kwire[console]'"
     assert missing("console") == missing_for_command("console") == line
     assert missing_for_command("topic") is None
 

@@ -105,7 +105,7 @@ def test_without_its_libraries_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "starlette", None)
     assert main(["console"]) == 1
-    words = "kwire: the console needs the libraries starlette and uvicorn: pip install 'kwire[console]'\n"
+    words = "kwire: the console needs the libraries orjson, starlette and uvicorn: pip install 'kwire[console]'\n"
     assert capsys.readouterr() == ("", words)
 
 

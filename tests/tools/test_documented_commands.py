@@ -25,10 +25,25 @@ BLOCK = re.compile(r"```(?:sh|shell|console|text)?\n(.*?)```|((?:^ {4,}.*\n?)+)"
 def commands(path: Path) -> Iterator[str]:
     """The commands in the blocks of code of a document, from the subcommand on."""
     for block in BLOCK.finditer(path.read_text(encoding="utf-8")):
-        for line in (block[1] or block[2]).replace("\\\n", " ").splitlines():
+        for line in whole_lines((block[1] or block[2]).replace("\\\n", " ")):
             found = COMMAND.search(line.strip())
-            if found is not None and found["rest"].split()[0] in COMMANDS and "[" not in line and "..." not in line:
+            if found is None or "[" in line or "..." in line:
+                continue
+            first, *others = found["rest"].split()
+            if first in COMMANDS and others[:1] != ["ready"]:  # what a command prints: kwire sql ready name=...
                 yield found["rest"]
+
+
+def whole_lines(text: str) -> Iterator[str]:
+    """The lines of a block; one that ends within double quotes goes on."""
+    held = ""
+    for line in text.splitlines():
+        held = f"{held} {line}" if held else line
+        if held.count('"') % 2 == 0:
+            yield held
+            held = ""
+    if held:
+        yield held
 
 
 def words(command: str) -> list[str]:
