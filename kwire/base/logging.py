@@ -79,11 +79,15 @@ class Logger:
             _write("ERROR", self.name, event, {"exc_info": True, **fields})
 
 
+BROKER_VARIABLE: Final = "KWIRE_LOG_BROKER"
+"""The environment variable whose value each line gets as the field ``broker``: several brokers write to one stream."""
+
 _loggers: dict[str, Logger] = {ROOT: Logger(ROOT, INFO)}
 _own_levels: dict[str, int] = {ROOT: INFO}
 _stream: TextIO | None = None
 _as_json: bool | None = None
 _processors: list[Any] | None = None
+_origin: dict[str, Any] = {"broker": int(os.environ[BROKER_VARIABLE])} if BROKER_VARIABLE in os.environ else {}
 
 
 def get_logger(name: str) -> Logger:
@@ -140,7 +144,7 @@ def _effective_level(name: str) -> int:
 
 
 def _write(level: str, name: str, event: str, fields: dict[str, Any]) -> None:
-    line: Any = {**fields, "event": event, "level": level, "logger": name}
+    line: Any = {**_origin, **fields, "event": event, "level": level, "logger": name}
     stream = _stream or sys.stderr
     try:
         for processor in _processors or _build_processors():

@@ -195,6 +195,7 @@ def fail_with_file(error: OSError) -> int:
 
 
 def fail(reason: object) -> int:
-    """Say in one line why a command failed; its exit status."""
-    print("kwire: " + " ".join(str(reason).split()), file=sys.stderr)
+    """Say in one line why a command failed; its exit status. One of several brokers says which it is."""
+    broker = os.environ.get("KWIRE_LOG_BROKER")
+    print("kwire: " + (f"broker {broker}: " if broker else "") + " ".join(str(reason).split()), file=sys.stderr)
     return 1

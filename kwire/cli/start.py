@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kwire.server.broker import Broker
 
 
-BROKERS_MAX = 16
-
 GC_THRESHOLDS = (5_000, 0, 840)
 """Reference counts free what requests leave behind. The collector only finds cycles, and a full collection with
 thousands of partitions blocks the loop for 0.1 s and more: Python's own thresholds start one a hundred times as often.
@@ -39,9 +37,13 @@ collected every second time, with 10,000 of them. 60,000, those of 1,500 new con
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``kwire start``."""
     configuration.add_arguments(parser)
-    brokers_help = "start a cluster of N brokers on this host, on consecutive ports"
-    parser.add_argument("--brokers", metavar="N", type=_count, default=1, help=brokers_help)
-    parser.add_argument("--restart", action="store_true", help="with --brokers: restart a broker that has ended")
+    brokers_help = (
+        "start a cluster of N brokers on this host, on consecutive ports; auto: one for each core that this process "
+        "may use, with the defaults of one broker; topics and leaders are spread evenly over them"
+    )
+    parser.add_argument("--brokers", metavar="N|auto", type=_count, default=1, help=brokers_help)
+    restart_help = "with --brokers: restart a broker that has ended; auto implies it"
+    parser.add_argument("--restart", action="store_true", help=restart_help)
     announce_help = (
         "another line to write after the ready line, for scripts that wait for that line; {node.id} is replaced"
     )
@@ -53,8 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
+    from kwire.cli.brokers.numbers import AUTO, BROKERS_MAX
+
+    if text == "auto":
+        return AUTO
     if not text.isdecimal() or not 1 <= int(text) <= BROKERS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of brokers (1 to {BROKERS_MAX})")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of brokers (1 to {BROKERS_MAX}) or auto")
     return int(text)
 
 
@@ -75,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     _raise_descriptor_limit()
     gc.set_threshold(*GC_THRESHOLDS)
     try:
-        if arguments.brokers > 1:
-            from kwire.cli.brokers import Brokers
+        if arguments.brokers != 1:
+            from kwire.cli.brokers.supervisor import Brokers
 
             return asyncio.run(Brokers(config, arguments).run())
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -38,7 +38,18 @@ def place(image: ClusterImage, partitions: int, factor: int, random: Randomness)
 
     INVALID_REPLICATION_FACTOR if fewer than ``factor`` brokers are registered, or none of them is live.
     """
-    brokers = [each for each in image.sorted_brokers(fenced=True) if not _is_cordoned(image, each)]
+    racks = _Racks(usable_brokers(image), check_factor(image, factor), random)
+    return [racks.next_partition(factor) for _ in range(partitions)]
+
+
+def usable_brokers(image: ClusterImage) -> list[BrokerImage]:
+    """The registered brokers that get new replicas, by id: not all of their log directories are cordoned (KIP-1066)."""
+    return [each for each in image.sorted_brokers(fenced=True) if not _is_cordoned(image, each)]
+
+
+def check_factor(image: ClusterImage, factor: int) -> set[int]:
+    """The usable brokers that are live. INVALID_REPLICATION_FACTOR if there cannot be so many replicas."""
+    brokers = usable_brokers(image)
     usable = {broker.id for broker in brokers}
     live = {broker.id for broker in image.sorted_brokers() if broker.id in usable and not broker.leaving}
     if not live:
@@ -54,8 +65,7 @@ def place(image: ClusterImage, partitions: int, factor: int, random: Randomness)
             f"reached because only {len(brokers)} broker(s) are registered or some brokers have all their log "
             "directories cordoned.",
         )
-    racks = _Racks(brokers, live, random)
-    return [racks.next_partition(factor) for _ in range(partitions)]
+    return live
 
 
 def _is_cordoned(image: ClusterImage, broker: BrokerImage) -> bool:

@@ -61,6 +61,10 @@ async def take_over(parts: BrokerParts, stack: AsyncExitStack) -> None:
     stack.push_async_callback(parts.cluster.replicas.close)
     parts.cluster.failover.start()
     stack.push_async_callback(parts.cluster.failover.close)
+    if config.kwire_balance_enable:
+        from kwire.cluster.balance.balancer import Balancer
+
+        stack.push_async_callback(Balancer(config, parts.cluster.controller, storage.metadata).close)
     if config.delegation_token_secret_key:
         from kwire.cluster.controller.token_expiry import TokenExpiry
 

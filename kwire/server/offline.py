@@ -15,6 +15,7 @@ from kwire.cluster.metadata import features
 from kwire.cluster.store import keys
 from kwire.cluster.store.store import Check, StoreError, Write
 from kwire.log.common.log_dirs import LogDirectory, LogDirectoryError
+from kwire.server.directories.layout import metadata_directory, refuse_several
 from kwire.server.errors import StartError
 from kwire.server.storage import create_store, reason_of
 
@@ -29,9 +30,10 @@ async def offline_store(config: KafkaConfig, doors: Doors, *, create: bool) -> A
     """The open store that the configuration names. ``create``: it may be new. `StartError` in one line, also if a
     broker uses the embedded store."""
     directory = None
-    if not config.zookeeper_connect and not config.kwire_metadata_dir:
-        directory = _lock(config.data_dirs[0], doors, create=create)
-    store, _ = create_store(config, doors, _ignore)
+    shared = config.kwire_metadata_dir or metadata_directory(doors.files, config)
+    if not config.zookeeper_connect and shared is None:
+        directory = _lock(config, doors, create=create)
+    store = _store(config, doors, shared)
     try:
         await store.open()
         try:
@@ -73,14 +75,27 @@ async def _access_level(store: MetadataStore) -> tuple[list[Check], list[Write]]
     return checks, [Write(keys.FEATURES, keys.pack(levels=after))]
 
 
-def _lock(path: str, doors: Doors, *, create: bool) -> LogDirectory:
+def _store(config: KafkaConfig, doors: Doors, shared: str | None) -> MetadataStore:
+    if config.zookeeper_connect or shared is None:
+        return create_store(config, doors, _ignore)[0]
+    from kwire.cluster.store.shared import SharedStore
+
+    return SharedStore(shared, doors)
+
+
+def _lock(config: KafkaConfig, doors: Doors, *, create: bool) -> LogDirectory:
     from kwire.cluster.store.embedded import FILE_NAME
 
+    path = config.data_dirs[0]
     if not create and not doors.files.exists(f"{path}/{FILE_NAME}"):
         raise StartError(f"{path} has no metadata store")
     directory = LogDirectory(doors, path)
     try:
         directory.lock()
+        refuse_several(doors.files, config, path)
+    except StartError:
+        directory.unlock()
+        raise
     except LogDirectoryError as error:
         raise StartError(f"{error}; to change a running cluster, name a broker with --bootstrap-server") from None
     except OSError as error:

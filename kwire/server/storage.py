@@ -17,6 +17,7 @@ from kwire.log.common import names
 from kwire.log.common.log_config import LogConfig
 from kwire.log.common.log_dirs import LogDirectoryError, read_meta_properties
 from kwire.log.manager.log_manager import LogManager
+from kwire.server.directories.layout import refuse_several
 from kwire.server.errors import StartError
 from kwire.server.log_dir_failures import FatalFailure, LogDirFailureHandler, hold_back_unmounted
 from kwire.server.settings import log_settings
@@ -102,6 +103,7 @@ class Storage(NamedTuple):
         for number, directory in enumerate(self.logs.directories):
             try:
                 directory.lock()
+                refuse_several(files, self.config, directory.path)
                 meta = read_meta_properties(files, directory.path)
             except OSError as error:
                 if number == 0:  # the metadata store lies in it

@@ -78,6 +78,8 @@ def test_a_brokers_properties(configs: Configs, broker_kind: str, observe: Obser
     if broker_kind == "kwire":
         own = [name for name in found if name.startswith("kwire.")]
         assert own == [
+            "kwire.balance.enable",
+            "kwire.balance.throttled.rate",
             "kwire.jaas.config.file",
             "kwire.metrics.listen",
             "kwire.metrics.otel.endpoint",

@@ -75,6 +75,8 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "group.streams.num.standby.replicas": "Standby tasks for each task with state.",
     "group.streams.session.timeout.ms": "Silence after which a member of a streams group is taken for gone.",
     "inter.broker.listener.name": "Listener that brokers use among themselves.",
+    "kwire.balance.enable": "Spreads partitions and leaders evenly over the brokers of one host, also over new ones.",
+    "kwire.balance.throttled.rate": "Bytes per second that a broker may send or fetch to move partitions to new ones.",
     "kwire.jaas.config.file": "A JAAS file, as Java reads it, for listeners without `sasl.jaas.config`.",
     "kwire.metadata.dir": "Directory of the metadata store that several brokers on this host share.",
     "kwire.sasl.oauthbearer.allowed.urls": "The URLs that properties of OAUTHBEARER may name; others are refused.",

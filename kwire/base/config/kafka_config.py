@@ -49,6 +49,8 @@ class KafkaConfig(BrokerProperties):
     ``notes`` are lines that the broker logs when it starts.
     """
 
+    kwire_balance_enable: bool
+    kwire_balance_throttled_rate: int
     kwire_jaas_config_file: str | None
     kwire_metadata_dir: str | None
     kwire_sasl_oauthbearer_allowed_urls: tuple[str, ...]

@@ -90,6 +90,8 @@ SUPPORTED = frozenset(
         "group.streams.num.standby.replicas",
         "group.streams.session.timeout.ms",
         "inter.broker.listener.name",
+        "kwire.balance.enable",
+        "kwire.balance.throttled.rate",
         "kwire.jaas.config.file",
         "kwire.metadata.dir",
         "kwire.metrics.listen",

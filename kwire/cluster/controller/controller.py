@@ -67,6 +67,10 @@ ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
 """The properties to be set, from those that are set now; KafkaError refuses. May be called more than once."""
 
 
+Placer = Callable[[int, int, Sequence[PartitionState]], list[tuple[int, ...]]]
+"""(partitions, replication factor, partitions that the topic has) -> the replicas of the new partitions. KafkaError."""
+
+
 class NewTopic(NamedTuple):
     """A topic to be created. -1 stands for the broker's default; with ``assignments`` (partition and its replicas)
     both numbers must be -1."""
@@ -123,6 +127,11 @@ class Controller:
         self.leaders = LeaderElections(config, self._decisions)
 
     @property
+    def decisions(self) -> Decisions:
+        """What makes the decisions, for those that no method here has."""
+        return self._decisions
+
+    @property
     def active(self) -> bool:
         """Whether this broker is the controller, according to its image."""
         return self._decisions.active
@@ -155,10 +164,11 @@ class Controller:
         def decide(image: ClusterImage, plan: Plan) -> dict[str, CreatedTopic | KafkaError]:
             quota.restart()
             existing = {collision_key(name): name for name in image.topics}
+            placer = self._placer(image)
             results: dict[str, CreatedTopic | KafkaError] = {}
             for topic in topics:
                 try:
-                    created, states = self._plan_topic(image, topic, existing)
+                    created, states = self._plan_topic(image, topic, existing, placer)
                     quota.spend(created.partitions)
                 except KafkaError as error:
                     results[topic.name] = error
@@ -166,8 +176,10 @@ class Controller:
                 if not validate_only:
                     self._write_topic(plan, created, states)
                 results[topic.name] = created
+            self._note_absent(image, plan)
             return results
 
+        await self._catch_up_to_place()
         results = await self._decisions.decide_in_time(decide, timeout_ms)
         for each in results.values() if not validate_only else ():
             if isinstance(each, CreatedTopic):
@@ -177,7 +189,7 @@ class Controller:
         return results
 
     def _plan_topic(
-        self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str]
+        self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str], placer: Placer
     ) -> tuple[CreatedTopic, list[PartitionState]]:
         if topic.name == CLUSTER_METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited.")
@@ -191,11 +203,11 @@ class Controller:
             )
         configs = _without_nulls(topic.configs)
         self._validate_config(ConfigResource.TOPIC, topic.name, configs)
-        states = [new_partition(image, replicas) for replicas in self._plan_assignments(image, topic)]
+        states = [new_partition(image, replicas) for replicas in self._plan_assignments(image, topic, placer)]
         topic_id = random_uuid(self._random)
         return CreatedTopic(topic.name, topic_id, len(states), len(states[0].replicas), configs), states
 
-    def _plan_assignments(self, image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
+    def _plan_assignments(self, image: ClusterImage, topic: NewTopic, placer: Placer) -> list[tuple[int, ...]]:
         if topic.assignments:
             for value, what in ((topic.replication_factor, "replication factor"), (topic.partitions, "numPartitions")):
                 if value != -1:
@@ -217,7 +229,27 @@ class Controller:
         factor = topic.replication_factor
         if factor == -1:
             factor = self._config.default_replication_factor
-        return place(image, count, factor, self._random)
+        return placer(count, factor, ())
+
+    def _placer(self, image: ClusterImage) -> Placer:
+        """What places the new partitions of one decision."""
+        if self._config.kwire_balance_enable:
+            from kwire.cluster.even_placement import EvenPlacement  # only with several brokers on one host
+
+            return EvenPlacement(image).place
+        return lambda count, factor, _present: place(image, count, factor, self._random)
+
+    async def _catch_up_to_place(self) -> None:
+        """Placement that is even needs every broker that is ready, also one that has registered just now."""
+        if self._config.kwire_balance_enable:
+            await self._decisions.catch_up()
+
+    def _note_absent(self, image: ClusterImage, plan: Plan) -> None:
+        """New partitions are not even if a broker is away: when it is back, some are moved to it."""
+        absent = image.registered.keys() - image.brokers.keys()
+        if self._config.kwire_balance_enable and not plan.is_empty and not absent.isdisjoint(image.balance.brokers):
+            present = tuple(each for each in image.balance.brokers if each not in absent)
+            plan.write(keys.BALANCE, keys.pack_balance(image.balance._replace(brokers=present)))
 
     def _write_topic(self, plan: Plan, topic: CreatedTopic, states: list[PartitionState]) -> None:
         plan.write(keys.topic_key(topic.name), keys.pack(id=uuid_to_text(topic.id)))
@@ -296,9 +328,10 @@ class Controller:
         def decide(image: ClusterImage, plan: Plan) -> dict[str, KafkaError | None]:
             quota.restart()
             results: dict[str, KafkaError | None] = {}
+            placer = self._placer(image)
             for topic in topics:
                 try:
-                    grown, replicas = self._plan_partitions(image, topic, quota)
+                    grown, replicas = self._plan_partitions(image, topic, quota, placer)
                     added = [new_partition(image, each) for each in replicas]
                 except KafkaError as error:
                     results[topic.name] = error
@@ -306,12 +339,14 @@ class Controller:
                 results[topic.name] = None
                 if not validate_only:
                     self._write_partitions(plan, grown, added)
+            self._note_absent(image, plan)
             return results
 
+        await self._catch_up_to_place()
         return await self._decisions.decide_in_time(decide, timeout_ms)
 
     def _plan_partitions(
-        self, image: ClusterImage, grow: NewPartitions, quota: MutationQuota
+        self, image: ClusterImage, grow: NewPartitions, quota: MutationQuota, placer: Placer
     ) -> tuple[TopicImage, list[tuple[int, ...]]]:
         topic = image.topics.get(grow.name)
         if topic is None:
@@ -338,7 +373,7 @@ class Controller:
             )
         quota.spend(more)
         if grow.assignments is None:
-            return topic, place(image, more, factor, self._random)
+            return topic, placer(more, factor, topic.partitions)
         for replicas in grow.assignments:
             check_replicas(replicas, image.registered)
         check_same_factor(grow.assignments, factor)
@@ -427,7 +462,7 @@ class Controller:
                     plan.write(key, None)
 
         await self._decisions.decide(decide)
-        _logger.info("broker unregistered", broker=broker_id)
+        _logger.info("broker unregistered", unregistered=broker_id)
 
     # -- credentials ---------------------------------------------------------------------------------------------------
 

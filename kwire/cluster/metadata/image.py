@@ -17,7 +17,7 @@ from kwire.base.config.listeners import Endpoint
 from kwire.base.uuids import uuid_from_text, uuid_to_text
 from kwire.cluster.metadata import features
 from kwire.cluster.store import keys
-from kwire.cluster.store.keys import SHARD_PARTITIONS, ConfigResource, PartitionState
+from kwire.cluster.store.keys import SHARD_PARTITIONS, BalanceState, ConfigResource, PartitionState
 from kwire.cluster.store.store import ABSENT, Event, MetadataStore, Subscription
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STA
 NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
 NO_ACLS: Final[dict[str, AclBinding]] = {}
 NO_QUOTAS: Final[ClientQuotas] = {}
+NO_BALANCE: Final = BalanceState()
 NO_FEATURES: Final[Mapping[str, Range]] = MappingProxyType({})
 
 
@@ -89,6 +90,7 @@ class ClusterImage:
 
     __slots__ = (
         "acls",
+        "balance",
         "brokers",
         "client_quotas",
         "cluster_id",
@@ -126,6 +128,7 @@ class ClusterImage:
         delegation_tokens: dict[str, DelegationToken] | None = None,
         acls: dict[str, AclBinding] | None = None,
         client_quotas: ClientQuotas = NO_QUOTAS,
+        balance: BalanceState = NO_BALANCE,
     ) -> None:
         self.revision = revision
         self.cluster_id = cluster_id
@@ -147,6 +150,8 @@ class ClusterImage:
         """Access control entries by key; the same object until one is added or deleted."""
         self.client_quotas = client_quotas
         """The quotas of clients; the same object until one is altered."""
+        self.balance = balance
+        """How far partitions are spread over the brokers (`kwire.balance.enable`)."""
         self.notes: dict[Any, Any] = {}
         """Scratch space for data derived from this snapshot (prepared responses); it is dropped with the snapshot."""
 
@@ -317,6 +322,7 @@ class _Builder:
             delegation_tokens=old.delegation_tokens,
             acls=old.acls,
             client_quotas=old.client_quotas,
+            balance=old.balance,
         )
         self._build_single_keys(image, pending)
         if "brokers" in groups or "registrations" in groups:
@@ -343,6 +349,8 @@ class _Builder:
             image.features = features.read_levels(keys.unpack(keys.FEATURES, value)["levels"])
         if (value := pending.get(keys.PRODUCER_IDS)) is not None:
             image.next_producer_id = keys.unpack(keys.PRODUCER_IDS, value)["next"]
+        if (value := pending.get(keys.BALANCE)) is not None:
+            image.balance = keys.unpack_balance(value)
         if (value := pending.get(keys.SCRAM_SECRET)) is not None:
             image.scram_secret = bytes.fromhex(keys.unpack(keys.SCRAM_SECRET, value)["secret"])
         if keys.CONTROLLER in pending:

@@ -2,6 +2,8 @@
 
 | key | lifetime | value |
 | --- | --- | --- |
+| ``balance`` | always, once `kwire.balance.enable` was true | over which brokers partitions have been spread, and which
+throttles were set to move them |
 | ``cluster`` | always | the cluster id |
 | ``features`` | always | finalised feature levels by name (each registration writes them again, unchanged) |
 | ``brokers/<id>`` | with the broker's session | endpoints, rack, supported feature levels; ``created`` is the broker
@@ -45,6 +47,7 @@ VALUE_FORMAT: Final = 1
 _DIGEST_CHARACTERS: Final = 40
 SHARD_PARTITIONS: Final = 64
 
+BALANCE: Final = "balance"
 CLUSTER: Final = "cluster"
 FEATURES: Final = "features"
 CONTROLLER: Final = "controller"
@@ -112,6 +115,27 @@ class PartitionState(NamedTuple):
     def is_offline(self, replica: int, brokers: Collection[int]) -> bool:
         """Whether a replica cannot serve: its broker is not live, or its log directory has failed."""
         return replica not in brokers or replica in self.offline
+
+
+class BalanceState(NamedTuple):
+    """How far partitions are spread. ``brokers``: those over which they have been. ``topics`` and ``rates``: the topics
+    and the brokers whose replication is throttled to move partitions to other brokers; an operator's own throttles are
+    not among them."""
+
+    brokers: tuple[int, ...] = ()
+    topics: tuple[str, ...] = ()
+    rates: tuple[int, ...] = ()
+
+
+def pack_balance(state: BalanceState) -> bytes:
+    """The value of `BALANCE`."""
+    return pack(**state._asdict())
+
+
+def unpack_balance(value: bytes) -> BalanceState:
+    """The inverse of `pack_balance`."""
+    fields = unpack(BALANCE, value)
+    return BalanceState(tuple(fields["brokers"]), tuple(fields["topics"]), tuple(fields["rates"]))
 
 
 def broker_key(broker_id: int) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 ROWS = (
+    ("kwire.balance.enable", "BOOLEAN", False, "MEDIUM", "read-only", None),
+    ("kwire.balance.throttled.rate", "LONG", 52_428_800, "LOW", "read-only", ("range", 1, None)),
     ("kwire.jaas.config.file", "STRING", None, "MEDIUM", "read-only", None),
     ("kwire.metadata.dir", "STRING", None, "HIGH", "read-only", None),
     ("kwire.metrics.listen", "STRING", None, "MEDIUM", "read-only", None),
