@@ -27,7 +27,7 @@ from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, Fet
 from kwire.codec.records import iter_headers, iter_records
 
 PATIENCE_S = 120.0
-OLD = Path(__file__).parents[2] / "tests/old_data/0.1.0-killed.tar.xz"
+OLD = Path(__file__).parents[3] / "tests/old_data/0.1.0-killed.tar.xz"
 ON_CORES = """
 import sys
 from kwire.cli.brokers import preparation

@@ -1,0 +1,1 @@
+"""`kwire start --brokers auto` with real clients."""
