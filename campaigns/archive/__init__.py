@@ -1,0 +1,1 @@
+"""Archives and their way back, killed at any moment."""
