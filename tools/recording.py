@@ -1,5 +1,5 @@
 """Write recordings of commands with what they really print: `docs/images/terminal.svg` has the first commands of
-README.md, `docs/images/sql.svg` queries of docs/SQL.md.
+README.md, `docs/images/sql.svg` queries of docs/SQL.md, `docs/images/archive.svg` an archive of docs/ARCHIVE.md.
 
     .venv/bin/python -m tools.recording
 
@@ -75,6 +75,20 @@ RECORDINGS: Final = (
             "kwire sql --stats 'select count(*) as n from orders where \"offset\" between 40 and 49' 2>&1",
         ),
     ),
+    Recording(
+        PICTURES / "archive.svg",
+        "A topic archived and restored in a terminal",
+        (
+            "kwire topic create orders --partitions 2",
+            """for i in $(seq 90); do echo "k$i:{\\"region\\": \\"r$((i % 3))\\"}"; done | kwire produce orders -k :""",
+            "kwire archive orders --to parquet --path orders --until-end",
+            "ls orders",
+            "echo 'k91:{}' | kwire produce orders -k :",
+            "kwire archive orders --to parquet --path orders --until-end -o jsonl",
+            "kwire restore orders --topic orders-again",
+            "kwire consume orders-again -p 1 --until-end -f '%p %k %v\\n' | head -n 3",
+        ),
+    ),
 )
 
 
@@ -86,14 +100,18 @@ class Step(NamedTuple):
 
 
 def record(broker: Broker, recording: Recording) -> list[Step]:
-    """Run the commands with a fresh broker."""
-    return [Step("scripts/start", [READY]), *(Step(each, _output(each, broker)) for each in recording.commands)]
+    """Run the commands with a fresh broker, in an empty folder."""
+    with tempfile.TemporaryDirectory(prefix="kwire-recording-") as folder:
+        steps = [Step(each, _output(each, broker, folder)) for each in recording.commands]
+    return [Step("scripts/start", [READY]), *steps]
 
 
-def _output(command: str, broker: Broker) -> list[str]:
+def _output(command: str, broker: Broker, folder: str) -> list[str]:
     environment = {**os.environ, "KWIRE_BOOTSTRAP_SERVERS": broker.bootstrap, "COLUMNS": "100"}
     text = re.sub(r"\bkwire (?=[a-z])", lambda _: f"{sys.executable} -m kwire ", command)
-    done = subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        ["sh", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=True
+    )
     shown = done.stdout.replace(broker.bootstrap, ADDRESS).replace(f":{broker.port}", ":9092")
     return shown.replace(broker.host, "localhost").splitlines()
 

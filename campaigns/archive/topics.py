@@ -96,7 +96,7 @@ def consumed(bootstrap: str, topic: str) -> list[Row]:
                 continue
             own: Any = message.headers() or ()
             what = (message.key(), message.value(), tuple((name, value) for name, value in own))
-            rows.append((partition, message.offset() or 0, message.timestamp()[1], *what))  # type: ignore[arg-type]
+            rows.append((partition, message.offset() or 0, message.timestamp()[1], *what))
     consumer.close()
     return sorted(rows, key=lambda row: row[:2])
 

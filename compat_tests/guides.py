@@ -1,0 +1,56 @@
+"""Guides whose commands run in a test, in their order, and print what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from harness.paths import ROOT
+
+_BLOCK = re.compile(r"```sh\n(.*?)```((?:\n\n```text\n.*?```)*)", re.S)
+_SHOWN = re.compile(r"```text\n(.*?)```", re.S)
+
+
+def blocks(page: str) -> list[tuple[str, list[str]]]:
+    """The commands of a page of docs/, and what they print: on standard output, and on standard error."""
+    found = _BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+    return [(commands, _SHOWN.findall(shown)) for commands, shown in found]
+
+
+def programs(folder: Path) -> None:
+    """``kwire`` and ``python`` of this environment in a folder, which is put on the path."""
+    for name, words in (("kwire", "-m kwire "), ("python", "")):
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+        (folder / name).chmod(0o755)
+
+
+def check(
+    commands: str,
+    shown: list[str],
+    folder: Path,
+    bootstrap: str,
+    replaced: Mapping[str, str],
+    plain: Callable[[str], str] = str,
+) -> None:
+    """Run a block of commands in a folder. ``replaced``: what the page says, and what it is here. ``plain``: what is
+    left of an output to compare."""
+    environment = {
+        **os.environ,
+        "KWIRE_BOOTSTRAP_SERVERS": bootstrap,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    text = commands
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    done = subprocess.run(
+        ["sh", "-ec", text], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"{commands}\n{done.stderr}"
+    if shown:
+        assert plain(done.stdout) == plain(shown[0]), f"{commands}\n{done.stderr}"
+    assert done.stderr == (shown[1] if len(shown) > 1 else ""), commands
