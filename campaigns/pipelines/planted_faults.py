@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(bootstrap: str, planted: Planted, memory_mb: int) -> int:
     """Write the topics, audit them, and compare what was found with what was planted."""
     for name in ("source", "copy"):
-        create_topic(bootstrap, name, planted.partitions, {}, _WAIT_S)
+        create_topic(bootstrap, name, planted.partitions, {"retention.ms": "-1"}, _WAIT_S)
     started_s = time.monotonic()
     planted.write(bootstrap, "source", "copy")
     written_s = time.monotonic()

@@ -61,11 +61,16 @@ class Planted(NamedTuple):
             for number, partition, rows in self._batches():
                 stamp = FIRST_MS + number * 10
                 content = encode_batch(rows, stamp)
-                _produce(client, source, partition, content)
+                produce(client, source, partition, content)
                 fault = faults.get((partition, number // self.batch))
                 if fault is not None:
                     content = encode_batch(_with(fault, rows, number), stamp)
-                _produce(client, copy, partition, content)
+                produce(client, copy, partition, content)
+
+    def contents(self) -> Iterator[tuple[int, bytes]]:
+        """The batches of the first of the topics alone, with their partitions."""
+        for number, partition, rows in self._batches():
+            yield partition, encode_batch(rows, FIRST_MS + number * 10)
 
     def _batches(self) -> Iterator[tuple[int, int, Rows]]:
         """The first offset, the partition and the records of each batch."""
@@ -97,7 +102,8 @@ def _with(fault: Fault, rows: Rows, first: int) -> Rows:
     return found
 
 
-def _produce(client: BlockingClient, topic: str, partition: int, content: bytes) -> None:
+def produce(client: BlockingClient, topic: str, partition: int, content: bytes) -> None:
+    """Write a batch once."""
     data: Sequence[PartitionProduceData] = [PartitionProduceData(index=partition, records=content)]
     request = ProduceRequest(
         acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=list(data))]

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.arrow import brokers
+from kwire.arrow.errors import RecordsGone
 from kwire.arrow.files import segments
 from kwire.arrow.files.segments import FileRange
 from kwire.arrow.ranges import Range
@@ -145,6 +146,11 @@ def spill_piece(piece: Piece, spec: Spec, say: Callable[[int], None]) -> int:
             " uncompressed)"
         )
     except duckdb.Error as error:
+        if isinstance(counted.failure, RecordsGone):
+            raise AuditError(
+                f"{piece.end.text}: {counted.failure}: records were deleted while they were read (retention.ms,"
+                " retention.bytes): audit again, or keep them for longer"
+            ) from None
         if counted.failure is not None:
             raise counted.failure from None
         raise AuditError(f"{piece.end.text}: {_first_line(error)}") from None

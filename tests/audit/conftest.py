@@ -9,6 +9,8 @@ import pytest
 from harness.auditing.audits import Audits, Topics
 from kwire.testing import Kwire, KwireProcess
 
+LASTING = {"retention.ms": "-1"}  # the records are old
+
 
 @pytest.fixture(scope="session")
 def audited_process() -> Iterator[KwireProcess]:
@@ -25,7 +27,7 @@ def broker(audited_process: KwireProcess) -> Iterator[Kwire]:
 
 @pytest.fixture
 def topics(broker: Kwire) -> Topics:
-    return Topics(broker.bootstrap_servers, lambda partitions: broker.topic(partitions=partitions))
+    return Topics(broker.bootstrap_servers, lambda partitions: broker.topic(partitions=partitions, config=LASTING))
 
 
 @pytest.fixture

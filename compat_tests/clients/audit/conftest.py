@@ -9,10 +9,12 @@ import pytest
 from harness.auditing.audits import Audits, Topics
 from harness.processes.brokers import Broker
 
+LASTING = {"retention.ms": "-1"}  # the records are old
+
 
 @pytest.fixture
 def topics(broker: Broker, make_topic: Callable[..., str]) -> Topics:
-    return Topics(broker.bootstrap, make_topic)
+    return Topics(broker.bootstrap, lambda partitions: make_topic(partitions, LASTING))
 
 
 @pytest.fixture
