@@ -8,10 +8,7 @@ another way. It prints the sum of the source's offsets that are behind it after 
 
 from __future__ import annotations
 
-import json
 import sys
-import time
-from typing import Any
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -31,16 +28,6 @@ _SETTINGS = {
 }
 
 
-def position(query: Any, topic: str) -> int:
-    """The sum of a query's offsets in the topic's partitions; -1 before the first batch."""
-    progress = query.lastProgress
-    end = progress["sources"][0]["endOffset"] if progress else None
-    if isinstance(end, str):
-        end = json.loads(end)
-    offsets = (end or {}).get(topic)
-    return sum(offset for number, offset in offsets.items() if number != "id") if offsets else -1
-
-
 def main(bootstrap: str, source: str, target: str, folder: str, master: str, tasks: str, per_trigger: str) -> None:
     """Copy until the end."""
     import kwire.spark
@@ -58,11 +45,8 @@ def main(bootstrap: str, source: str, target: str, folder: str, master: str, tas
         .trigger(processingTime="100 milliseconds")
         .start()
     )
-    while query.isActive:
-        print(position(query, source), flush=True)
-        time.sleep(0.2)
-    print(query.exception(), file=sys.stderr)
-    sys.exit(1)
+    print("started", flush=True)
+    query.awaitTermination()
 
 
 if __name__ == "__main__":

@@ -79,17 +79,26 @@ class _Job:
                 env=environment,
                 start_new_session=True,
             )
-        self.positions = [-1]
+        self._checkpoint = folder / "checkpoint"
+        self._begun = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    @property
-    def position(self) -> int:
-        """How far it has come. RuntimeError if it has ended by itself."""
+    def has_begun(self) -> bool:
+        """Whether its query runs. RuntimeError if it has ended by itself."""
         if self._process.poll() is not None:
             log = self._log.read_text(errors="replace").splitlines()
             raise RuntimeError("the job ended by itself:\n" + "\n".join(log[-_LINES:]))
-        return self.positions[-1]
+        return self._begun.is_set()
+
+    def position(self) -> int:
+        """The sum of the source's offsets in the last batch that Spark has put behind it."""
+        self.has_begun()
+        commits = [int(each.name) for each in (self._checkpoint / "commits").glob("[0-9]*")]
+        if not commits:
+            return 0
+        *_, line = (self._checkpoint / "offsets" / str(max(commits))).read_text().splitlines()
+        return sum(offset for number, offset in json.loads(line)["source"].items() if number.isdecimal())
 
     def executors(self) -> list[int]:
         """Process ids of its executors, by their command lines in its own session."""
@@ -114,7 +123,8 @@ class _Job:
     def _read(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
-            self.positions.extend(int(line) for line in lines)
+            for _ in lines:
+                self._begun.set()
 
 
 class _Campaign:
@@ -143,7 +153,7 @@ class _Campaign:
                 self._kill_one()
             wait_until(lambda: not writer.is_alive(), _WAIT_S * 4, "the end of the writing")
             end = self._end()
-            wait_until(lambda: self._job.position >= end, _WAIT_S * 4, "the end of the copy")
+            wait_until(lambda: self._job.position() >= end, _WAIT_S * 4, "the end of the copy")
         finally:
             self._stopped.set()
             self._job.kill()
@@ -157,8 +167,8 @@ class _Campaign:
         return _Job([*words, str(self._per_trigger)], self._folder)
 
     def _write(self, records: int) -> None:
-        """Write the source, a part for each kill. What a dying broker has perhaps taken is written again: both ends then
-        have it twice."""
+        """Write the source, a part for each kill. What a dying broker has perhaps taken is written again, so that both
+        ends have it twice."""
         planted = Planted(records, 0, _PARTITIONS, batch=max(self._per_trigger // 8, 1))
         written = 0
         for partition, content in planted.contents():
@@ -192,8 +202,8 @@ class _Campaign:
     def _kill_one(self) -> None:
         """Wait until the job works, and a random time more, then kill a random part of it and start that again."""
         job = self._job
-        wait_until(lambda: job.position >= 0, _WAIT_S, "the job's first batch")
-        seen = job.position
+        wait_until(job.has_begun, _WAIT_S, "the job's start")
+        seen = job.position()
         time.sleep(self._rng.uniform(0, 4))
         victim = self._rng.choice(VICTIMS)
         if victim == "driver":
