@@ -172,7 +172,7 @@ class _Campaign:
         planted = Planted(records, 0, _PARTITIONS, batch=max(self._per_trigger // 8, 1))
         written = 0
         for partition, content in planted.contents():
-            while written * (self._kills + 1) > records * (self._killed.total() + 1):
+            while (killed := self._killed.total()) < self._kills and written * self._kills > records * killed:
                 if self._stopped.wait(_PAUSE_S):
                     return
             while True:
@@ -204,7 +204,7 @@ class _Campaign:
         job = self._job
         wait_until(job.has_begun, _WAIT_S, "the job's start")
         seen = job.position()
-        time.sleep(self._rng.uniform(0, 4))
+        time.sleep(self._rng.uniform(0, 8))
         victim = self._rng.choice(VICTIMS)
         if victim == "driver":
             job.kill()
