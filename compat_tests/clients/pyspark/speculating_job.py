@@ -9,7 +9,6 @@ folder `attempts` gets a file for each attempt of the task.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 _SETTINGS = {
@@ -29,9 +28,11 @@ HANGS_S = 60.0
 
 
 def hanging(folder: str) -> Any:
-    """Passes batches of rows on; the first attempt of task 0 takes very long, and is killed meanwhile."""
+    """A function of Spark that returns values as they are; the first attempt of task 0 takes very long, and is killed
+    meanwhile."""
+    from pyspark.sql.functions import udf
 
-    def passed(batches: Iterator[Any]) -> Iterator[Any]:
+    def passed(value: str) -> str:
         import time
         from pathlib import Path
 
@@ -43,12 +44,11 @@ def hanging(folder: str) -> Any:
             attempts = Path(folder, "attempts")
             attempts.mkdir(exist_ok=True)
             (attempts / str(task.attemptNumber())).touch()
-        for batch in batches:
-            yield batch
-            if task.partitionId() == 0 and task.attemptNumber() == 0:
+            if task.attemptNumber() == 0:
                 time.sleep(HANGS_S)
+        return value
 
-    return passed
+    return udf(passed, "string")
 
 
 def main(bootstrap: str, target: str, master: str, folder: str) -> None:
@@ -62,7 +62,7 @@ def main(bootstrap: str, target: str, master: str, folder: str) -> None:
     stream = spark.readStream.format("kwire").options(**broker, subscribe=source, startingOffsets="earliest").load()
     rows = stream.selectExpr("cast(value as string) as value").repartition(4)
     query = (
-        rows.mapInArrow(hanging(folder), "value string")
+        rows.select(hanging(folder)("value").alias("value"))
         .writeStream.format("kwire")
         .options(**broker, topic=target, checkpointLocation=f"{folder}/checkpoint")
         .trigger(availableNow=True)

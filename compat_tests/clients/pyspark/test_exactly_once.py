@@ -1,5 +1,5 @@
-"""The hard cases of writing exactly once, each with a real Spark; `tests/spark/test_sink_commits.py` has those that need
-none: a driver that dies at any request, two runs at a time, attempts that did not win.
+"""The hard cases of writing exactly once, each with a real Spark; `tests/spark/test_sink_commits.py` has those that
+need none: a driver that dies at any request, two runs at a time, attempts that did not win.
 """
 
 from __future__ import annotations
@@ -78,24 +78,14 @@ def test_a_rerun_under_adaptive_execution_with_other_shuffle_partitions(
     assert values(frames.read(target)) == values(frames.read(filled))
 
 
-def in_another_order(seed: int) -> Any:
-    """Passes rows on, mixed: Spark has no sort within a batch of a stream."""
-
-    def mixed(batches: Iterator[Any]) -> Iterator[Any]:
-        import random
-
-        for batch in batches:
-            yield batch.take(random.Random(seed).sample(range(batch.num_rows), batch.num_rows))
-
-    return mixed
-
-
 def test_a_rerun_in_another_order(frames: Frames, filled: str, make_topic: Callable[..., str], tmp_path: Path) -> None:
+    """Each run gives the rows to other tasks, and so in another order: by random numbers that do not repeat."""
+    from pyspark.sql.functions import rand
+
     target = make_topic(PARTITIONS)
-    for seed in range(4):
-        rows = frames.read_stream(filled).select("key", "value").repartition(1 + seed % 3)
-        mixed = rows.mapInArrow(in_another_order(seed), "key binary, value binary")
-        assert sum(frames.run_available(mixed, "copy", target)) == RECORDS
+    for run in range(4):
+        rows = frames.read_stream(filled).select("key", "value").repartition(1 + run % 3, rand())
+        assert sum(frames.run_available(rows, "copy", target)) == RECORDS
         forget_last_commit(tmp_path / "copy")
     assert values(frames.read(target)) == values(frames.read(filled))
 
