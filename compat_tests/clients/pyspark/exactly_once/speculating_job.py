@@ -1,6 +1,6 @@
 """A Spark job one task of which hangs in its first attempt; with speculation Spark runs it a second time.
 
-    python -m compat_tests.clients.pyspark.speculating_job BOOTSTRAP TARGET MASTER FOLDER
+    python -m compat_tests.clients.pyspark.exactly_once.speculating_job BOOTSTRAP TARGET MASTER FOLDER
 
 It writes 40 rows by a streaming query, and prints how many rows the topic has then, and how many different ones. The
 folder `attempts` gets a file for each attempt of the task.

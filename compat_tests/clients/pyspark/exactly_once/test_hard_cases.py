@@ -204,7 +204,7 @@ def test_speculation_writes_no_row_twice(broker: Broker, make_topic: Callable[..
     try:
         cluster.start()
         arguments = [broker.bootstrap, target, cluster.master, str(tmp_path)]
-        command = [sys.executable, "-m", "compat_tests.clients.pyspark.speculating_job", *arguments]
+        command = [sys.executable, "-m", "compat_tests.clients.pyspark.exactly_once.speculating_job", *arguments]
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(

@@ -1,0 +1,1 @@
+"""The hard cases of writing exactly once, each with a real Spark."""
