@@ -42,6 +42,18 @@ EXTRAS: Final = {
             "prometheus_client": "prometheus-client",
         },
     ),
+    "registry": Extra(
+        "the schema registry",
+        {
+            "fastavro": "fastavro",
+            "jsonschema": "jsonschema",
+            "google.protobuf": "protobuf",
+            "proto_schema_parser": "proto-schema-parser",
+            "starlette": "starlette",
+            "uvicorn": "uvicorn",
+        },
+        ("registry",),
+    ),
     "spark": Extra("kwire.spark", {"numpy": "numpy", "pyarrow": "pyarrow", "pyspark": "pyspark"}),
     "sql": Extra(
         "kwire sql",

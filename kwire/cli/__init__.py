@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "console": "serve a web page that shows clusters: topics, messages, groups, brokers",
     "archive": "keep a topic's records in a Delta, Iceberg or Parquet table",
     "restore": "write the records of an archive to a topic",
+    "registry": "serve schemas over HTTP, as Confluent's registry does",
     "cluster": "show a cluster's brokers, controller, under-replicated and offline partitions; unregister a broker",
     "user": "add, delete and list users who log in with SCRAM",
     "acl": "add, remove and list access control entries",
@@ -64,6 +65,7 @@ _ABOVE: Final = {
     "audit": "kwire.audit.command",
     "restore": "kwire.archive.restore_command",
     "console": "kwire.console.command",
+    "registry": "kwire.registry.command",
     "sql": "kwire.sql.command",
 }
 """Commands whose packages lie above this one, from which they are reached by these names only."""

@@ -80,7 +80,8 @@ def _seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    from kwire.console.server import StartFailure, serve
+    from kwire.cli.running.web import StartFailure
+    from kwire.console.server import serve
 
     try:
         return serve(arguments, list(targets(arguments)))

@@ -7,16 +7,14 @@ import asyncio
 import math
 import os
 import secrets
-import signal
 import socket
-import ssl
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from ipaddress import ip_address
 
 import uvicorn
 
-from kwire.base.addresses import Address, parse_address
+from kwire.base.addresses import Address
+from kwire.cli.running.web import ReadyServer, StartFailure, bound_socket, check_tls, server_config
 from kwire.cli.start import loop_factory
 from kwire.console.access import Access
 from kwire.console.app import Console, Settings
@@ -24,23 +22,15 @@ from kwire.console.clusters import Clusters, Target
 from kwire.console.sessions import Sessions, why_no_logins
 
 TOKEN_BYTES = 32
-STOP_S = 1
-"""Seconds for requests under way when a signal comes."""
-CONNECTIONS_MAX = 256
 NICENESS = 5
 """The lowest that the process has: brokers and their clients on the same machine go first."""
 
 
-class StartFailure(Exception):
-    """The page cannot be served. The message is one line."""
-
-
-class _Server(uvicorn.Server):
-    """uvicorn, which says when it serves, and ends with status 0 after SIGTERM."""
+class _Server(ReadyServer):
+    """The server of the page, which asks the clusters once it serves."""
 
     def __init__(self, config: uvicorn.Config, url: str, console: Console) -> None:
-        super().__init__(config)
-        self._url = url
+        super().__init__(config, f"kwire console ready url={url}", console.close)  # streams would hold up the end
         self._console = console
         self._warming: asyncio.Task[None] | None = None
 
@@ -48,30 +38,14 @@ class _Server(uvicorn.Server):
         """Serve, and say so."""
         await super().startup(sockets=sockets)
         if self.started:
-            print(f"kwire console ready url={self._url}", flush=True)
             self._warming = asyncio.create_task(self._console.warm())
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """End with SIGTERM and SIGINT; at once with the second one."""
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            self.force_exit = self.should_exit
-            self.should_exit = True
-            self._console.close()  # streams would hold up the end
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
-        yield
 
 
 def serve(arguments: argparse.Namespace, targets: Sequence[Target]) -> int:
     """Serve until a signal comes. `StartFailure`."""
     os.nice(max(NICENESS - os.nice(0), 0))
-    secure = _check_tls(arguments)
-    bound = _bound(arguments.listen)
-    with bound:
+    secure = check_tls(arguments.tls_cert, arguments.tls_key)
+    with bound_socket(arguments.listen) as bound:
         host, port = bound.getsockname()[:2]
         address = Address(host, port)
         token = None if arguments.login else secrets.token_urlsafe(TOKEN_BYTES)
@@ -98,20 +72,7 @@ async def _serve(
 ) -> None:
     made = Sessions if arguments.login else Clusters
     console = Console(made(targets, read_only=not settings.allow_changes), access, settings)
-    config = uvicorn.Config(
-        console.app(),
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_graceful_shutdown=STOP_S,
-        ssl_certfile=arguments.tls_cert,
-        ssl_keyfile=arguments.tls_key,
-    )
+    config = server_config(console.app(), arguments.tls_cert, arguments.tls_key)
     try:
         await _Server(config, url, console).serve(sockets=[bound])
     finally:
@@ -125,40 +86,6 @@ def _check_login(targets: Sequence[Target], address: Address, secure: bool) -> N
         raise StartFailure(reason)
     if not secure and not ip_address(address.host.partition("%")[0]).is_loopback:
         raise StartFailure("--login beyond this machine needs --tls-cert and --tls-key: passwords are sent")
-
-
-def _check_tls(arguments: argparse.Namespace) -> bool:
-    """Whether the page has TLS. `StartFailure` for files that cannot be used."""
-    certificate, key = arguments.tls_cert, arguments.tls_key
-    if certificate is None and key is None:
-        return False
-    if certificate is None or key is None:
-        raise StartFailure("--tls-cert and --tls-key belong together")
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    except ssl.SSLError as error:
-        raise StartFailure(f"{certificate}, {key}: {error.reason or error}") from None
-    except OSError as error:
-        raise StartFailure(f"{certificate}, {key}: {error.strerror}") from None
-    return True
-
-
-def _bound(listen: str) -> socket.socket:
-    """A socket at an address. `StartFailure`."""
-    try:
-        address = parse_address(listen)
-    except ValueError as error:
-        raise StartFailure(f"--listen: {error}") from None
-    try:
-        family, kind, protocol, _, name = socket.getaddrinfo(
-            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(name)
-    except OSError as error:
-        raise StartFailure(f"--listen {listen}: {error.strerror or error}") from None
-    return made
 
 
 def _shown(address: Address, allowed: Sequence[str]) -> str:

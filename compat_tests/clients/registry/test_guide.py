@@ -1,0 +1,22 @@
+"""docs/SCHEMA_REGISTRY.md: its commands print what it shows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compat_tests import guides
+from compat_tests.clients.registry.conftest import Registry
+from harness.processes.brokers import Broker
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing (apt-get install curl)")
+def test_the_guide_prints_what_it_shows(broker: Broker, registry: Registry, tmp_path: Path) -> None:
+    blocks = guides.blocks("SCHEMA_REGISTRY.md")
+    assert len(blocks) >= 3
+    for commands, shown in blocks:
+        guides.check(
+            commands, shown, tmp_path, broker.bootstrap, {"http://localhost:8081": registry.url}, plain=str.strip
+        )
