@@ -30,6 +30,7 @@ from kwire.cli.groups.seeking import SeekRow
 from kwire.cli.profiles.command import ProfileRow
 from kwire.cli.quota import QuotaRow
 from kwire.cli.records.producing import Written
+from kwire.cli.schemas.rows import CheckedSchema, DeletedVersion, RegisteredSchema, ShownSchema, SubjectRow
 from kwire.cli.topics.rows import AlteredTopic, DeletedTopic, DescribedTopic, TopicRow, TrimmedPartition
 from kwire.cli.transactions.actions import AbortedTransaction, DescribedTransaction, TransactionRow
 from kwire.cli.transactions.hanging import OpenTransaction
@@ -51,6 +52,8 @@ LISTS: Final[dict[str, type]] = {
     "group seek": SeekRow,
     "profile list": ProfileRow,
     "quota list": QuotaRow,
+    "schema delete": DeletedVersion,
+    "schema list": SubjectRow,
     "topic alter": AlteredTopic,
     "topic create": TopicRow,
     "topic delete": DeletedTopic,
@@ -73,6 +76,9 @@ OBJECTS: Final[dict[str, type]] = {
     "cluster status": ClusterStatus,
     "produce": Written,
     "restore": Restored,
+    "schema check": CheckedSchema,
+    "schema register": RegisteredSchema,
+    "schema show": ShownSchema,
 }
 """Commands that print one object."""
 _CONTENT: Final = {

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "archive": "keep a topic's records in a Delta, Iceberg or Parquet table",
     "restore": "write the records of an archive to a topic",
     "registry": "serve schemas over HTTP, as Confluent's registry does",
+    "schema": "list, show, register, check and delete schemas of a registry",
     "cluster": "show a cluster's brokers, controller, under-replicated and offline partitions; unregister a broker",
     "user": "add, delete and list users who log in with SCRAM",
     "acl": "add, remove and list access control entries",
@@ -59,6 +60,7 @@ _MODULES: Final = {
     "profile": "profiles.command",
     "log": "logs.command",
     "completion": "completions.command",
+    "schema": "schemas.command",
 }
 _ABOVE: Final = {
     "archive": "kwire.archive.command",

@@ -13,7 +13,11 @@ from harness.processes.brokers import Broker
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing (apt-get install curl)")
-def test_the_guide_prints_what_it_shows(broker: Broker, registry: Registry, tmp_path: Path) -> None:
+def test_the_guide_prints_what_it_shows(
+    broker: Broker, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KWIRE_SCHEMA_REGISTRY_URL", registry.url)
+    guides.programs(tmp_path)
     blocks = guides.blocks("SCHEMA_REGISTRY.md")
     assert len(blocks) >= 3
     for commands, shown in blocks:

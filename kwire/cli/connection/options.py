@@ -22,7 +22,16 @@ BOOTSTRAP: Final = "bootstrap.servers"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 TIMEOUT_S: Final = 10.0
 _PREFIX: Final = "KWIRE_"
-_FAMILIES: Final = ("BOOTSTRAP_", "SECURITY_", "SASL_", "SSL_", "METADATA_BROKER_LIST", "CLIENT_ID")
+_FAMILIES: Final = (
+    "BOOTSTRAP_",
+    "SECURITY_",
+    "SASL_",
+    "SSL_",
+    "METADATA_BROKER_LIST",
+    "CLIENT_ID",
+    "SCHEMA_REGISTRY_",
+    "BASIC_AUTH_",
+)
 
 
 class Settings(NamedTuple):

@@ -23,7 +23,7 @@ ACTIONS: Final = {
     "use": "use a profile for all commands that name none; without a name, no profile",
     "delete": "delete a profile",
 }
-_SECRET: Final = ("password", "secret", "jaas", ".key", ".pem")
+_SECRET: Final = ("password", "secret", "jaas", ".key", ".pem", "user.info")
 
 
 class ProfileRow(NamedTuple):
