@@ -1,8 +1,9 @@
 """``kwire start``: a broker as a process.
 
 Standard output carries one line, when clients are served: ``kwire ready bootstrap=HOST:PORT pid=PID``; with
-``--console`` another one, ``kwire console ready url=URL``, follows. Everything else goes to standard error. SIGTERM and
-SIGINT stop the broker cleanly, a second one ends it at once; SIGUSR1 logs the state of the broker.
+``--console`` another one, ``kwire console ready url=URL``, follows, with ``--registry`` ``kwire registry ready
+url=URL``. Everything else goes to standard error. SIGTERM and SIGINT stop the broker cleanly, a second one ends it at
+once; SIGUSR1 logs the state of the broker.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kwire.base.extras import missing
 from kwire.cli import configuration, fail
-from kwire.cli.running.children import CONSOLE_LISTEN, ConsoleProcess, listen_address
+from kwire.cli.running.children import CONSOLE_LISTEN, REGISTRY_LISTEN, Beside, beside, listen_address
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -51,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--console", metavar="HOST:PORT", nargs="?", const=CONSOLE_LISTEN, type=listen_address, help=console_help
     )
+    registry_help = "serve schemas, with `kwire registry`; default address: " + REGISTRY_LISTEN
+    parser.add_argument(
+        "--registry", metavar="HOST:PORT", nargs="?", const=REGISTRY_LISTEN, type=listen_address, help=registry_help
+    )
     parser.add_argument("--announce", metavar="LINE", action="append", default=[], help=announce_help)
 
 
@@ -70,8 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     from kwire.server.errors import StartError
 
     _occupy_standard_descriptors()
-    if arguments.console and (reason := missing("console")):
-        return fail(reason)
+    for extra in ("console", "registry"):
+        if getattr(arguments, extra) and (reason := missing(extra)):
+            return fail(reason)
     try:
         config = configuration.load(arguments)
     except ConfigError as error:
@@ -86,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             return asyncio.run(Brokers(config, arguments).run())
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            cause = runner.run(_serve(config, arguments.announce, arguments.console))
+            cause = runner.run(_serve(config, arguments.announce, beside(arguments)))
     except (ConfigError, StartError) as error:
         return fail(error)
     return fail(f"stopped: {cause}") if cause else 0
@@ -124,7 +130,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(config: KafkaConfig, announced: list[str], console_listen: str | None) -> str:
+async def _serve(config: KafkaConfig, announced: list[str], others: list[Beside]) -> str:
     """Run a broker until a signal comes. Returns the cause if it ended otherwise, or an empty text."""
     from kwire.base.logging import get_logger
     from kwire.server.broker import Broker
@@ -140,12 +146,10 @@ async def _serve(config: KafkaConfig, announced: list[str], console_listen: str 
             ready = str(ReadyLine(broker.bootstrap_servers, os.getpid()))
             node_id = str(broker.config.node_id)
             _write_lines([ready, *(line.replace("{node.id}", node_id) for line in announced)])
-            console = ConsoleProcess(console_listen) if console_listen else None
-            if console is not None:
-                await console.start(broker.bootstrap_servers)
+            for each in others:
+                await each.start(broker.bootstrap_servers)
             await _first_of(stopped, broker.fatal_failure.occurred)
-            if console is not None:
-                await console.stop()
+            await asyncio.gather(*(each.stop() for each in others))
         log.info("stopping")
         try:
             await broker.stop()

@@ -9,13 +9,10 @@ Standard output carries one line: ``kwire registry ready url=URL``.
 from __future__ import annotations
 
 import argparse
-from typing import Final
 
 from kwire.cli import connection, fail
 from kwire.cli.connection.errors import CommandError
-
-REGISTRY_LISTEN: Final = "127.0.0.1:8081"
-"""Confluent's port, on this machine only."""
+from kwire.cli.running.children import REGISTRY_LISTEN
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""``kwire start --console``: the console of the brokers that the command runs."""
+"""``kwire start --console`` and ``--registry``: processes beside the brokers that the command runs."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     words = [
         "start",
         "--console=127.0.0.1:0",
+        "--registry=127.0.0.1:0",
         "--data-dir",
         str(tmp_path),
         "--set",
@@ -49,10 +50,14 @@ def status(url: str, path: str) -> int:
 def test_its_line_comes_after_the_ready_line_and_it_ends_with_the_broker(started: subprocess.Popen[str]) -> None:
     assert started.stdout is not None
     assert started.stdout.readline().startswith("kwire ready bootstrap=127.0.0.1:")
-    line = started.stdout.readline()
-    assert line.startswith("kwire console ready url=http://127.0.0.1:")
-    url = line.strip().partition("url=")[2]
+    urls = {}
+    for line in (started.stdout.readline(), started.stdout.readline()):  # in any order
+        ready, _, url = line.strip().partition(" ready url=")
+        urls[ready] = url
+    assert urls.keys() == {"kwire console", "kwire registry"}
+    url = urls["kwire console"]
     assert status(url, "/api/topics") == 200
+    assert status(urls["kwire registry"], "/subjects") == 200
     started.send_signal(signal.SIGTERM)
     assert started.communicate(timeout=PATIENCE_S)[0] == ""
     assert started.returncode == 0

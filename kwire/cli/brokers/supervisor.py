@@ -23,7 +23,7 @@ from kwire.base.logging import BROKER_VARIABLE, get_logger
 from kwire.cli.brokers.commands import commands
 from kwire.cli.brokers.numbers import AUTO
 from kwire.cli.brokers.preparation import prepare
-from kwire.cli.running.children import ConsoleProcess, end_with_parent, has_ended
+from kwire.cli.running.children import beside, end_with_parent, has_ended
 from kwire.log.common.log_dirs import LOCK_FILE
 from kwire.server.directories.layout import broker_name
 from kwire.server.ready_line import PREFIX, ReadyLine
@@ -77,7 +77,7 @@ class Brokers:
         lines = commands(config, arguments, ids, self._metrics)
         self._members = [_Member(node_id, command) for node_id, command in zip(ids, lines, strict=True)]
         self._announced: list[str] = arguments.announce
-        self._console = ConsoleProcess(arguments.console) if arguments.console else None
+        self._beside = beside(arguments)
         self._is_local_only = config.is_local_only
         self._restart = arguments.restart or arguments.brokers == AUTO
         self._stopping = asyncio.Event()
@@ -108,8 +108,7 @@ class Brokers:
         await asyncio.wait((all_ended, stopping), return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         await asyncio.gather(ready, return_exceptions=True)
-        if self._console is not None:
-            await self._console.stop()
+        await asyncio.gather(*(each.stop() for each in self._beside))
         if not all_ended.done():
             await self._stop_all()
         await all_ended
@@ -140,8 +139,8 @@ class Brokers:
             os.write(1, "".join(f"{line}\n" for line in lines).encode())
         except OSError as error:
             _log.warning("standard output takes no ready line", error=error.strerror)
-        if self._console is not None:
-            await self._console.start(addresses)
+        for each in self._beside:
+            await each.start(addresses)
 
     def _announcements(self) -> list[str]:
         """The lines of ``--announce``; one with ``{node.id}`` is written for each broker."""

@@ -12,6 +12,7 @@ from typing import Final
 from kwire.base.addresses import parse_address
 
 CONSOLE_LISTEN: Final = "127.0.0.1:9021"
+REGISTRY_LISTEN: Final = "127.0.0.1:8081"
 _PR_SET_PDEATHSIG: Final = 1
 _STOP_S: Final = 5.0
 
@@ -43,17 +44,19 @@ def listen_address(text: str) -> str:
     return text
 
 
-class ConsoleProcess:
-    """``kwire console`` for the cluster of the brokers that this process runs. It writes its own ready line to the same
-    standard output; if it ends, the brokers do not."""
+class Beside:
+    """``kwire console`` or ``kwire registry`` for the cluster of the brokers that this process runs. It writes its own
+    ready line to the same standard output; if it ends, the brokers do not."""
 
-    def __init__(self, listen: str) -> None:
+    def __init__(self, command: str, listen: str) -> None:
+        self._command = command
         self._listen = listen
         self._process: Process | None = None
 
     async def start(self, bootstrap: str) -> None:
         """Start it for a cluster that serves clients."""
-        command = [sys.executable, "-m", "kwire", "console", "--listen", self._listen, "--bootstrap-server", bootstrap]
+        command = [sys.executable, "-m", "kwire", self._command, "--listen", self._listen]
+        command += ["--bootstrap-server", bootstrap]
         preexec = end_with_parent if sys.platform == "linux" else None
         self._process = await asyncio.create_subprocess_exec(
             *command, stdin=DEVNULL, start_new_session=True, preexec_fn=preexec
@@ -67,3 +70,9 @@ class ConsoleProcess:
         if not await has_ended(process, _STOP_S):
             process.kill()
             await process.wait()
+
+
+def beside(arguments: argparse.Namespace) -> list[Beside]:
+    """The processes that the options of ``kwire start`` want beside the brokers."""
+    wanted = (("registry", arguments.registry), ("console", arguments.console))
+    return [Beside(command, listen) for command, listen in wanted if listen]
