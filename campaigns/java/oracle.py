@@ -34,7 +34,8 @@ class Case(Protocol):
 
 class OracleCampaign(NamedTuple):
     """``source``: the oracle's Java program; ``make``: a case from a random source; ``counts_of``: what is reported of
-    an answer, by name; ``what``: what ``--cases`` counts."""
+    an answer, by name; ``what``: what ``--cases`` counts; ``judge``: whose classes the oracle asks; ``jars``: a class
+    path that it needs besides Kafka's."""
 
     name: str
     description: str | None
@@ -42,12 +43,14 @@ class OracleCampaign(NamedTuple):
     make: Callable[[random.Random], Case]
     counts_of: Callable[[str], dict[str, int]]
     what: str
+    judge: str = "Kafka"
+    jars: Callable[[], str] | None = None
 
     def run(self, cases: int, seed: int) -> tuple[Counter[str], list[str]]:
         """Ask about so many cases; the counts, and the differences."""
         counts: Counter[str] = Counter()
         differences: list[str] = []
-        with JavaOracle(self.source) as oracle:
+        with JavaOracle(self.source, jars=self.jars) as oracle:
             for number, start in enumerate(range(0, cases, BATCH)):
                 chance = random.Random(f"{seed}/{number}")
                 batch = [self.make(chance) for _ in range(min(BATCH, cases - start))]
@@ -56,7 +59,7 @@ class OracleCampaign(NamedTuple):
                     ours = case.answer()
                     counts.update(self.counts_of(ours))
                     if ours != theirs:
-                        differences.append(f"{question}: Kafka {theirs}, kwire {ours}")
+                        differences.append(f"{question}: {self.judge} {theirs}, kwire {ours}")
                 if len(differences) >= DIFFERENCES_MAX:
                     break
         return counts, differences

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,11 +15,17 @@ class JavaOracle:
     """Runs a Java program that reads questions, a line each and an empty line after a batch, and then writes the
     answers, a line each.
 
-    ``options`` are the Java machine's; ``java`` is another one than the default.
+    ``options`` are the Java machine's; ``java`` is another one than the default; ``jars``: a class path to use before
+    Kafka's.
     """
 
-    def __init__(self, source: Path, options: Sequence[str] = (), java: str = "java") -> None:
-        path = f"{kafka_classpath()}:{compile_java([source])}"
+    def __init__(
+        self, source: Path, options: Sequence[str] = (), java: str = "java", jars: Callable[[], str] | None = None
+    ) -> None:
+        def classpath() -> str:
+            return kafka_classpath() if jars is None else f"{jars()}:{kafka_classpath()}"
+
+        path = f"{classpath()}:{compile_java([source], classpath)}"
         command = java_command("-cp", path, source.stem, options=options)
         if java != "java":
             command = [java, *(part for part in command[1:] if not part.startswith(("-Xshare", "-XX:SharedArchive")))]

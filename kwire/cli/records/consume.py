@@ -4,6 +4,7 @@ kwire consume orders --from earliest --until-end -f '%k %v\\n'
 kwire consume orders --from "10 minutes ago" -o jsonl
 kwire consume orders --filter-json '$.amount>100' --follow
 kwire consume orders --group billing --max-messages 10
+kwire consume orders --registry http://localhost:8081 -f '%k %v\\n'
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from kwire.base.extras import missing
 from kwire.cli import connection, fail
 
 _KINDS: Final = ("table", "json", "jsonl", "yaml")
@@ -62,6 +64,9 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         help="%%t topic, %%p partition, %%o offset, %%k key, %%v value, %%h headers, %%T timestamp, %%K and %%V "
         "lengths; {hex}, {base64}, {json}, %%T{iso}; \\n, \\t (default: %%v\\n)",
     )
+    parser.add_argument(
+        "--registry", metavar="URL", help="decode keys and values to JSON by the schemas of this registry"
+    )
     forms.add_argument("-o", "--output", choices=_KINDS, metavar="FORMAT", help="table, json, jsonl or yaml instead")
 
 
@@ -105,6 +110,8 @@ def _count(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read and write records until the end that the options name."""
+    if arguments.registry and (reason := missing("registry")):
+        return fail(reason)
     from kwire.cli.connection.running import run as run_on_cluster
     from kwire.cli.records.consuming import UsageError, consume
 

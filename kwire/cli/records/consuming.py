@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from kwire.cli.connection import options
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError, check
 from kwire.cli.connection.offsets import LATEST, Partition, list_offsets
@@ -20,6 +21,9 @@ from kwire.cli.records.filters import Filter, header_filter, json_filter, key_fi
 from kwire.cli.records.membership import Member
 from kwire.cli.records.outputs import Output, output_to
 from kwire.cli.records.reading import Reader
+
+if TYPE_CHECKING:
+    from kwire.cli.schemas.decoding import PayloadDecoder
 
 _COMMIT_INTERVAL_S: Final = 5.0
 
@@ -32,7 +36,12 @@ class _Task:
     """A command's options, read and checked: how far it has come, and how records get to the output."""
 
     def __init__(
-        self, arguments: argparse.Namespace, output: Output, filters: Sequence[Filter], start: Position
+        self,
+        arguments: argparse.Namespace,
+        output: Output,
+        filters: Sequence[Filter],
+        start: Position,
+        decoder: PayloadDecoder | None,
     ) -> None:
         self.topics: Sequence[str] = list(dict.fromkeys(arguments.topics))
         self.chosen: Sequence[int] = arguments.partition
@@ -41,6 +50,7 @@ class _Task:
         self.timeout_s: float = arguments.timeout
         self.start = start
         self.output = output
+        self.decoder = decoder
         self._filters = filters
         self._count_max: int | None = arguments.count_max
         self.written: dict[Partition, int] = {}
@@ -53,6 +63,8 @@ class _Task:
     def write(self, columns: Columns) -> None:
         """Write what passes the filters, and remember the offset to which that is done."""
         next_offset = columns.next_offset
+        if self.decoder is not None:
+            columns = self.decoder.decoded(columns)
         for each in self._filters:
             passing = each(columns)
             if len(passing) < len(columns):
@@ -78,7 +90,18 @@ def _task(arguments: argparse.Namespace) -> _Task:
         raise UsageError(str(error)) from None
     if arguments.group is not None and arguments.partition:
         raise UsageError("--group and --partition: the group's coordinator assigns partitions")
-    return _Task(arguments, output, filters, start)
+    return _Task(arguments, output, filters, start, _decoder(arguments))
+
+
+def _decoder(arguments: argparse.Namespace) -> PayloadDecoder | None:
+    """What decodes keys and values, if that was wanted. `CommandError`."""
+    if arguments.registry is None:
+        return None
+    from kwire.cli.schemas.client import RegistryClient
+    from kwire.cli.schemas.decoding import PayloadDecoder
+
+    chosen = options.settings(arguments)
+    return PayloadDecoder(RegistryClient(arguments.registry, chosen.properties, chosen.timeout_s))
 
 
 async def consume(cluster: Cluster, arguments: argparse.Namespace) -> int:
@@ -89,6 +112,8 @@ async def consume(cluster: Cluster, arguments: argparse.Namespace) -> int:
     else:
         await _consume_as_member(cluster, task, arguments.group)
     task.output.close()
+    if task.decoder is not None and (failures := task.decoder.failures) is not None:
+        print(f"kwire: {failures}", file=sys.stderr)
     return 0
 
 

@@ -47,6 +47,8 @@ class _Parser:
     def __init__(self, strict: bool) -> None:
         self._strict = strict
         self._names: dict[str, Named] = {}
+        self._open: list[str] = []
+        """The records whose fields are being read."""
         self._budget = Budget(NODES_MAX, "types")
 
     def parse(self, value: Any, namespace: str, depth: int) -> AvroType:
@@ -66,7 +68,11 @@ class _Parser:
         if name in PRIMITIVES:
             return AvroType(name, {})
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        found = self._names.get(full) or (self._names.get(name) if full != name else None)
+        found = self._names.get(full)
+        if found is None and not (
+            self._strict and name in self._open
+        ):  # as Java: from outside, but only what is complete
+            found = self._names.get(name)
         if found is None:
             raise SchemaError(f"there is no type {_shown(full)}")
         return found
@@ -113,11 +119,13 @@ class _Parser:
         fields = value.get("fields")
         if not isinstance(fields, list):
             raise SchemaError(f"the record {record.full_name} has no array of fields")
+        self._open.append(record.full_name)
         for each in fields:
             field = self._field(each, space, depth)
             if field.name in record.by_name:
                 raise SchemaError(f"the field {_shown(field.name)} is twice in the record {record.full_name}")
             record.add(field)
+        self._open.pop()
         return record
 
     def _field(self, value: Any, namespace: str, depth: int) -> Field:
