@@ -25,7 +25,6 @@ from campaigns.mutants import (
     logs,
     quotas,
     schedules,
-    schemas,
     share,
     share_cluster,
     share_state,
@@ -34,6 +33,7 @@ from campaigns.mutants import (
     transactions,
 )
 from campaigns.mutants.mutant import Mutant
+from campaigns.schemas import mutants as schemas
 from campaigns.seeds import silence
 
 COLLECT_AFTER = 50_000

@@ -23,7 +23,7 @@ from kwire.cli.records.outputs import Output, output_to
 from kwire.cli.records.reading import Reader
 
 if TYPE_CHECKING:
-    from kwire.cli.schemas.decoding import PayloadDecoder
+    from kwire.cli.records.decoding import PayloadDecoder
 
 _COMMIT_INTERVAL_S: Final = 5.0
 
@@ -97,8 +97,8 @@ def _decoder(arguments: argparse.Namespace) -> PayloadDecoder | None:
     """What decodes keys and values, if that was wanted. `CommandError`."""
     if arguments.registry is None:
         return None
+    from kwire.cli.records.decoding import PayloadDecoder
     from kwire.cli.schemas.client import RegistryClient
-    from kwire.cli.schemas.decoding import PayloadDecoder
 
     chosen = options.settings(arguments)
     return PayloadDecoder(RegistryClient(arguments.registry, chosen.properties, chosen.timeout_s))

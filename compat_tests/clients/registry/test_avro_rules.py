@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from campaigns.mutants.schemas import MUTANTS
 from campaigns.schemas.avro_compatibility import run
+from campaigns.schemas.mutants import MUTANTS
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
