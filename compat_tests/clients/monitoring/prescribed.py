@@ -14,7 +14,7 @@ STRIMZI: Final = "the name that Strimzi's rules for the JMX exporter give Kafka'
 REMARKS: Final = {
     "label names should be written in 'snake_case' not 'camelCase'": {
         r"kafka_log_logcleanermanager_uncleanable_(bytes|partitions_count)": KAFKA,  # logDirectory
-        r"kafka_log_logmanager_logdirectoryoffline": KAFKA,  # logDirectory
+        r"kafka_log_logmanager_logdirectory(offline|cordoned)": KAFKA,  # logDirectory
         r"kafka_server_delayedoperationpurgatory_(numdelayedoperations|purgatorysize)": KAFKA,  # delayedOperation
         r"kafka_server_replicafetchermanager_maxlag": KAFKA,  # clientId
         r"kafka_server_socket_server_metrics_connection_count": STRIMZI,  # networkProcessor
