@@ -173,3 +173,11 @@ def test_what_cannot_run_is_one_line(
     ended = finished(broker, tmp_path, *(each.replace("{topic}", topic) for each in arguments))
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (status, "", 1), ended.stderr
     assert reason in ended.stderr
+
+
+def test_a_query_that_names_no_topic_is_one_line(broker_factory: Callable[..., Broker], tmp_path: Path) -> None:
+    """On a broker of its own: any word of a query may be the name of a topic that others have made."""
+    broker = broker_factory()
+    ended = finished(broker, tmp_path, "--to-topic", "x", "select 1")
+    line = f"kwire: the query names no topic of {broker.bootstrap}\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", line)
