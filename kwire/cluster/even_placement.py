@@ -31,8 +31,9 @@ class EvenPlacement:
     def place(self, partitions: int, factor: int, present: Sequence[PartitionState] = ()) -> list[tuple[int, ...]]:
         """The replicas of ``partitions`` new partitions of a topic that has those ``present``. Live brokers come first,
         and lead. INVALID_REPLICATION_FACTOR if there cannot be so many replicas."""
-        live = check_factor(self._image, factor)
-        brokers = [broker.id for broker in usable_brokers(self._image)]
+        usable = usable_brokers(self._image)
+        live = check_factor(self._image, usable, factor)
+        brokers = [broker.id for broker in usable]
         own_leads = Counter(state.replicas[0] for state in present)
         own_holds = Counter(replica for state in present for replica in state.replicas)
 

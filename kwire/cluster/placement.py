@@ -38,7 +38,8 @@ def place(image: ClusterImage, partitions: int, factor: int, random: Randomness)
 
     INVALID_REPLICATION_FACTOR if fewer than ``factor`` brokers are registered, or none of them is live.
     """
-    racks = _Racks(usable_brokers(image), check_factor(image, factor), random)
+    brokers = usable_brokers(image)
+    racks = _Racks(brokers, check_factor(image, brokers, factor), random)
     return [racks.next_partition(factor) for _ in range(partitions)]
 
 
@@ -47,9 +48,9 @@ def usable_brokers(image: ClusterImage) -> list[BrokerImage]:
     return [each for each in image.sorted_brokers(fenced=True) if not _is_cordoned(image, each)]
 
 
-def check_factor(image: ClusterImage, factor: int) -> set[int]:
-    """The usable brokers that are live. INVALID_REPLICATION_FACTOR if there cannot be so many replicas."""
-    brokers = usable_brokers(image)
+def check_factor(image: ClusterImage, brokers: Sequence[BrokerImage], factor: int) -> set[int]:
+    """The ids of the usable ``brokers`` that are live. INVALID_REPLICATION_FACTOR if there cannot be so many
+    replicas."""
     usable = {broker.id for broker in brokers}
     live = {broker.id for broker in image.sorted_brokers() if broker.id in usable and not broker.leaving}
     if not live:

@@ -16,10 +16,11 @@ from typing import Any, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode
 from kwire.base.logging import get_logger
-from kwire.cli.connection.cluster import PASSING, TRANSACTION, Cluster
+from kwire.cli.connection.cluster import TRANSACTION, Cluster
 from kwire.cli.connection.errors import CommandError, check
 from kwire.cli.connection.offsets import leaders
 from kwire.cli.records.reading import Reader
+from kwire.cli.records.writing.outcomes import RETRIED, TOO_LARGE
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -44,16 +45,6 @@ _FENCED: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-_RETRIED: Final = frozenset(
-    {
-        *PASSING,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
-_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 class Fenced(Exception):
@@ -262,11 +253,11 @@ class TopicWriter:
             try:
                 return await self._sent(request)
             except CommandError as error:
-                if error.code in _TOO_LARGE:
+                if error.code in TOO_LARGE:
                     raise TooLarge(str(error)) from None
                 if error.code in _FENCED:
                     raise Fenced(str(error)) from None
-                if (error.code and error.code not in _RETRIED) or time.monotonic() > ends_s:
+                if (error.code and error.code not in RETRIED) or time.monotonic() > ends_s:
                     raise
             await asyncio.sleep(_PAUSE_S)
 

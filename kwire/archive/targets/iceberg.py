@@ -178,12 +178,5 @@ def _as_archive_errors(where: str) -> Iterator[None]:
         yield
     except CommitFailedException:
         raise
-    except (
-        OSError,
-        RESTError,
-        SQLAlchemyError,
-        ValidationError,
-        CommitStateUnknownException,
-        NoSuchTableError,
-    ) as error:
+    except _FAILURES as error:
         raise ArchiveError(f"{where}: {error}") from None

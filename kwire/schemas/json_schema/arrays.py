@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from kwire.schemas.json_schema.additional import Additional, additional, compare_additional
 from kwire.schemas.json_schema.context import Context
 from kwire.schemas.json_schema.kinds import EMPTY, FALSE, Node, shape
 from kwire.schemas.json_schema.values import compare_bound
@@ -13,7 +14,7 @@ def compare(context: Context, before: Node, after: Node) -> None:
     with context.within("items"):
         context.compare(_of_all(before), _of_all(after))
     _compare_listed(context, before, after)
-    _compare_additional(context, before, after)
+    compare_additional(context, _additional(before), _additional(after), "additionalItems", "ADDITIONAL_ITEMS")
     for word, kind in (("maxItems", "MAX_ITEMS"), ("minItems", "MIN_ITEMS")):
         compare_bound(context, word, kind, before.value, after.value)
     was, will = before.value.get("uniqueItems") is True, after.value.get("uniqueItems") is True
@@ -35,11 +36,10 @@ def _of_all(node: Node) -> Node | None:
     return None if _listed(node) else node.child("items")
 
 
-def _additional(node: Node) -> tuple[bool, Node | None]:
+def _additional(node: Node) -> Additional:
     """Whether items after the listed ones are allowed, and their schema if there is one."""
     word = "items" if isinstance(node.value.get("prefixItems"), list) else "additionalItems"
-    found = node.value.get(word, True)
-    return found is not False, node.at(found) if isinstance(found, dict) else None
+    return additional(node, word)
 
 
 def _compare_listed(context: Context, before: Node, after: Node) -> None:
@@ -82,16 +82,3 @@ def _compare_covered(context: Context, before: Node, after: Node, kind: str) -> 
     apart.compare(before, after)
     context.take(apart)
     context.add(f"{kind}_{'IS' if apart.is_compatible else 'NOT'}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
-
-
-def _compare_additional(context: Context, before: Node, after: Node) -> None:
-    (was, schema_before), (will, schema_after) = _additional(before), _additional(after)
-    with context.within("additionalItems"):
-        if was != will:
-            context.add(f"ADDITIONAL_ITEMS_{'ADDED' if will else 'REMOVED'}")
-        elif schema_before is None and schema_after is not None:
-            context.add("ADDITIONAL_ITEMS_NARROWED")
-        elif schema_after is None and schema_before is not None:
-            context.add("ADDITIONAL_ITEMS_EXTENDED")
-        else:
-            context.compare(schema_before, schema_after)

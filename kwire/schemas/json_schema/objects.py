@@ -7,6 +7,7 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
+from kwire.schemas.json_schema.additional import Additional, additional, compare_additional
 from kwire.schemas.json_schema.context import Context
 from kwire.schemas.json_schema.kinds import EMPTY, FALSE, Node, shape
 from kwire.schemas.json_schema.values import compare_bound
@@ -17,7 +18,9 @@ def compare(context: Context, before: Node, after: Node) -> None:
     _compare_required(context, before, after)
     _compare_properties(context, before, after)
     _compare_dependencies(context, before, after)
-    _compare_additional(context, before, after)
+    compare_additional(
+        context, _additional(before), _additional(after), "additionalProperties", "ADDITIONAL_PROPERTIES"
+    )
     for word, kind in (("maxProperties", "MAX_PROPERTIES"), ("minProperties", "MIN_PROPERTIES")):
         compare_bound(context, word, kind, before.value, after.value)
 
@@ -95,10 +98,9 @@ def _compare_covered(context: Context, before: Node, after: Node, kind: str) -> 
     context.add(f"{kind}_{'IS' if apart.is_compatible else 'NOT'}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
 
 
-def _additional(node: Node) -> tuple[bool, Node | None]:
+def _additional(node: Node) -> Additional:
     """Whether other properties are allowed, and their schema if there is one."""
-    found = node.value.get("additionalProperties", True)
-    return found is not False, node.at(found) if isinstance(found, dict) else None
+    return additional(node, "additionalProperties")
 
 
 def _is_open(node: Node) -> bool:
@@ -162,16 +164,3 @@ def _arrays_of(node: Node) -> dict[str, set[str]]:
 
 def _schemas_of(node: Node) -> dict[str, Node]:
     return {**node.children("dependencies"), **node.children("dependentSchemas")}
-
-
-def _compare_additional(context: Context, before: Node, after: Node) -> None:
-    (was, schema_before), (will, schema_after) = _additional(before), _additional(after)
-    with context.within("additionalProperties"):
-        if was != will:
-            context.add(f"ADDITIONAL_PROPERTIES_{'ADDED' if will else 'REMOVED'}")
-        elif schema_before is None and schema_after is not None:
-            context.add("ADDITIONAL_PROPERTIES_NARROWED")
-        elif schema_after is None and schema_before is not None:
-            context.add("ADDITIONAL_PROPERTIES_EXTENDED")
-        else:
-            context.compare(schema_before, schema_after)

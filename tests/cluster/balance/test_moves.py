@@ -134,3 +134,11 @@ def test_a_broker_that_is_away_leads_nothing_new() -> None:
     assert EvenPlacement(image).place(1, 2) == [(1, 2)]
     with pytest.raises(KafkaError, match="only 2 broker"):
         EvenPlacement(image).place(1, 3)
+
+
+def test_a_broker_whose_directories_are_cordoned_gets_nothing_new() -> None:
+    image = image_of({}, [1, 2])
+    image.registered[2] = image.registered[2]._replace(log_dirs=(("/data",),), cordoned=("*",))
+    assert EvenPlacement(image).place(2, 1) == [(1,), (1,)]
+    with pytest.raises(KafkaError, match="only 1 broker"):
+        EvenPlacement(image).place(1, 2)

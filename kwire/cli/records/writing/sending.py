@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode
-from kwire.cli.connection.cluster import PASSING, Cluster
+from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError, check
 from kwire.cli.connection.offsets import leaders
 from kwire.cli.records.writing.encoding import Producer, Rows, encode_batch
+from kwire.cli.records.writing.outcomes import RETRIED, TOO_LARGE
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import sequence_after
@@ -23,16 +24,6 @@ from kwire.codec.records import sequence_after
 _VERSION_MAX: Final = 12
 """The last version of Produce that names topics; those after it have their ids."""
 _PAUSE_S: Final = 0.1
-_RETRIED: Final = frozenset(
-    {
-        *PASSING,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
-_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 class Settings(NamedTuple):
@@ -88,7 +79,7 @@ class Sender:
             if self.written > written:
                 progress_s = loop.time()
             if error is not None:
-                if (error.code and error.code not in _RETRIED) or loop.time() - progress_s > self._settings.timeout_s:
+                if (error.code and error.code not in RETRIED) or loop.time() - progress_s > self._settings.timeout_s:
                     raise error
                 self._leaders.clear()
                 await asyncio.sleep(_PAUSE_S)
@@ -115,7 +106,7 @@ class Sender:
         rounds = (self._to_leader(leader, partitions, queues) for leader, partitions in by_leader.items())
         errors = await asyncio.gather(*rounds)
         # One that ends the command comes first, so that it is not taken for one that passes.
-        return max((each for each in errors if each), key=lambda each: each.code not in _RETRIED, default=None)
+        return max((each for each in errors if each), key=lambda each: each.code not in RETRIED, default=None)
 
     async def _by_leader(self, partitions: Iterable[int]) -> dict[int, list[int]]:
         topic = self._settings.topic
@@ -155,14 +146,14 @@ class Sender:
                 queue = queues[each.index]
                 if each.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     self.written += len(queue.pop(0).rows.values)
-                elif each.error_code in _TOO_LARGE and len(queue[0].rows.values) > 1:
+                elif each.error_code in TOO_LARGE and len(queue[0].rows.values) > 1:
                     queue[:1] = self._halves(queue[0])
                 else:
                     try:
                         check(each.error_code, f"{self._settings.topic}-{each.index}", each.error_message)
                     except CommandError as error:
                         failure = error
-                        if error.code not in _RETRIED:
+                        if error.code not in RETRIED:
                             break
         return failure
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kwire.base.errors import ErrorCode
-from kwire.cli.connection.cluster import PASSING, TRANSACTION, Cluster
+from kwire.cli.connection.cluster import TRANSACTION, Cluster
 from kwire.cli.connection.errors import CommandError, check
 from kwire.cli.connection.offsets import Partition, leaders
 from kwire.cli.records.columns import decode_batch
 from kwire.cli.records.writing.encoding import Producer, Rows, encode_batch
+from kwire.cli.records.writing.outcomes import RETRIED, TOO_LARGE
 from kwire.codec.crc import crc32c
 from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -32,16 +33,6 @@ _PAUSE_S: Final = 0.1
 # The last versions in which a client adds partitions and groups to a transaction itself (before KIP-890).
 _ADD_VERSION, _PRODUCE_VERSION, _COMMIT_VERSION, _END_VERSION = 3, 11, 4, 4
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-_RETRIED: Final = frozenset(
-    {
-        *PASSING,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
-_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 class Fenced(CommandError):
@@ -203,7 +194,7 @@ class Transaction:
         errors = await asyncio.gather(*(self._to_leader(*each) for each in by_leader.items()))
         # One that ends the batch comes first, so that it is not taken for one that passes.
         return max(
-            (each for each in errors if each), key=lambda each: each.code and each.code not in _RETRIED, default=None
+            (each for each in errors if each), key=lambda each: each.code and each.code not in RETRIED, default=None
         )
 
     async def _to_leader(self, leader: int, targets: list[Partition]) -> CommandError | None:
@@ -239,7 +230,7 @@ class Transaction:
             self._waiting_bytes -= len(batch)
             count = parse_header(batch).count
             self._sequences[target] = sequence_after(self._sequences.get(target, 0), count)
-        elif answer.error_code in _TOO_LARGE and parse_header(queue[0]).count > 1:
+        elif answer.error_code in TOO_LARGE and parse_header(queue[0]).count > 1:
             halves = in_halves(queue.popleft())
             queue.extendleft(reversed(halves))
         else:
@@ -247,7 +238,7 @@ class Transaction:
 
 
 def _is_final(error: CommandError) -> bool:
-    return error.code != 0 and error.code not in _RETRIED
+    return error.code != 0 and error.code not in RETRIED
 
 
 def with_producer(batch: bytes, producer: Producer) -> bytes:
