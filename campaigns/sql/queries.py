@@ -22,9 +22,10 @@ from typing import Any, Final, NamedTuple
 
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
 from kwire.arrow.reading import Brokers
-from kwire.sql.session import Kinds, Limits, Session
+from kwire.sql.session import Limits, Session
 from kwire.sql.topics.brokers import BrokerTopics
 from kwire.sql.topics.directories import DirectoryTopics
+from kwire.sql.topics.forms import Forms
 from kwire.sql.topics.source import Source
 
 TOPIC: Final = "orders"
@@ -271,7 +272,7 @@ def run(broker: Broker, queries: int, seed: int, records: int, folder: Path) -> 
 
 
 def _session(source: Source, folder: Path) -> Session:
-    return Session(source, Limits("1GB", str(folder)), Kinds({"": "varchar"}, {"": "json"}))
+    return Session(source, Limits("1GB", str(folder)), Forms({"": "varchar"}, {"": "json"}))
 
 
 def _rows(rows: list[Any], text: str) -> list[str]:

@@ -10,7 +10,7 @@ What lives elsewhere: the registry (`kwire.registry`). Libraries (fastavro, prot
 are imported with the first schema that needs them; all limits on what strangers send are in `limits`.
 """
 
-from kwire.schemas.decoding import decode, jsonable
+from kwire.schemas.decoding import decode, decoded_text, jsonable
 from kwire.schemas.errors import DecodeError, SchemaError
 from kwire.schemas.levels import DEFAULT_LEVEL, LEVELS, Finding, check
 from kwire.schemas.parsing import parse
@@ -32,6 +32,7 @@ __all__ = [
     "SchemaError",
     "check",
     "decode",
+    "decoded_text",
     "jsonable",
     "parse",
 ]

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from kwire.schemas import wire
+from kwire.schemas.json_text import compact
 from kwire.schemas.schema import Schema
 
 Lookup = Callable[[int], Schema]
@@ -20,6 +21,11 @@ def decode(payload: bytes, lookup: Lookup) -> Any:
     """The value of a payload. `DecodeError`, and what ``lookup`` raises."""
     schema_id, body = wire.split(payload)
     return lookup(schema_id).decode(body)
+
+
+def decoded_text(payload: bytes, lookup: Lookup) -> str:
+    """The value of a payload as JSON. `DecodeError`, and what ``lookup`` raises."""
+    return compact(jsonable(decode(payload, lookup)))
 
 
 def jsonable(value: Any) -> Any:

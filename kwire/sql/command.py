@@ -2,6 +2,7 @@
 
     kwire sql "select value->>'region' as region, count(*) from orders group by region"
     kwire sql --data-dir /var/lib/kafka -o csv 'select * from "my-topic" where timestamp > now() - interval 1 hour'
+    kwire sql --registry http://localhost:8081 "select value.region, sum(value.amount) from orders group by 1"
     kwire sql --to big.parquet "from orders"
     echo "from orders limit 3; from payments limit 3;" | kwire sql
     kwire sql
@@ -52,6 +53,11 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--key-type", metavar="[TOPIC=]TYPE", action="append", default=[], type=_kind, help="the same for key"
+    )
+    group.add_argument(
+        "--registry",
+        metavar="URL",
+        help="key and value have columns by the schemas of this registry (Avro, JSON Schema, Protobuf)",
     )
     group.add_argument(
         "--as-of",

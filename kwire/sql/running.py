@@ -7,10 +7,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kwire.arrow.errors import ReadError
 from kwire.arrow.reading import Brokers
+from kwire.base.extras import missing
 from kwire.cli import fail, fail_with_file
 from kwire.cli.connection import options
 from kwire.cli.connection.errors import CommandError
@@ -18,12 +19,17 @@ from kwire.sql.errors import SqlError, UsageError
 from kwire.sql.progress import Progress
 from kwire.sql.results.lines import show
 from kwire.sql.results.running import Rows
-from kwire.sql.session import Kinds, Limits, Session
+from kwire.sql.session import Limits, Session
 from kwire.sql.statements import Statement
 from kwire.sql.topics.brokers import BrokerTopics
+from kwire.sql.topics.contents import Contents
 from kwire.sql.topics.directories import DirectoryTopics
+from kwire.sql.topics.forms import Forms
 from kwire.sql.topics.source import Source
 from kwire.sql.topics.spans import to_json
+
+if TYPE_CHECKING:
+    from kwire.cli.schemas.lookup import SchemaLookup
 
 _PARQUET: Final = ".parquet"
 FAILURES: Final = (SqlError, ReadError, CommandError)
@@ -34,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     """The exit status of ``kwire sql``."""
     try:
         if arguments.continuous:
+            if arguments.registry is not None:
+                raise UsageError("--registry: not with --continuous; kwire.spark decodes by a registry (from_avro)")
             from kwire.sql.continuous.running import run as run_continuous
 
             return run_continuous(arguments, _brokers(arguments))
@@ -84,8 +92,8 @@ def opened(arguments: argparse.Namespace) -> Iterator[Session]:
     """A session for the options; what it keeps on disk goes with it. `SqlError`, `CommandError`."""
     with tempfile.TemporaryDirectory(prefix="kwire-sql-", dir=arguments.temp_directory) as temporary:
         limits = Limits(arguments.memory_limit, temporary, arguments.allow_files, arguments.threads)
-        kinds = Kinds(dict(arguments.key_type), dict(arguments.value_type))
-        session = Session(_source(arguments), limits, kinds, arguments.as_of)
+        forms = Forms(dict(arguments.key_type), dict(arguments.value_type), _lookup(arguments))
+        session = Session(_source(arguments), limits, forms, arguments.as_of)
         try:
             yield session
         finally:
@@ -96,6 +104,19 @@ def _source(arguments: argparse.Namespace) -> Source:
     if arguments.data_dir:
         return DirectoryTopics(arguments.data_dir, in_time_order=arguments.in_time_order)
     return BrokerTopics(_brokers(arguments), in_time_order=arguments.in_time_order)
+
+
+def _lookup(arguments: argparse.Namespace) -> SchemaLookup | None:
+    """The registry whose schemas give keys and values their types, if there is one. `CommandError`, `SqlError`."""
+    if arguments.registry is None:
+        return None
+    if (reason := missing("registry")) is not None:
+        raise SqlError(reason)
+    from kwire.cli.schemas.client import RegistryClient
+    from kwire.cli.schemas.lookup import SchemaLookup
+
+    chosen = options.settings(arguments)
+    return SchemaLookup(RegistryClient(arguments.registry, chosen.properties, chosen.timeout_s))
 
 
 def _brokers(arguments: argparse.Namespace) -> Brokers:
@@ -144,19 +165,14 @@ def _counted(rows: int) -> str:
 
 def _report(session: Session, arguments: argparse.Namespace) -> None:
     """What did not fit, and with ``--stats`` how much was read, on standard error."""
-    misfits: dict[tuple[str, str], int] = {}
+    misfits: dict[tuple[str, str], Contents] = {}
     for scan in session.scans:
         for column, contents in scan.misfits.items():
             place = (scan.topic, column)
-            misfits[place] = max(misfits.get(place, 0), contents.misfits)
-    for (topic, column), count in misfits.items():
-        if count:
-            kind = session.kind(topic, column)
-            print(
-                f"kwire: {topic}: {count} {column}{'s' * (count != 1)} not {kind.upper()}, read as NULL "
-                f"({column}_bytes has what is there; --{column}-type {topic}=varchar or =blob)",
-                file=sys.stderr,
-            )
+            misfits[place] = max(misfits.get(place, contents), contents, key=lambda each: each.misfits)
+    for (topic, column), contents in misfits.items():
+        if contents.misfits:
+            print(f"kwire: {topic}: {contents.note(topic, column)}", file=sys.stderr)
     if arguments.stats:
         for scan in session.scans:
             counts = scan.counts

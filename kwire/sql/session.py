@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.sql.errors import SqlError
 from kwire.sql.statements import SCHEMA, Statement, parse, reason
-from kwire.sql.topics.columns import SHOWN, Kind
+from kwire.sql.topics.columns import SHOWN
 from kwire.sql.topics.dataset import Scan, TopicDataset
-from kwire.sql.topics.sampling import sampled_kinds
+from kwire.sql.topics.forms import Forms
 from kwire.sql.topics.source import Source
 from kwire.sql.topics.spans import Snapshot, Spans
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 _MISSING_TABLE: Final = re.compile(r"Catalog Error: Table with name (.+?) does not exist!")
-_ANY: Final = ""
-"""Stands for all topics in `Kinds`."""
 
 
 class Limits(NamedTuple):
@@ -33,33 +30,18 @@ class Limits(NamedTuple):
     threads: int | None = None
 
 
-class Kinds(NamedTuple):
-    """Types that the user has chosen, by topic; under the empty name for all others."""
-
-    keys: Mapping[str, Kind]
-    values: Mapping[str, Kind]
-
-    def of(self, topic: str) -> tuple[Kind | None, Kind | None]:
-        """The types of a topic's keys and values; None where nothing is chosen."""
-        return (
-            self.keys.get(topic, self.keys.get(_ANY)),
-            self.values.get(topic, self.values.get(_ANY)),
-        )
-
-
 class Session:
     """A database with views of the topics of a source. ``as_of``: the offsets of topics, in place of what there is.
 
     For one thread, except `interrupt`."""
 
-    def __init__(self, source: Source, limits: Limits, kinds: Kinds, as_of: Snapshot | None = None) -> None:
+    def __init__(self, source: Source, limits: Limits, forms: Forms, as_of: Snapshot | None = None) -> None:
         self.source = source
         self.scans: list[Scan] = []
-        self._kinds = kinds
+        self._forms = forms
         self._as_of = as_of
         self._snapshot: Snapshot = {}
         self._views: dict[str, str] = {}  # by the name in lower case, the topic
-        self._chosen: dict[str, dict[str, Kind]] = {}
         self._topics: list[str] | None = None
         self.connection = _database(limits)
 
@@ -104,10 +86,6 @@ class Session:
         words = reason(error)
         missing = _MISSING_TABLE.match(words)
         return SqlError(f"there is no topic or table {missing[1]} at {self.source.where}" if missing else words)
-
-    def kind(self, topic: str, column: str) -> Kind:
-        """The type of the keys (``key``) or values (``value``) of a topic that has been named."""
-        return self._chosen[topic][column]
 
     def zone(self) -> str:
         """The time zone of the session, by its name."""
@@ -167,8 +145,7 @@ class Session:
                 f"topics {known} and {topic} differ only in upper and lower case: SQL cannot tell them apart"
             )
         spans = self._spans(topic)
-        kinds = self._kinds_of(topic, spans)
-        dataset = TopicDataset(topic, spans, self.source, kinds, self._noted)
+        dataset = TopicDataset(topic, spans, self.source, self._forms.of(self.source, topic, spans), self._noted)
         source = f"topic {len(self._views)}"  # a name that no topic has
         columns = ", ".join(quoted(each) for each in SHOWN)
         self.connection.register(source, dataset)
@@ -176,7 +153,6 @@ class Session:
             f"create or replace view {SCHEMA}.{quoted(topic)} as select {columns} from temp.{quoted(source)}"
         )
         self._views[topic.lower()] = topic
-        self._chosen[topic] = dict(zip(("key", "value"), kinds, strict=True))
         self._snapshot[topic] = spans
 
     def _noted(self, scan: Scan) -> None:
@@ -200,13 +176,6 @@ class Session:
             if span.end > there[number].end:
                 raise SqlError(f"--as-of: {topic}-{number} ends before offset {there[number].end}, not {span.end}")
         return wanted
-
-    def _kinds_of(self, topic: str, spans: Spans) -> tuple[Kind, Kind]:
-        key, value = self._kinds.of(topic)
-        if key is None or value is None:
-            sampled = sampled_kinds(self.source, topic, spans)
-            key, value = key or sampled[0], value or sampled[1]
-        return key, value
 
 
 def quoted(name: str) -> str:

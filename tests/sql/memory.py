@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from kwire.arrow.reading import Reading
-from kwire.sql.session import Kinds, Limits, Session
+from kwire.sql.session import Limits, Session
 from kwire.sql.topics.columns import schema
+from kwire.sql.topics.forms import Forms
 from kwire.sql.topics.predicate import Predicate
 from kwire.sql.topics.source import Counts, Part, bounds_in_order
 from kwire.sql.topics.spans import Span, Spans
@@ -76,5 +77,5 @@ def _batch(number: int, offsets: range, records: Sequence[Record], how: Reading)
 
 def session(source: Any, folder: Path, **options: Any) -> Session:
     """A session with small limits."""
-    kinds = options.pop("kinds", Kinds({}, {}))
-    return Session(source, Limits("200MB", str(folder), options.pop("files", False), 1), kinds, **options)
+    forms = options.pop("forms", Forms({}, {}))
+    return Session(source, Limits("200MB", str(folder), options.pop("files", False), 1), forms, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kwire.sql.topics.contents import Contents, JsonCheck, kind_of
+from kwire.sql.topics.contents import JsonCheck, PlainContents, kind_of
 
 JSON = [b'{"a": 1}', b"[1]", b"3", b'"text"', b"null", None]
 
@@ -36,13 +36,13 @@ def test_the_type_is_that_of_all_samples(check: JsonCheck, samples: list[pa.Arra
 
 
 def test_what_does_not_fit_is_null_and_counted(check: JsonCheck) -> None:
-    contents = Contents("json", check)
+    contents = PlainContents("json", check)
     mixed = binary(b'{"a": 1}', b"{", None, b"\xff", b"2", b"")
     assert contents.typed(mixed).to_pylist() == ['{"a": 1}', None, None, None, "2", None]
     assert contents.misfits == 3
-    texts = Contents("varchar", check)
+    texts = PlainContents("varchar", check)
     assert texts.typed(mixed).to_pylist() == ['{"a": 1}', "{", None, None, "2", ""]
     assert texts.misfits == 1
-    blobs = Contents("blob", check)
+    blobs = PlainContents("blob", check)
     assert blobs.typed(mixed) is mixed
     assert blobs.misfits == 0

@@ -10,7 +10,8 @@ import pytest
 
 from kwire.arrow.errors import ReadError
 from kwire.sql.errors import SqlError
-from kwire.sql.session import Kinds, Session
+from kwire.sql.session import Session
+from kwire.sql.topics.forms import Forms
 from kwire.sql.topics.spans import Span
 from tests.sql.memory import MemoryTopics, Record, session
 
@@ -78,8 +79,8 @@ def test_keys_and_values_have_types_by_samples(opened: Session) -> None:
 
 
 def test_types_that_are_chosen_win(source: MemoryTopics, tmp_path: Path) -> None:
-    kinds = Kinds({}, {"": "blob", "my-topic": "json"})
-    opened = session(source, tmp_path, kinds=kinds)
+    forms = Forms({}, {"": "blob", "my-topic": "json"})
+    opened = session(source, tmp_path, forms=forms)
     assert types(opened, "orders")["value"] == "BLOB"
     assert types(opened, "my-topic")["value"] == "JSON"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compat_tests import guides
+from compat_tests.clients.registry.conftest import Registry
 from harness.processes.brokers import Broker
 
 
@@ -15,7 +16,16 @@ def test_the_guide_prints_what_it_shows(broker_factory: Callable[..., Broker], t
     guides.programs(tmp_path)
     elsewhere = ("pip install", "--continuous")
     blocks = [each for each in guides.blocks("SQL.md") if not any(words in each[0] for words in elsewhere)]
-    assert len(blocks) >= 9
-    for commands, shown in blocks:
-        guides.check(commands, shown, tmp_path, broker.bootstrap, {"/var/lib/kwire": str(broker.data_dir)})
+    assert len(blocks) >= 10
+    registry = Registry(broker.bootstrap, "_schemas")
+    try:
+        here = {
+            "/var/lib/kwire": str(broker.data_dir),
+            "http://localhost:8081": registry.url,
+            "localhost:9092": broker.bootstrap,
+        }
+        for commands, shown in blocks:
+            guides.check(commands, shown, tmp_path, broker.bootstrap, here)
+    finally:
+        registry.close()
     assert (tmp_path / "orders.csv").read_text().count("\n") == 6

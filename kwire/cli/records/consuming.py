@@ -99,9 +99,10 @@ def _decoder(arguments: argparse.Namespace) -> PayloadDecoder | None:
         return None
     from kwire.cli.records.decoding import PayloadDecoder
     from kwire.cli.schemas.client import RegistryClient
+    from kwire.cli.schemas.lookup import SchemaLookup
 
     chosen = options.settings(arguments)
-    return PayloadDecoder(RegistryClient(arguments.registry, chosen.properties, chosen.timeout_s))
+    return PayloadDecoder(SchemaLookup(RegistryClient(arguments.registry, chosen.properties, chosen.timeout_s)))
 
 
 async def consume(cluster: Cluster, arguments: argparse.Namespace) -> int:

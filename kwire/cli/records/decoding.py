@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
 
-from kwire.cli.connection.errors import CommandError
 from kwire.cli.records.columns import Columns
-from kwire.cli.schemas.client import RegistryClient
-from kwire.schemas import DecodeError, Resolved, Schema, SchemaError, decode, jsonable, parse
-from kwire.schemas.limits import REFERENCES_MAX
+from kwire.cli.schemas.lookup import SchemaLookup
+from kwire.schemas import DecodeError, SchemaError, decoded_text
 from kwire.schemas.wire import is_framed
-
-_UNKNOWN_SCHEMA: Final = 40403
 
 
 class PayloadDecoder:
     """Decodes columns. What does not begin with the id of a schema stays as it is; what does, but cannot be decoded,
     stays as well and is counted. `CommandError` if the registry does not answer."""
 
-    def __init__(self, client: RegistryClient) -> None:
-        self._client = client
-        self._schemas: dict[int, Schema | str] = {}
+    def __init__(self, lookup: SchemaLookup) -> None:
+        self._lookup = lookup
         self._failed = 0
         self._first = ""
 
@@ -52,44 +45,9 @@ class PayloadDecoder:
     def _text(self, payload: bytes | None, columns: Columns, index: int, what: str) -> bytes:
         assert payload is not None
         try:
-            value = jsonable(decode(payload, self._schema))
+            return decoded_text(payload, self._lookup.schema).encode("utf-8", "surrogatepass")
         except (DecodeError, SchemaError) as error:
             if not self._failed:
                 self._first = f"{what} at {columns.topic}-{columns.partition} offset {columns.offsets[index]}: {error}"
             self._failed += 1
             return payload
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-
-    def _schema(self, id: int) -> Schema:
-        found = self._schemas.get(id)
-        if found is None:
-            found = self._schemas[id] = self._fetched(id)
-        if isinstance(found, str):
-            raise SchemaError(found)
-        return found
-
-    def _fetched(self, id: int) -> Schema | str:
-        """The schema of an id, or why there is none."""
-        try:
-            content = self._client.get("schemas", "ids", str(id))
-            resolved: dict[str, str] = {}
-            self._resolve(content, resolved)
-            references = [Resolved(name, text) for name, text in resolved.items()]
-            return parse(content["schema"], content.get("schemaType", "AVRO"), references, strict=False)
-        except SchemaError as error:
-            return f"schema {id}: {error}"
-        except CommandError as error:
-            if error.code != _UNKNOWN_SCHEMA:
-                raise
-            return f"the registry has no schema {id}"
-
-    def _resolve(self, content: dict[str, Any], resolved: dict[str, str]) -> None:
-        """Put the texts of all that a schema refers to into ``resolved``, each after those that it needs itself."""
-        for each in content.get("references") or ():
-            if each["name"] in resolved:
-                continue
-            if len(resolved) >= REFERENCES_MAX:
-                raise SchemaError(f"it refers to more than {REFERENCES_MAX} others")
-            found = self._client.get("subjects", each["subject"], "versions", str(each["version"]))
-            self._resolve(found, resolved)
-            resolved[each["name"]] = found["schema"]

@@ -7,16 +7,20 @@ from typing import Any
 from kwire.schemas.avro.model import NO_DEFAULT, AvroType, Collection, Enumeration, Field, Fixed, Named, Record, Union
 
 
-def canonical(type: AvroType, *, normalized: bool = False, known: set[str] | None = None) -> Any:
+def canonical(
+    type: AvroType, *, normalized: bool = False, known: set[str] | None = None, properties: bool = True
+) -> Any:
     """The JSON of a type: a type with a name is written once, then named. ``normalized``: full names, and properties in
-    alphabetical order. ``known``: types that are defined elsewhere and only named."""
-    return _Renderer(normalized, set() if known is None else known).render(type, "")
+    alphabetical order. ``known``: types that are defined elsewhere and only named. Without ``properties``: Avro's own
+    words alone, and no logical types."""
+    return _Renderer(normalized, set() if known is None else known, properties).render(type, "")
 
 
 class _Renderer:
-    def __init__(self, normalized: bool, written: set[str]) -> None:
+    def __init__(self, normalized: bool, written: set[str], properties: bool) -> None:
         self._normalized = normalized
         self._written = written
+        self._with_properties = properties
 
     def render(self, type: AvroType, namespace: str) -> Any:
         """The JSON of a type within a namespace."""
@@ -27,7 +31,7 @@ class _Renderer:
         if isinstance(type, Collection):
             word = "items" if type.kind == "array" else "values"
             return {"type": type.kind, word: self.render(type.items, namespace), **self._properties(type)}
-        if not type.properties:
+        if not type.properties or not self._with_properties:
             return type.kind
         return {"type": type.kind, **self._properties(type)}
 
@@ -76,6 +80,8 @@ class _Renderer:
         return [each[len(prefix) :] if prefix and _is_in(each, prefix) else each for each in type.aliases]
 
     def _properties(self, type: AvroType | Field) -> dict[str, Any]:
+        if not self._with_properties:
+            return {}
         return dict(sorted(type.properties.items())) if self._normalized else dict(type.properties)
 
 

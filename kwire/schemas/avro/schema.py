@@ -49,6 +49,10 @@ class AvroSchema(Schema):
         """The value of bytes. `DecodeError`."""
         return self._values.decode(body)
 
+    def raw_values(self) -> Values:
+        """What decodes values without logical types. `DecodeError`."""
+        return Values(self.root, raw=True)
+
     def encode(self, value: Any) -> bytes:
         """The bytes of a value. `DecodeError`."""
         return self._values.encode(value)

@@ -18,16 +18,18 @@ from kwire.schemas.errors import DecodeError
 
 
 class Values:
-    """Decodes and encodes values of one type."""
+    """Decodes and encodes values of one type. ``raw``: without logical types, as the numbers, strings and bytes that
+    they are made of; of a union's named types (records, enums, fixed) the full name and the value, as a tuple."""
 
-    def __init__(self, type: AvroType) -> None:
+    def __init__(self, type: AvroType, *, raw: bool = False) -> None:
         try:
             import fastavro
         except ImportError:
             raise DecodeError(needed("registry")) from None
-        self._parsed = fastavro.parse_schema(canonical(type))
+        self._parsed = fastavro.parse_schema(canonical(type, properties=not raw))
+        self._options = {"return_named_type": True} if raw else {}
         self._read: Callable[..., Any] = fastavro.schemaless_reader
-        if _is_cyclic(type, set()):
+        if is_cyclic(type):
             from fastavro import _read_py
 
             self._read = _read_py.schemaless_reader
@@ -40,7 +42,7 @@ class Values:
             raise DecodeError(self._refusal)
         source = BytesIO(body)
         try:
-            value = self._read(source, self._parsed, None)
+            value = self._read(source, self._parsed, None, **self._options)
         except RecursionError:
             raise DecodeError("the value is nested too deeply") from None
         except Exception as error:  # whatever fastavro meets in bytes that are none of this type
@@ -61,16 +63,24 @@ class Values:
         return target.getvalue()
 
 
-def _is_cyclic(type: AvroType, above: set[int]) -> bool:
-    """Whether a type contains itself."""
+def is_cyclic(type: AvroType) -> bool:
+    """Whether a type contains itself, or one that does."""
+    return _is_cyclic(type, set(), set())
+
+
+def _is_cyclic(type: AvroType, above: set[int], done: set[int]) -> bool:
     if isinstance(type, Record):
         if id(type) in above:
             return True
+        if id(type) in done:
+            return False
         inside = above | {id(type)}
-        return any(_is_cyclic(each.type, inside) for each in type.fields)
+        found = any(_is_cyclic(each.type, inside, done) for each in type.fields)
+        done.add(id(type))
+        return found
     if isinstance(type, Collection):
-        return _is_cyclic(type.items, above)
-    return isinstance(type, Union) and any(_is_cyclic(each, above) for each in type.branches)
+        return _is_cyclic(type.items, above, done)
+    return isinstance(type, Union) and any(_is_cyclic(each, above, done) for each in type.branches)
 
 
 def _has_empty_items(type: AvroType, seen: set[int] | None = None) -> bool:
@@ -80,17 +90,18 @@ def _has_empty_items(type: AvroType, seen: set[int] | None = None) -> bool:
         return False
     seen.add(id(type))
     if isinstance(type, Collection):
-        return (type.kind == "array" and _may_be_empty(type.items, set())) or _has_empty_items(type.items, seen)
+        return (type.kind == "array" and _may_be_empty(type.items, {})) or _has_empty_items(type.items, seen)
     if isinstance(type, Record):
         return any(_has_empty_items(each.type, seen) for each in type.fields)
     return isinstance(type, Union) and any(_has_empty_items(each, seen) for each in type.branches)
 
 
-def _may_be_empty(type: AvroType, above: set[int]) -> bool:
+def _may_be_empty(type: AvroType, known: dict[int, bool]) -> bool:
     if isinstance(type, Record):
-        if id(type) in above:
-            return False
-        return all(_may_be_empty(each.type, above | {id(type)}) for each in type.fields)
+        if id(type) not in known:
+            known[id(type)] = False  # while its fields are looked at
+            known[id(type)] = all(_may_be_empty(each.type, known) for each in type.fields)
+        return known[id(type)]
     if isinstance(type, Fixed):
         return type.size == 0
     return type.kind == "null" and not isinstance(type, Enumeration)

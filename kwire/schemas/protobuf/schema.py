@@ -107,8 +107,19 @@ class ProtobufSchema(Schema):
             raise DecodeError(f"the value does not fit the Protobuf schema: {error}") from None
         return wire.join_indexes(indexes, message.SerializeToString())
 
-    def _message(self, indexes: Sequence[int]) -> Any:
-        """The message that indexes lead to. `DecodeError`."""
+    def message(self, name: str) -> Any:
+        """The descriptor of a message by its full name. `DecodeError`."""
+        try:
+            return self._pool.FindMessageTypeByName(name)
+        except KeyError:
+            raise DecodeError(f"the schema has no message {name}") from None
+
+    def message_class(self, name: str) -> Any:
+        """The class of a message by its full name. `DecodeError`."""
+        return message_factory.GetMessageClass(self.message(name))
+
+    def name_at(self, indexes: Sequence[int]) -> str:
+        """The full name of the message that indexes lead to. `DecodeError`."""
         messages = self.descriptor.message_type
         found = self.descriptor.package
         for index in indexes:
@@ -116,7 +127,11 @@ class ProtobufSchema(Schema):
                 raise DecodeError(f"the schema has no message {list(indexes)}")
             found = f"{found}.{messages[index].name}" if found else messages[index].name
             messages = messages[index].nested_type
-        return self._pool.FindMessageTypeByName(found)
+        return str(found)
+
+    def _message(self, indexes: Sequence[int]) -> Any:
+        """The message that indexes lead to. `DecodeError`."""
+        return self.message(self.name_at(indexes))
 
 
 def _descriptor(text: str, name: str) -> FileDescriptorProto:

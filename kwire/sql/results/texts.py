@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = ("INT", "BIGINT", "SMALLINT", "TINYINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
 _FLOATS: Final = ("DOUBLE", "FLOAT")
+_STRING_OR_NO_NUMBER: Final = re.compile(r'("(?:[^"\\]|\\.)*")|NaN|-?Infinity')
 
 
 class Column:
@@ -57,7 +59,7 @@ class Texts:
     def objects(self, batch: pa.RecordBatch) -> list[str]:
         """The rows as JSON objects. JSON stays JSON; numbers that JSON does not have (NaN) are null."""
         pairs = ", ".join(f"{_literal(each.name)}, {_json(f'c{i}', each.kind)}" for i, each in enumerate(self._columns))
-        return [text for (text,) in self._asked(batch, f"json_object({pairs})::varchar")]
+        return [_without_nan(text) for (text,) in self._asked(batch, f"json_object({pairs})::varchar")]
 
     def _asked(self, batch: pa.RecordBatch, expressions: str) -> list[Any]:
         import pyarrow as pa
@@ -65,6 +67,13 @@ class Texts:
         named = pa.Table.from_arrays(batch.columns, names=[f"c{i}" for i in range(batch.num_columns)])
         self._connection.register("rows_of_result", named)
         return self._connection.execute(f"select {expressions} from temp.rows_of_result").fetchall()
+
+
+def _without_nan(text: str) -> str:
+    """DuckDB writes numbers within structs as they are."""
+    if "NaN" not in text and "Infinity" not in text:
+        return text
+    return _STRING_OR_NO_NUMBER.sub(lambda found: found[1] or "null", text)
 
 
 def _json(column: str, kind: str) -> str:

@@ -14,9 +14,9 @@ SHOWN: Final = ("key", "value", "headers", "partition", "offset", "timestamp", "
 _JSON: Final = {"ARROW:extension:name": "arrow.json", "ARROW:extension:metadata": ""}
 
 
-def schema(key: Kind, value: Kind, *, marked: bool = True) -> pa.Schema:
-    """The columns in the order that DuckDB scans them; the first is what ``count(*)`` reads. ``marked``: strings that
-    are JSON say so."""
+def schema(key: Kind | pa.Field, value: Kind | pa.Field, *, marked: bool = True) -> pa.Schema:
+    """The columns in the order that DuckDB scans them; the first is what ``count(*)`` reads. ``key`` and ``value`` are
+    of a plain type, or as a field has them. ``marked``: strings of a plain type that are JSON say so."""
     import pyarrow as pa
 
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -34,9 +34,11 @@ def schema(key: Kind, value: Kind, *, marked: bool = True) -> pa.Schema:
     )
 
 
-def _content(name: str, kind: Kind, marked: bool) -> pa.Field:
+def _content(name: str, kind: Kind | pa.Field, marked: bool) -> pa.Field:
     import pyarrow as pa
 
+    if not isinstance(kind, str):
+        return kind.with_name(name)
     if kind == "blob":
         return pa.field(name, pa.binary())
     return pa.field(name, pa.string(), metadata=_JSON if kind == "json" and marked else None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kwire.sql.topics.columns import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
 
 
 def kind_of(samples: Iterable[pa.Array], check: JsonCheck) -> Kind:
@@ -24,8 +26,22 @@ def kind_of(samples: Iterable[pa.Array], check: JsonCheck) -> Kind:
     return kind
 
 
-class Contents:
-    """One column's contents in a type. ``misfits`` counts those that it does not have, which become null."""
+class Contents(Protocol):
+    """One column's contents in a type."""
+
+    @property
+    def misfits(self) -> int:
+        """How many did not fit it, which became null."""
+
+    def typed(self, contents: pa.Array) -> pa.Array:
+        """Binary contents in the type."""
+
+    def note(self, topic: str, column: str) -> str:
+        """What did not fit, for the user."""
+
+
+class PlainContents:
+    """Contents as JSON, text or bytes."""
 
     def __init__(self, kind: Kind, check: JsonCheck) -> None:
         self.misfits = 0
@@ -41,6 +57,18 @@ class Contents:
             texts = self._check.valid_only(texts)
         self.misfits += texts.null_count - contents.null_count
         return texts
+
+    def note(self, topic: str, column: str) -> str:
+        """What did not fit."""
+        return (
+            f"{counted(self.misfits, column)} not {self._kind.upper()}, read as NULL "
+            f"({column}_bytes has what is there; --{column}-type {topic}=varchar or =blob)"
+        )
+
+
+def counted(number: int, column: str) -> str:
+    """So many keys or values."""
+    return f"{number} {column}{'s' * (number != 1)}"
 
 
 def strings(contents: pa.Array) -> pa.Array:
@@ -63,10 +91,11 @@ def _text(content: bytes | None) -> str | None:
 class JsonCheck:
     """Tells JSON from other text as DuckDB does, in a database of its own with nothing in it. For one thread."""
 
-    def __init__(self) -> None:
+    @cached_property
+    def _connection(self) -> DuckDBPyConnection:
         import duckdb
 
-        self._connection = duckdb.connect(
+        return duckdb.connect(
             config={"threads": "1", "enable_external_access": "false", "autoload_known_extensions": "false"}
         )
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from kwire.arrow.reading import Reading
-from kwire.sql.topics.columns import Kind, schema
-from kwire.sql.topics.contents import Contents, JsonCheck
+from kwire.sql.topics.columns import schema
+from kwire.sql.topics.contents import Contents
+from kwire.sql.topics.forms import Form
 from kwire.sql.topics.pipeline import read_ahead
 from kwire.sql.topics.predicate import Predicate
 from kwire.sql.topics.source import Counts, Source
@@ -39,18 +40,18 @@ class TopicDataset(ds.Dataset):  # type: ignore[misc]
     is called with each scan before it begins."""
 
     def __init__(
-        self, topic: str, spans: Spans, source: Source, kinds: tuple[Kind, Kind], noted: Callable[[Scan], None]
+        self, topic: str, spans: Spans, source: Source, forms: tuple[Form, Form], noted: Callable[[Scan], None]
     ) -> None:
         self._topic = topic
         self._spans = spans
         self._source = source
-        self._kinds = dict(zip(_TYPED, kinds, strict=True))
+        self._forms = dict(zip(_TYPED, forms, strict=True))
         self._noted = noted
 
     @property
     def schema(self) -> pa.Schema:
         """All columns."""
-        return schema(self._kinds["key"], self._kinds["value"])
+        return schema(*(form.type for form in self._forms.values()))
 
     def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None) -> _Scanner:
         """What reads some of the columns, of the records that match a filter."""
@@ -67,9 +68,8 @@ class TopicDataset(ds.Dataset):  # type: ignore[misc]
             raise
 
     def _read(self, scan: Scan, columns: list[str], filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
-        predicate = Predicate(filter)
-        check = JsonCheck()
-        typed = {name: Contents(kind, check) for name, kind in self._kinds.items()}
+        predicate = Predicate(filter, self.schema)
+        typed = {name: form.contents() for name, form in self._forms.items()}
         scan.misfits = typed
         rows = _Rows(self.schema, columns, filter, typed)
         how = Reading(

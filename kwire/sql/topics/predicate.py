@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kwire.sql.topics.spans import Span
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
 _PIECES_MAX: Final = 256
@@ -25,10 +26,12 @@ _MICROSECONDS: Final = 1000
 
 
 class Predicate:
-    """A filter on ``partition``, ``offset`` and ``timestamp``, and on other columns of which nothing is known."""
+    """A filter on ``partition``, ``offset`` and ``timestamp``, and on other columns of which nothing is known.
+    ``columns``: those of the topic; without it, with bytes as key and value."""
 
-    def __init__(self, expression: pc.Expression | None) -> None:
+    def __init__(self, expression: pc.Expression | None, columns: pa.Schema | None = None) -> None:
         self._expression = expression
+        self._columns = columns
 
     def may_match(self, partition: int, span: Span, latest_ms: int | None = None) -> bool:
         """Whether a record of these offsets may match, of which none is later than ``latest_ms``."""
@@ -37,7 +40,7 @@ class Predicate:
         known = _offsets(partition, span)
         if latest_ms is not None:
             known = known & (_field("timestamp") <= _instant(latest_ms))
-        return span.size > 0 and _satisfiable(self._expression, known)
+        return span.size > 0 and self._can_be(known)
 
     def earliest_ms(self, partition: int, span: Span) -> int | None:
         """A time before which no record of these offsets matches; None if there is none."""
@@ -114,19 +117,14 @@ class Predicate:
         return Span(start, end)
 
     def _can_be(self, known: Any) -> bool:
-        assert self._expression is not None
-        return _satisfiable(self._expression, known)
+        """Whether a row of which ``known`` holds may match."""
+        import pyarrow.dataset as ds
 
-
-def _satisfiable(expression: Any, known: Any) -> bool:
-    """Whether a row of which ``known`` holds may match."""
-    import pyarrow.dataset as ds
-
-    form, files, schema = _nowhere()
-    fragment = form.make_fragment("none", files, partition_expression=known)
-    return (
-        next(ds.FileSystemDataset([fragment], schema, form, files).get_fragments(filter=expression), None) is not None
-    )
+        form, files, plain = _nowhere()
+        columns = plain if self._columns is None else self._columns
+        fragment = form.make_fragment("none", files, partition_expression=known)
+        found = ds.FileSystemDataset([fragment], columns, form, files).get_fragments(filter=self._expression)
+        return next(found, None) is not None
 
 
 @cache

@@ -1,10 +1,10 @@
-"""Which types the keys and values of a topic have, by samples of both ends of its partitions."""
+"""Samples of both ends of a topic's partitions, and the plain types that its keys and values have by them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.arrow.reading import Reading
 from kwire.sql.topics.columns import Kind
@@ -22,13 +22,23 @@ PARTITIONS: Final = 8
 """Partitions looked at: those with the most offsets."""
 
 
-def sampled_kinds(source: Source, topic: str, spans: Spans) -> tuple[Kind, Kind]:
-    """The types of keys and values. `ReadError`, `CommandError`."""
+class Samples(NamedTuple):
+    """Keys and values, as binary arrays."""
+
+    keys: list[pa.Array]
+    values: list[pa.Array]
+
+
+def sampled(source: Source, topic: str, spans: Spans) -> Samples:
+    """Samples of a topic. `ReadError`, `CommandError`."""
     batches = list(_samples(source, topic, spans))
-    check = JsonCheck()
-    return kind_of((each.column("key") for each in batches), check), kind_of(
-        (each.column("value") for each in batches), check
-    )
+    return Samples([each.column("key") for each in batches], [each.column("value") for each in batches])
+
+
+def sampled_kinds(source: Source, topic: str, spans: Spans) -> tuple[Kind, Kind]:
+    """The plain types of keys and values. `ReadError`, `CommandError`."""
+    samples, check = sampled(source, topic, spans), JsonCheck()
+    return kind_of(samples.keys, check), kind_of(samples.values, check)
 
 
 def _samples(source: Source, topic: str, spans: Spans) -> Iterator[pa.RecordBatch]:
