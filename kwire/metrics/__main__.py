@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kwire.base.addresses import parse_address
+from kwire.metrics.names import NAMINGS
 from kwire.metrics.server import MetricsServer, Settings
 
 
@@ -31,7 +32,7 @@ def main() -> int:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             url = server.url
         if otel:
-            _push(otel, arguments["sockets"])
+            _push(otel, arguments["sockets"], arguments["names"])
     except (OSError, ValueError, OverflowError) as error:
         print(json.dumps({"error": getattr(error, "strerror", None) or str(error)}), flush=True)
         return 1
@@ -40,10 +41,10 @@ def main() -> int:
     os._exit(0)
 
 
-def _push(settings: Mapping[str, Any], sockets: Mapping[str, str]) -> None:
+def _push(settings: Mapping[str, Any], sockets: Mapping[str, str], names: str) -> None:
     from kwire.metrics.otel import Pusher  # its libraries take longer to import than everything else here
 
-    Pusher(settings["endpoint"], settings["interval_ms"] / 1000, sockets).start()
+    Pusher(settings["endpoint"], settings["interval_ms"] / 1000, sockets, NAMINGS[names]).start()
 
 
 def _give_way() -> None:

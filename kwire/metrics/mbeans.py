@@ -5,7 +5,7 @@
 them. Histograms are summaries.
 
 Strimzi's rules for the JMX exporter differ for a few MBeans. Those that its dashboards query have both names, or the
-labels of Strimzi's rules.
+labels of Strimzi's rules. What Prometheus itself asks of names is in `names`.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from kwire import __version__
 from kwire.base.logging import get_logger
 from kwire.metrics.brokers import Unavailable, ask_all
 from kwire.metrics.mbeans import Sample
+from kwire.metrics.names import NAMINGS, PROMETHEUS, Naming
 from kwire.metrics.render import Snapshot, all_samples
 
 REQUEST_S: Final = 10.0
@@ -47,10 +48,11 @@ _log = get_logger("kwire.metrics.otel")
 class Pusher:
     """Pushes until the process ends. A line is logged when pushes begin to fail, and when they succeed again."""
 
-    def __init__(self, endpoint: str, interval_s: float, sockets: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: str, interval_s: float, sockets: Mapping[str, str], naming: Naming) -> None:
         self._endpoint = endpoint
         self._interval_s = interval_s
         self._sockets = sockets
+        self._naming = naming
         self._exporter = OTLPMetricExporter(endpoint, timeout=REQUEST_S, max_export_batch_size=POINTS_MAX)
         self._started_ns = time.time_ns()
         self._reason = _LastReason()
@@ -70,7 +72,7 @@ class Pusher:
             snapshots = ask_all(self._sockets)
         except Unavailable:  # it is starting or stopping
             return
-        data = metrics_data(snapshots, self._started_ns, time.time_ns())
+        data = metrics_data(snapshots, self._started_ns, time.time_ns(), self._naming)
         fails = self._exporter.export(data) is not MetricExportResult.SUCCESS
         if fails and not self._fails:
             _log.warning("metrics cannot be pushed", endpoint=self._endpoint, reason=self._reason.text)
@@ -97,10 +99,12 @@ class _LastReason(logging.Handler):
         self.text = " ".join(record.getMessage().split())[:300]
 
 
-def metrics_data(snapshots: Mapping[str, Snapshot], started_ns: int, now_ns: int) -> MetricsData:
+def metrics_data(
+    snapshots: Mapping[str, Snapshot], started_ns: int, now_ns: int, naming: Naming = NAMINGS[PROMETHEUS]
+) -> MetricsData:
     """All series of brokers. ``started_ns``: since when counters count, for brokers that do not tell."""
     found: dict[str, list[Sample]] = {broker: [] for broker in snapshots}
-    for broker, sample in all_samples(snapshots):
+    for broker, sample in all_samples(snapshots, naming):
         found[broker].append(sample)
     scope = InstrumentationScope("kwire", __version__)
     resources = []

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Metric
 
 from kwire.metrics.facts import ends_of, of_broker, of_group, of_partition, of_topic
 from kwire.metrics.mbeans import Sample, samples
+from kwire.metrics.names import NAMINGS, PROMETHEUS, Naming
 from kwire.metrics.process import of_process
 
 Row = list[Any]
@@ -38,9 +39,11 @@ class _Part(NamedTuple):
 
 
 class Renderer:
-    """Renders snapshots, and remembers the text of each part in each format. For any thread."""
+    """Renders snapshots, and remembers the text of each part in each format. For any thread. ``naming`` gives each
+    sample its name."""
 
-    def __init__(self) -> None:
+    def __init__(self, naming: Naming = NAMINGS[PROMETHEUS]) -> None:
+        self._naming = naming
         self._lock = threading.Lock()
         self._remembered: dict[str, dict[Hashable, tuple[object, dict[bytes, bytes]]]] = {}
 
@@ -56,7 +59,7 @@ class Renderer:
         for _, part in _parts(snapshots):
             found = before.get(part.key)
             if found is None or found[0] != part.inputs:
-                found = part.inputs, _blocks(encode(_Families(part.samples())))
+                found = part.inputs, _blocks(encode(_Families(map(self._naming, part.samples()))))
             now[part.key] = found
             for header, lines in found[1].items():
                 whole.setdefault(header, []).append(lines)
@@ -90,11 +93,11 @@ class _Families(CollectorRegistry):
         yield from found.values()
 
 
-def all_samples(snapshots: Mapping[str, Snapshot]) -> Iterator[tuple[str, Sample]]:
+def all_samples(snapshots: Mapping[str, Snapshot], naming: Naming) -> Iterator[tuple[str, Sample]]:
     """The samples of brokers, each with the value of its broker's label ``broker``."""
     for broker, part in _parts(snapshots):
         for sample in part.samples():
-            yield broker, sample
+            yield broker, naming(sample)
 
 
 def _parts(snapshots: Mapping[str, Snapshot]) -> Iterator[tuple[str, _Part]]:

@@ -18,6 +18,7 @@ from prometheus_client.exposition import choose_encoder
 
 from kwire.base.addresses import Address
 from kwire.metrics.brokers import Unavailable, ask_all
+from kwire.metrics.names import NAMINGS, PROMETHEUS
 from kwire.metrics.render import Renderer
 
 REQUEST_S: Final = 10.0
@@ -33,6 +34,8 @@ class Settings(NamedTuple):
     key: str | None = None
     username: str | None = None
     password: str | None = None
+    names: str = PROMETHEUS
+    """`kwire.metrics.names`."""
 
 
 class MetricsServer(ThreadingHTTPServer):
@@ -43,7 +46,7 @@ class MetricsServer(ThreadingHTTPServer):
 
     def __init__(self, address: Address, settings: Settings) -> None:
         self.settings = settings
-        self.renderer = Renderer()
+        self.renderer = Renderer(NAMINGS[settings.names])
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._tls = _context(settings)

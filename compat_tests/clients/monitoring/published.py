@@ -156,8 +156,6 @@ _EXPRESSIONS: Final = {
         ),
         "sum(irate(kafka_server_replicamanager_isrshrinks_total[1m]))",
         "sum(irate(kafka_server_replicamanager_isrexpands_total[1m]))",
-        'sum(kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"}) by (instance)',
-        'sum(kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Produce"}) by (instance)',
         "sum(irate(kafka_log_logflushstats_logflushrateandtimems_count[5m])) by (instance)",
         'kafka_cluster_partition_replicascount{topic=~"$topic"}',
         "sort(sum(kafka_log_log_size) by (instance))",
@@ -170,6 +168,13 @@ _KUBERNETES: Final = "measured by Kubernetes about containers and volumes, not b
 _RAFT: Final = "about KRaft's metadata log and its voters; kwire has a metadata store (DescribeQuorum is told above)"
 _ZOOKEEPER: Final = "of Kafka's controllers and brokers on ZooKeeper; Kafka 4 has no such MBean"
 _FORK: Final = "of Grafana Labs' fork of kafka-exporter; the exporter itself has no such series"
+
+NAMED_BY_JMX: Final = tuple(
+    f'sum(kafka_server_delayedoperationpurgatory_purgatorysize{{delayedOperation="{operation}"}}) by (instance)'
+    for operation in ("Fetch", "Produce")
+)
+"""Expressions of 11962 that have data with `kwire.metrics.names=jmx` only: promtool objects to the label, which is
+`delayed_operation` otherwise."""
 
 NOT_ABOUT_KAFKA: Final = {
     STRIMZI_KAFKA: {

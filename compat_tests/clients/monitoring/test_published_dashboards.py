@@ -13,7 +13,7 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.clients.monitoring.published import NOT_ABOUT_KAFKA, VARIABLES, Query, queries
+from compat_tests.clients.monitoring.published import NAMED_BY_JMX, NOT_ABOUT_KAFKA, VARIABLES, Query, queries
 from compat_tests.needs import need
 from harness.processes.brokers import Broker, wait_until
 from harness.processes.kwire_cluster import KwireCluster
@@ -103,6 +103,13 @@ def test_expressions_of_published_dashboards_have_data(scraped: Prometheus, quer
 def test_series_that_are_listed_as_missing_are_missing(scraped: Prometheus) -> None:
     found = [name for names in NOT_ABOUT_KAFKA.values() for name in names if scraped.query(name)]
     assert found == []
+
+
+@pytest.mark.parametrize("expression", NAMED_BY_JMX)
+def test_labels_of_the_jmx_exporter_are_in_snake_case(scraped: Prometheus, expression: str) -> None:
+    assert scraped.query(expression) == []
+    ours = expression.replace("delayedOperation", "delayed_operation")
+    wait_until(lambda: scraped.query(ours), 30, ours, 0.2)
 
 
 def test_each_lag_is_there_once_and_sums_are_right(scraped: Prometheus) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 _NOT_MEASURED = "kwire does not measure it"
 _NO_THREADS = "kwire has one event loop, and no queues, threads or purgatories of this kind"
@@ -20,7 +20,6 @@ ONLY_KAFKA: Final = (
         _NOT_MEASURED,
     ),
     (r"kafka_log_log_retentionsizeinpercent", _NOT_MEASURED),
-    (r"kafka_log_.*cordoned.*", "kwire does not cordon log directories"),
     (r"kafka_network_(acceptor|processor)_.*", _NO_THREADS),
     (r"kafka_network_requestchannel_responsequeuesize", _NO_THREADS),
     (r"kafka_network_requestmetrics_(messageconversionstimems|temporarymemorybytes)", "kwire converts no records"),
@@ -75,6 +74,30 @@ OTHER_LABELS: Final = {
     "kafka_network_requestmetrics_requestbytes": "kwire counts bytes and keeps no histogram of them",
 }
 """Series with different labels, beside those of topics, which kwire has from a topic's first request on."""
+
+
+class Change(NamedTuple):
+    """What `kwire.metrics.names=prometheus` makes of a series: its labels, and its name if that is another."""
+
+    labels: tuple[str, ...]
+    name: str = ""
+
+
+FOR_PROMETHEUS: Final = {
+    "kafka_log_logcleanermanager_time_since_last_run_ms": Change(
+        (), "kafka_log_logcleanermanager_time_since_last_run_seconds"
+    ),
+    "kafka_log_logcleanermanager_uncleanable_bytes": Change(("log_directory",)),
+    "kafka_log_logcleanermanager_uncleanable_partitions_count": Change(("log_directory",)),
+    "kafka_log_logmanager_logdirectorycordoned": Change(("log_directory",)),
+    "kafka_log_logmanager_logdirectoryoffline": Change(("log_directory",)),
+    "kafka_server_delayedoperationpurgatory_numdelayedoperations": Change(("delayed_operation",)),
+    "kafka_server_delayedoperationpurgatory_purgatorysize": Change(("delayed_operation",)),
+    "kafka_server_replicafetchermanager_maxlag": Change(("client_id",)),
+    "kafka_server_socket_server_metrics_connection_count": Change(("listener", "network_processor")),
+}
+"""Series of the exporter's that have other names by default, because `promtool check metrics` objects to capital
+letters in labels and to abbreviated units."""
 
 HELD: Final = (
     "kafka_controller_controllerstats_uncleanleaderelections_total",

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.comparisons.metrics import jmx
-from compat_tests.comparisons.metrics.differences import HELD, ONLY_KAFKA, ONLY_KWIRE, OTHER_LABELS
+from compat_tests.comparisons.metrics.differences import FOR_PROMETHEUS, HELD, ONLY_KAFKA, ONLY_KWIRE, OTHER_LABELS
 from compat_tests.needs import need
 from harness.kafka_jars import JarsUnavailable, why_no_java
 from harness.processes.brokers import Broker, KafkaBroker, KwireBroker
@@ -51,7 +51,8 @@ def as_the_example_names_it(name: str, labels: Mapping[str, str]) -> tuple[str, 
     if not name.startswith("kafka_server_quota_"):
         return name, labels
     attribute = name.removeprefix("kafka_server_quota_")
-    return f"kafka_server_{labels['resource'].lower()}_client_id_{labels['clientId']}_{attribute}", {}
+    client = labels.get("clientId") or labels["client_id"]
+    return f"kafka_server_{labels['resource'].lower()}_client_id_{client}_{attribute}", {}
 
 
 QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
@@ -87,7 +88,7 @@ def work(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Series, Series]:
-    """Apache Kafka's and kwire's."""
+    """Apache Kafka's and kwire's with the exporter's names."""
     need(why_no_java())
     try:
         agent = jmx.agent()
@@ -98,10 +99,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Series, Series]:
     rules: Path = kafka.home / "rules.yml"
     rules.write_text(jmx.rules())
     kafka.environment["JAVA_TOOL_OPTIONS"] = f"-javaagent:{agent}={port}:{rules}"
-    expected = series(kafka, port)
+    return series(kafka, port), series_of_kwire(tmp_path_factory.mktemp("kwire"), "jmx")
+
+
+def series_of_kwire(home: Path, names: str) -> Series:
     port = free_port()
-    kwire = KwireBroker(tmp_path_factory.mktemp("kwire"), {"kwire.metrics.listen": f"127.0.0.1:{port}"})
-    return expected, series(kwire, port)
+    broker = KwireBroker(home, {"kwire.metrics.listen": f"127.0.0.1:{port}", "kwire.metrics.names": names})
+    return series(broker, port)
 
 
 def unexplained(names: Iterable[str], reasons: tuple[tuple[str, str], ...]) -> list[str]:
@@ -123,3 +127,14 @@ def test_labels_are_the_same_but_for_topics(both: tuple[Series, Series]) -> None
     kafka, kwire = both
     differing = [name for name in kafka.keys() & kwire.keys() if (kafka[name] ^ kwire[name]) - {("topic",)}]
     assert set(differing) == set(OTHER_LABELS)
+
+
+def test_the_names_for_prometheus_differ_where_the_list_says(both: tuple[Series, Series], tmp_path: Path) -> None:
+    _, exporters = both
+    ours = series_of_kwire(tmp_path, "prometheus")
+    assert {name for name in exporters if ours.get(name) != exporters[name]} == set(FOR_PROMETHEUS)
+    changed = {change.name or name: change.labels for name, change in FOR_PROMETHEUS.items()}
+    assert {name for name in ours if ours[name] != exporters.get(name)} == changed.keys()
+    for name, change in FOR_PROMETHEUS.items():
+        [labels] = ours[change.name or name]
+        assert labels == change.labels, name

@@ -81,6 +81,7 @@ BROKER_DOCUMENTATION: dict[str, str] = {
     "kwire.metadata.dir": "Directory of the metadata store that several brokers on this host share.",
     "kwire.sasl.oauthbearer.allowed.urls": "The URLs that properties of OAUTHBEARER may name; others are refused.",
     "kwire.metrics.listen": "HOST:PORT of the endpoint for Prometheus (/metrics, /healthz, /readyz); none by default.",
+    "kwire.metrics.names": "Names of series and labels: prometheus (as promtool asks) or jmx (as the JMX exporter).",
     "kwire.metrics.otel.endpoint": "URL to which the broker's metrics are pushed by OTLP/HTTP; none by default.",
     "kwire.metrics.otel.interval.ms": "Milliseconds between two pushes of metrics.",
     "kwire.metrics.password": "Password for the metrics endpoint (HTTP basic authentication).",

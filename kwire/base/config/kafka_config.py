@@ -55,6 +55,7 @@ class KafkaConfig(BrokerProperties):
     kwire_metadata_dir: str | None
     kwire_sasl_oauthbearer_allowed_urls: tuple[str, ...]
     kwire_metrics_listen: str | None
+    kwire_metrics_names: str
     kwire_metrics_otel_endpoint: str | None
     kwire_metrics_otel_interval_ms: int
     kwire_metrics_password: str | None

@@ -95,6 +95,7 @@ SUPPORTED = frozenset(
         "kwire.jaas.config.file",
         "kwire.metadata.dir",
         "kwire.metrics.listen",
+        "kwire.metrics.names",
         "kwire.metrics.otel.endpoint",
         "kwire.metrics.otel.interval.ms",
         "kwire.metrics.password",

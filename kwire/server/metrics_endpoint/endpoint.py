@@ -132,6 +132,7 @@ def endpoint_settings(config: KafkaConfig) -> dict[str, Any]:
         "key": config.kwire_metrics_ssl_key_location,
         "username": config.kwire_metrics_username,
         "password": config.kwire_metrics_password,
+        "names": config.kwire_metrics_names,
         "otel": _otel(config),
     }
 

@@ -8,6 +8,7 @@ ROWS = (
     ("kwire.jaas.config.file", "STRING", None, "MEDIUM", "read-only", None),
     ("kwire.metadata.dir", "STRING", None, "HIGH", "read-only", None),
     ("kwire.metrics.listen", "STRING", None, "MEDIUM", "read-only", None),
+    ("kwire.metrics.names", "STRING", "prometheus", "LOW", "read-only", ("in", ("prometheus", "jmx"))),
     ("kwire.metrics.otel.endpoint", "STRING", None, "MEDIUM", "read-only", None),
     ("kwire.metrics.otel.interval.ms", "INT", 60_000, "LOW", "read-only", ("range", 100, None)),
     ("kwire.metrics.password", "PASSWORD", None, "MEDIUM", "read-only", None),
