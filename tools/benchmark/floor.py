@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.processes.brokers import Broker, BrokerFailed
@@ -71,6 +71,11 @@ class FloorTarget(Target):
     def create_topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> Topic:
         """A new topic; it has no configuration."""
         return FloorTopic(self.server, self, int(self.server.obey(f"topic {partitions}")), partitions)
+
+    def delete_topics(self, topics: Sequence[Topic]) -> None:
+        """Delete topics with their files."""
+        for each in topics:
+            each.delete()
 
     def producer_id(self) -> tuple[int, int]:
         """A producer's id and epoch, which the floor does not look at."""

@@ -6,7 +6,7 @@ What lives elsewhere: how the brokers are started (`harness.processes.production
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,18 @@ class Target:
             topic = Topic(self, name, response.topic_id, partitions)
             wait_until(lambda: topic.end_offsets() is not None, 120, f"logs of {name}")
         return topic
+
+    def delete_topics(self, topics: Sequence[Topic]) -> None:
+        """Delete topics and wait until their files are gone. Apache Kafka takes a third of a second for a request."""
+        with self.client() as client:
+            states = [DeleteTopicState(name=each.name) for each in topics]
+            client.call(DeleteTopicsRequest(topics=states, timeout_ms=60_000), 6)
+        prefixes = tuple(f"{each.name}-" for each in topics)
+
+        def gone() -> bool:
+            return not any(name.startswith(prefixes) for name in os.listdir(self.broker.data_dir))
+
+        wait_until(gone, 60 + len(topics), f"the files of {topics[0].name} are deleted")
 
     def producer_id(self) -> tuple[int, int]:
         """A new idempotent producer's id and epoch."""
@@ -144,15 +156,7 @@ class Topic:
 
     def delete(self) -> None:
         """Delete it and wait until its files are gone, so that this does not disturb the next workload."""
-        with self.target.client() as client:
-            states = [DeleteTopicState(name=self.name)]
-            client.call(DeleteTopicsRequest(topics=states, timeout_ms=60_000), 6)
-        prefix = f"{self.name}-"
-
-        def gone() -> bool:
-            return not any(name.startswith(prefix) for name in os.listdir(self.target.broker.data_dir))
-
-        wait_until(gone, 60, f"the files of {self.name} are deleted")
+        self.target.delete_topics([self])
 
     def forget_cached(self) -> None:
         """Have the system drop what it caches of the files: they are read from the disk next time."""

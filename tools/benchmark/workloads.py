@@ -317,8 +317,7 @@ class ManyTopics:
         before = sum(each.records() for each in topics)
         result = generator.run(target, templates, producers=1, inflight=5, requests=requests)
         assert sum(each.records() for each in topics) - before == result["sent_records"]
-        for each in topics:
-            each.delete()
+        target.delete_topics(topics)
         records, seconds = result["sent_records"], result["send_s"]
         return {
             "records_s": records / seconds,
