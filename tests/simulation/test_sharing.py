@@ -194,6 +194,10 @@ def change_the_value(history: ShareHistory) -> None:
     history.deliveries[0].value = 99
 
 
+def answer_without_a_reason(history: ShareHistory) -> None:
+    history.errors["fetch: UNKNOWN_SERVER_ERROR"] += 1
+
+
 DOCTORED = {
     "share holders: (0, 1)": give_to_two,
     "share again: ACCEPT of (0, 0)": give_again,
@@ -202,6 +206,7 @@ DOCTORED = {
     "share lost: (0, 1)": lose,
     "share start: of partition 0": go_back,
     "share value: a got 99": change_the_value,
+    "share error: 1 x fetch: UNKNOWN_SERVER_ERROR": answer_without_a_reason,
 }
 
 

@@ -7,6 +7,7 @@
 - No record is lost: in the end each was accepted, or rejected, or delivered as often as allowed.
 - The start offset never goes back by itself. Once it is altered, what is before it is not delivered, and everything
   from it on is, as often as if it had not been delivered before.
+- No broker answers UNKNOWN_SERVER_ERROR: whatever can go wrong has an error that says whether to try again.
 
 A member cannot know what a request without a response has done; all rules allow for both.
 """
@@ -44,6 +45,8 @@ def anomalies(history: ShareHistory, logs: Mapping[int, Mapping[int, int]]) -> l
             if not _is_settled(record, deliveries[record], answers[record], history):
                 given = ", ".join(f"{each.count} at {each.span.received_s:.3f}" for each in deliveries[record])
                 found.append(f"share lost: {record} was never accepted; deliveries: {given or 'none'}")
+    unexpected = ErrorCode.UNKNOWN_SERVER_ERROR.name
+    found += [f"share error: {count} x {what}" for what, count in history.errors.items() if unexpected in what]
     return found + history.trouble
 
 
