@@ -55,11 +55,11 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def running_console(home: Path, bootstrap: str) -> Iterator[Console]:
+def running_console(home: Path, bootstrap: str, *options: str) -> Iterator[Console]:
     """A console of a cluster, which it may change."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KWIRE_")}
     words = ["--listen", "127.0.0.1:0", "--bootstrap-server", f"{CLUSTER}={bootstrap}", "--allow-changes"]
-    words += ["--timeout", str(PATIENCE_MS // 1000)]
+    words += ["--timeout", str(PATIENCE_MS // 1000), *options]
     command = [sys.executable, "-m", "kwire", "console", *words]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**environment, "HOME": str(home)}

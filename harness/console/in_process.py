@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,14 @@ CHANGING = {**HEADERS, "origin": f"http://{HOST}", "content-type": "application/
 
 @asynccontextmanager
 async def console(
-    *bootstraps: str, allow_changes: bool = False, timeout_s: float = 10.0, **access: Any
+    *bootstraps: str,
+    allow_changes: bool = False,
+    timeout_s: float = 10.0,
+    properties: Mapping[str, str] | None = None,
+    **access: Any,
 ) -> AsyncGenerator[AsgiClient]:
-    """A client of a console of clusters, which are called c0, c1 and so on."""
-    targets = [Target(f"c{number}", each, {}, timeout_s) for number, each in enumerate(bootstraps)]
+    """A client of a console of clusters, which are called c0, c1 and so on. ``properties``: client properties."""
+    targets = [Target(f"c{number}", each, properties or {}, timeout_s) for number, each in enumerate(bootstraps)]
     clusters = Clusters(targets, read_only=not allow_changes)
     allowed = Access(TOKEN, Address("127.0.0.1", 9021), **access)
     made = Console(clusters, allowed, ConsoleSettings(allow_changes))

@@ -287,7 +287,9 @@ class Console:
         connections = workspace.clusters.named(request.query_params.get("cluster"))
         body = await _body(request) if request.method not in ("GET", "HEAD") else None
         allowed, timeout_s = self._settings.allow_changes, connections.target.timeout_s
-        return connections, Call(request.path_params, dict(request.query_params), body, allowed, timeout_s)
+        query = dict(request.query_params)
+        decoder = None if query.get("decode") == "0" else connections.decoder
+        return connections, Call(request.path_params, query, body, allowed, timeout_s, decoder)
 
     async def _page(self, request: Request) -> Response:
         """The page; whoever comes with the token gets the cookie."""

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kwire.console.failures import Refusal, bad_request
+
+if TYPE_CHECKING:
+    from kwire.console.records.decoding import Decoder
 
 
 class Call(NamedTuple):
     """A request. ``path``: the parts of its path by name; ``body``: its JSON, None without one. ``timeout_s``: for what
-    the cluster does itself."""
+    the cluster does itself. ``decoder``: for messages, if the cluster has a registry."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: Any
     allow_changes: bool
     timeout_s: float
+    decoder: Decoder | None = None
 
     def check_changes(self) -> None:
         """`Refusal` if the console only reads."""

@@ -15,6 +15,7 @@ from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError
 from kwire.codec.protocol import ApiKey
 from kwire.console.failures import Refusal, unknown
+from kwire.console.records.decoding import decoder_of
 from kwire.console.shared import Answers
 
 KEPT_MAX: Final = 4
@@ -67,7 +68,8 @@ class ClusterStatus(NamedTuple):
 
 
 class Connections:
-    """The connections to one cluster."""
+    """The connections to one cluster, and what decodes its messages. `CommandError` for a registry's URL that is
+    none."""
 
     def __init__(self, target: Target, *, read_only: bool) -> None:
         self.target = target
@@ -79,6 +81,7 @@ class Connections:
         self._probed_s: float | None = None
         self._probe: asyncio.Task[None] | None = None
         self.answers = Answers()
+        self.decoder = decoder_of(target.properties, target.timeout_s)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Cluster]:

@@ -2,6 +2,7 @@
 
     kwire console
     kwire console --listen 127.0.0.1:9021 --bootstrap-server test=broker1:9092 --profile production
+    kwire console --registry http://localhost:8081
     kwire console --allow-changes
 
 Standard output carries one line: ``kwire console ready url=URL``, whose token lets a browser in.
@@ -14,10 +15,12 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kwire.base.extras import missing
 from kwire.cli import fail
 from kwire.cli.connection import options
 from kwire.cli.connection.errors import CommandError
 from kwire.cli.running.children import CONSOLE_LISTEN
+from kwire.cli.schemas.client import URL
 
 if TYPE_CHECKING:
     from kwire.console.clusters import Target
@@ -41,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="a cluster, by settings of `kwire profile`; may be given more than once",
+    )
+    group.add_argument(
+        "--registry",
+        metavar="[NAME=]URL",
+        action="append",
+        default=[],
+        help="decode messages by the schemas of this registry, of all clusters or of one; may be given more than once",
     )
     options.add_client_arguments(group)
     page = parser.add_argument_group("page")
@@ -80,6 +90,8 @@ def _seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal comes."""
+    if arguments.registry and (reason := missing("registry")):
+        return fail(reason)
     from kwire.cli.running.web import StartFailure
     from kwire.console.server import serve
 
@@ -93,6 +105,7 @@ def targets(arguments: argparse.Namespace, environment: Mapping[str, str] = os.e
     """The clusters that the options name. `CommandError`."""
     from kwire.console.clusters import Target
 
+    registries = dict(map(_registry, arguments.registry))
     chosen: list[tuple[str | None, str | None, str | None]] = []  # name, bootstrap, profile
     for text in arguments.bootstrap_server:
         name, equals, bootstrap = text.partition("=")
@@ -106,4 +119,14 @@ def targets(arguments: argparse.Namespace, environment: Mapping[str, str] = os.e
         if name in names:
             raise CommandError(f"two clusters are called {name}: name one with --bootstrap-server NAME=HOST:PORT")
         names.add(name)
-        yield Target(name, settings.bootstrap, settings.properties, settings.timeout_s)
+        url = registries.pop(name, registries.get(None))
+        properties = settings.properties if url is None else {**settings.properties, URL: url}
+        yield Target(name, settings.bootstrap, properties, settings.timeout_s)
+    for unknown in filter(None, registries):
+        raise CommandError(f"--registry {unknown}=…: there is no cluster {unknown}")
+
+
+def _registry(text: str) -> tuple[str | None, str]:
+    """The cluster that a registry is for, None for all, and its URL."""
+    name, equals, url = text.partition("=")
+    return (name, url) if equals and "/" not in name else (None, text)

@@ -83,7 +83,7 @@ class Topic:
 
 
 @pytest.fixture
-def topic(
+def orders(
     broker: Broker, registry: Registry, make_topic: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> Topic:
     return Topic(make_topic(1), broker, registry, capsys)
@@ -102,75 +102,75 @@ def avro(registry: Registry, topic: str) -> tuple[Callable[[Any], bytes | None],
     return (lambda value: first(value, context)), (lambda value: second(value, context))
 
 
-def test_avro(topic: Topic, registry: Registry) -> None:
-    first, second = avro(registry, topic.name)
-    topic.write((b"a", first(ORDER)), (b"b", None), (b"c", second({**ORDER, "note": "x", "region": "us"})))
-    assert topic.rows('select value.region, value.note, key from TOPIC order by "offset"') == [
+def test_avro(orders: Topic, registry: Registry) -> None:
+    first, second = avro(registry, orders.name)
+    orders.write((b"a", first(ORDER)), (b"b", None), (b"c", second({**ORDER, "note": "x", "region": "us"})))
+    assert orders.rows('select value.region, value.note, key from TOPIC order by "offset"') == [
         ("eu", None, "a"),
         (None, None, "b"),
         ("us", "x", "c"),
     ]
-    assert topic.rows("select typeof(value) from TOPIC limit 1") == [
+    assert orders.rows("select typeof(value) from TOPIC limit 1") == [
         (
             'STRUCT(id UUID, amount DECIMAL(9,2), "at" TIMESTAMP WITH TIME ZONE, kind VARCHAR, '
             "tags MAP(VARCHAR, BIGINT), cards STRUCT(number VARCHAR)[], note VARCHAR, region VARCHAR)",
         )
     ]
-    assert topic.rows(
+    assert orders.rows(
         "select value.id, value.amount * 2, epoch_ms(value.at), value.kind, value.tags['a'], value.cards[1].number "
         "from TOPIC where value.region = 'eu' and value.amount > 12"
     ) == [(str(UUID(int=5)), 24.68, int(MOMENT.timestamp() * 1000), "OLD", 1, "4")]
-    assert topic.rows("select hex(value_bytes[:1]) from TOPIC where value.note = 'x'") == [("00",)]
+    assert orders.rows("select hex(value_bytes[:1]) from TOPIC where value.note = 'x'") == [("00",)]
 
 
-def test_json_schema_and_protobuf(topic: Topic, registry: Registry) -> None:
+def test_json_schema_and_protobuf(orders: Topic, registry: Registry) -> None:
     schema = parse(MESSAGE, "PROTOBUF")
     assert isinstance(schema, ProtobufSchema)
     order = schema.message_class("shop.Order")
     client = SchemaRegistryClient({"url": registry.url})
-    key, value = (SerializationContext(topic.name, each) for each in (MessageField.KEY, MessageField.VALUE))
+    key, value = (SerializationContext(orders.name, each) for each in (MessageField.KEY, MessageField.VALUE))
     document = JSONSerializer(json.dumps(DOCUMENT), client)
     message = ProtobufSerializer(order, client, {"use.deprecated.format": False})
     made = order(id=2**40, lines=[{"n": 1}], at={"seconds": 5})
-    topic.write((document({"id": 7, "day": "2024-01-02", "more": [1]}, key), message(made, value)))
+    orders.write((document({"id": 7, "day": "2024-01-02", "more": [1]}, key), message(made, value)))
     query = "select key.id, key.day, key.more, value.id, value.lines[1].n, epoch(value.at) from TOPIC"
-    assert topic.rows(f"{query} where key.day > '2024-01-01'") == [(7, "2024-01-02", [1], 2**40, 1, 5.0)]
+    assert orders.rows(f"{query} where key.day > '2024-01-01'") == [(7, "2024-01-02", [1], 2**40, 1, 5.0)]
 
 
-def test_rows_go_to_another_topic(topic: Topic, registry: Registry, make_topic: Callable[..., str]) -> None:
-    first, _ = avro(registry, topic.name)
-    topic.write((b"a", first(ORDER)))
+def test_rows_go_to_another_topic(orders: Topic, registry: Registry, make_topic: Callable[..., str]) -> None:
+    first, _ = avro(registry, orders.name)
+    orders.write((b"a", first(ORDER)))
     target = make_topic(1)
-    done = topic.run("select key, to_json(value) as value from TOPIC", "-o", "table", "--to-topic", target)
+    done = orders.run("select key, to_json(value) as value from TOPIC", "-o", "table", "--to-topic", target)
     assert done == (0, f"1 row written to {target}\n", "")
     query = f"select value->>'kind', (value->>'amount')::decimal(9,2) from \"{target}\""
-    assert topic.rows(query) == [("OLD", 12.34)]
+    assert orders.rows(query) == [("OLD", 12.34)]
 
 
-def test_what_does_not_fit_is_counted(topic: Topic, registry: Registry) -> None:
-    first, _ = avro(registry, topic.name)
+def test_what_does_not_fit_is_counted(orders: Topic, registry: Registry) -> None:
+    first, _ = avro(registry, orders.name)
     good = first(ORDER)
-    topic.write(*[(None, good)] * 600, (None, wire.frame(9999, b"x")), (None, b"text"), *[(None, good)] * 600)
-    status, out, err = topic.run("select count(*), count(value), count(value_bytes) from TOPIC")
+    orders.write(*[(None, good)] * 600, (None, wire.frame(9999, b"x")), (None, b"text"), *[(None, good)] * 600)
+    status, out, err = orders.run("select count(*), count(value), count(value_bytes) from TOPIC")
     assert (status, [tuple(each.values()) for each in json.loads(out)]) == (0, [(1202, 1200, 1202)])
     assert err == (
-        f"kwire: {topic.name}: 2 values not as the schema says, read as NULL (value_bytes has what is there), the "
+        f"kwire: {orders.name}: 2 values not as the schema says, read as NULL (value_bytes has what is there), the "
         "first: the registry has no schema 9999\n"
     )
 
 
 def test_a_registry_that_cannot_be_asked_is_one_line(
-    topic: Topic, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    orders: Topic, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = tmp_path / "users"
     users.write_text("alice: secret\n")
     secured = start("--users", str(users))
-    topic.write((None, wire.frame(1, b"x")))
+    orders.write((None, wire.frame(1, b"x")))
     query = "select count(value) from TOPIC"
-    away = topic.run(query, url="http://127.0.0.1:1")
+    away = orders.run(query, url="http://127.0.0.1:1")
     assert away == (1, "", "kwire: registry http://127.0.0.1:1: Connection refused\n")
-    status, out, err = topic.run(query, url=secured.url)
+    status, out, err = orders.run(query, url=secured.url)
     assert (status, out, err.count("\n")) == (1, "", 1) and "Unauthorized" in err
-    assert topic.run(query, url="nowhere")[0] == 1
+    assert orders.run(query, url="nowhere")[0] == 1
     monkeypatch.setenv("KWIRE_BASIC_AUTH_USER_INFO", "alice:secret")
-    assert topic.run(query, url=secured.url)[0] == 0
+    assert orders.run(query, url=secured.url)[0] == 0

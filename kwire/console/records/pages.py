@@ -15,7 +15,8 @@ from kwire.cli.records.reading import Reader
 from kwire.codec.records import BatchHeader, Buffer
 from kwire.console.calls import Call
 from kwire.console.failures import bad_request, unknown
-from kwire.console.records.messages import WHOLE_BYTES_MAX, Message, message, messages
+from kwire.console.records.decoding import shown
+from kwire.console.records.messages import WHOLE_BYTES_MAX, Message
 from kwire.console.records.places import is_committed, places, position, topic_metadata
 
 PAGE_DEFAULT: Final = 50
@@ -38,12 +39,12 @@ class Page(NamedTuple):
 
 
 class _Filling:
-    """The messages of a page: as many of each partition as its share allows."""
+    """The records of a page: as many of each partition as its share allows."""
 
     def __init__(self, starts: dict[Partition, int], shares: dict[Partition, int]) -> None:
         self._left = dict(shares)
         self.next = dict(starts)
-        self.found: list[Message] = []
+        self.found: list[Columns] = []
 
     @property
     def is_full(self) -> bool:
@@ -62,7 +63,7 @@ class _Filling:
         if not left:
             return
         taken = columns if len(columns) <= left else columns.take(range(left))
-        self.found += messages(taken)
+        self.found.append(taken)
         self._left[here] = left - len(taken)
         self.next[here] = columns.next_offset if taken is columns else taken.offsets[-1] + 1
         if self.next[here] >= end:
@@ -99,7 +100,8 @@ async def list_messages(cluster: Cluster, call: Call) -> Page:
                 await _fill(cluster, filling, starts, ends, is_committed(call))
         except TimeoutError:
             complete = False
-    found = sorted(filling.found, key=lambda each: (each["timestamp"], each["partition"], each["offset"]))
+    shown_messages = [each for columns in filling.found for each in await shown(call.decoder, columns)]
+    found = sorted(shown_messages, key=lambda each: (each["timestamp"], each["partition"], each["offset"]))
     return Page(found, _by_index(starts), _by_index(filling.next), _by_index(ends), complete, offline)
 
 
@@ -133,7 +135,8 @@ async def whole_message(cluster: Cluster, call: Call) -> Message:
         async with asyncio.timeout(PAGE_S), aclosing(reader.batches()) as batches:
             async for columns in batches:
                 if len(columns) and columns.offsets[0] == offset:
-                    return message(columns, 0, WHOLE_BYTES_MAX)
+                    [found] = await shown(call.decoder, columns.take([0]), WHOLE_BYTES_MAX)
+                    return found
                 if columns.next_offset > offset:
                     break
     raise unknown("message", f"{name}-{partition} has no message at offset {offset}")

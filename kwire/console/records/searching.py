@@ -19,8 +19,8 @@ from kwire.codec.records import BatchHeader, Buffer
 from kwire.codec.records.reader import read_body
 from kwire.console.calls import Call
 from kwire.console.events import Event, Events
+from kwire.console.records.decoding import Decoded, Decoder, noted
 from kwire.console.records.matching import Search, search_of
-from kwire.console.records.messages import message
 from kwire.console.records.places import is_committed, places
 
 FOUND_DEFAULT: Final = 500
@@ -47,8 +47,15 @@ class Limits(NamedTuple):
 class Scan:
     """How far a search has come."""
 
-    def __init__(self, search: Search, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+    def __init__(
+        self,
+        search: Search,
+        starts: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
+        decoder: Decoder | None = None,
+    ) -> None:
         self._search = search
+        self._decoder = decoder
         self._starts = starts
         self.ends = ends
         self.at = dict(starts)
@@ -57,17 +64,26 @@ class Scan:
         self.bytes = 0
 
     def decode(self, topic: str, partition: int, batch: Buffer, header: BatchHeader) -> Columns:
-        """The matching records of a batch."""
+        """The matching records of a batch; all of them if they have to be decoded first (`decoded`)."""
         here = (topic, partition)
         first, last = max(header.base_offset, self._starts[here]), min(header.next_offset, self.ends[here])
         self.scanned += min(header.count, max(last - first, 0))
         self.bytes += header.size
+        if self._decoder is not None:
+            return decode_batch(topic, partition, batch, header).between(self._starts[here], self.ends[here])
         if self._search.words and not self._search.may_match(
             read_body(batch, header, max_bytes=DECOMPRESSED_BYTES_MAX)
         ):
             return Columns(topic, partition, (), (), (), (), {}, header.next_offset)
         columns = decode_batch(topic, partition, batch, header)
         return self._search.matches(columns.between(self._starts[here], self.ends[here]))
+
+    async def decoded(self, columns: Columns) -> Decoded:
+        """The matching records of what `decode` has made. `CommandError` if the registry does not answer."""
+        if self._decoder is None:
+            return Decoded(columns, {})
+        found, notes = await self._decoder.decoded(columns)
+        return Decoded(self._search.matches(found), notes)
 
     def progress(self, seconds: float) -> dict[str, Any]:
         """The event ``progress``."""
@@ -92,7 +108,7 @@ async def search(cluster: Cluster, call: Call) -> Events:
         call.number("megabytes", MEGABYTES_DEFAULT, 1, 1 << 30) << 20,
     )
     starts, ends, offline = await places(cluster, call, "earliest")
-    scan = Scan(wanted, starts, ends)
+    scan = Scan(wanted, starts, ends, call.decoder)
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     queue: asyncio.Queue[Event] = asyncio.Queue(QUEUED_MAX)
@@ -149,8 +165,9 @@ async def _read(reading: AsyncGenerator[Columns], scan: Scan, limits: Limits, qu
     async with aclosing(reading) as batches:
         async for columns in batches:
             here = (columns.topic, columns.partition)
-            for index in range(len(columns)):
-                await queue.put(Event("message", message(columns, index)))
+            columns, notes = await scan.decoded(columns)
+            for index, each in enumerate(noted(columns, notes)):
+                await queue.put(Event("message", each))
                 scan.matched += 1
                 if scan.matched >= limits.found:
                     scan.at[here] = columns.offsets[index] + 1

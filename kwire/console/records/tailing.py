@@ -18,7 +18,8 @@ from kwire.cli.records.reading import Reader
 from kwire.codec.records import BatchHeader, Buffer
 from kwire.console.calls import Call
 from kwire.console.events import Event, Events
-from kwire.console.records.messages import Message, messages
+from kwire.console.records.decoding import shown
+from kwire.console.records.messages import Message
 from kwire.console.records.places import is_committed, places
 
 INTERVAL_S: Final = 0.1
@@ -60,9 +61,10 @@ class Tail:
         self._held_bytes -= header.size
         return header
 
-    def take(self, starts: dict[Partition, int]) -> tuple[list[Message], int]:
-        """The newest messages, and how many others there were. A batch may have begun before the tail."""
-        found: list[Message] = []
+    def take(self, starts: dict[Partition, int]) -> tuple[list[Columns], int]:
+        """The newest records, at least `SHOWN_MAX` if there are so many, and how many others there were. A batch may
+        have begun before the tail."""
+        found: list[Columns] = []
         skipped, self._skipped = self._skipped, 0
         while self._held:
             topic, partition, batch, header = self._held[0]
@@ -70,10 +72,9 @@ class Tail:
             if len(columns) > SHOWN_MAX:
                 skipped += len(columns) - SHOWN_MAX
                 columns = columns.take(range(len(columns) - SHOWN_MAX, len(columns)))
-            found += messages(columns)
+            found.append(columns)
             self._drop()
-        found.sort(key=lambda each: (each["timestamp"], each["partition"], each["offset"]))
-        return found[-SHOWN_MAX:], skipped + max(len(found) - SHOWN_MAX, 0)
+        return found, skipped
 
 
 class _Rate:
@@ -110,8 +111,11 @@ async def tail(cluster: Cluster, call: Call) -> Events:
             if coming.came == told and loop.time() - told_s < IDLE_S:
                 continue
             told_s, told = loop.time(), coming.came
-            found, skipped = coming.take(starts)
-            yield Event("messages", _event(found, rate.at(told_s, told), skipped))
+            taken, skipped = coming.take(starts)
+            found = [each for columns in taken for each in await shown(call.decoder, columns)]
+            found.sort(key=lambda each: (each["timestamp"], each["partition"], each["offset"]))
+            skipped += max(len(found) - SHOWN_MAX, 0)
+            yield Event("messages", _event(found[-SHOWN_MAX:], rate.at(told_s, told), skipped))
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

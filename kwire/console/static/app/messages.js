@@ -15,13 +15,25 @@ export function useMasks() {
   return { text, setText, names: useMemo(() => rules(text), [text]) };
 }
 
+function Schema({ schema }) {
+  if (!schema) return null;
+  if (schema.error) return html`<p class="warn">Not decoded, schema ${schema.id}: ${schema.error}</p>`;
+  const subject = schema.subject ? `, ${schema.subject} version ${schema.version}` : "";
+  return html`<p class="quiet">${schema.type}, schema ${schema.id}${subject}</p>`;
+}
+
 function Whole({ route, message, names, close, resend }) {
   const [form, setForm] = useState("json");
   const target = `topics/${part(message.topic)}/messages/${message.partition}/${message.offset}`;
+  const decoded = Boolean(message.key_schema || message.value_schema);
+  const raw = decoded && form === "hex";
+  const load = (query, signal) => ask(target, { query: { cluster: route.cluster, ...query }, signal });
   const { data, error } = useLoad(
-    (signal) => (message.truncated ? ask(target, { query: { cluster: route.cluster }, signal }) : Promise.resolve(message)),
-    [target],
+    (signal) => (message.truncated || raw ? load(raw ? { decode: 0 } : {}, signal) : Promise.resolve(message)),
+    [target, raw],
   );
+  // Decoded values are sent again as they were written.
+  const again = async () => resend(decoded ? await load({ decode: 0 }) : shown);
   const shown = data ?? message;
   const link = place(route.cluster, "topics", message.topic, { tab: "messages", from: message.offset, partition: message.partition, limit: 1 });
   return html`<${Dialog} title=${`Partition ${message.partition}, offset ${message.offset}`} close=${close}>
@@ -35,8 +47,10 @@ function Whole({ route, message, names, close, resend }) {
       )}
     </fieldset>
     <h3>Key</h3>
+    <${Schema} schema=${message.key_schema} />
     <${Content} content=${shown.key} form=${form} names=${names} />
     <h3>Value</h3>
+    <${Schema} schema=${message.value_schema} />
     <${Content} content=${shown.value} form=${form} names=${names} />
     ${shown.headers.length > 0 &&
     html`<h3>Headers</h3>
@@ -44,7 +58,7 @@ function Whole({ route, message, names, close, resend }) {
         ${shown.headers.map((each, index) => html`<dt key=${"n" + index}>${each.key}</dt><dd key=${"v" + index}>${preview(each.value, names)}</dd>`)}
       </dl>`}
     <div class="buttons">
-      ${resend && html`<button type="button" onClick=${() => resend(shown)}>Send again…</button>`}
+      ${resend && html`<button type="button" onClick=${again}>Send again…</button>`}
       <button type="button" class="main" autofocus onClick=${close}>Close</button>
     </div>
   <//>`;
