@@ -186,7 +186,7 @@ def membership_of(
         store,
         metadata,
         broker_id,
-        Registration(ENDPOINTS, None, features),
+        Registration(ENDPOINTS, None, features, log_dirs=[("/data",)]),
         lease_ms=lease_ms,
         rules=default_rules,
         on_loss=on_loss,

@@ -5,7 +5,8 @@
 * When there are brokers over which partitions have not been spread, some are moved to them, by ordinary reassignments
   of at most `BATCH` partitions at a time, throttled to `kwire.balance.throttled.rate`. Afterwards the metadata store
   says over which brokers they are spread; until the number of brokers grows, nothing is moved again, whatever an
-  operator does with partitions.
+  operator does with partitions. A broker whose log directories are all cordoned (KIP-1066) gets nothing before one is
+  released, as in the placement of new partitions.
 
 Everything is decided from the image and kept in the metadata store, so the next controller continues where a killed one
 has stopped. What lives elsewhere: which partitions move (`moves`), the throttles (`throttling`), placing new partitions
@@ -25,6 +26,8 @@ from kwire.cluster.balance.moves import plan_moves
 from kwire.cluster.balance.throttling import release, throttle
 from kwire.cluster.controller.leaders import PREFERRED
 from kwire.cluster.controller.reassignment import is_moving
+from kwire.cluster.placement import usable_brokers
+from kwire.cluster.store.keys import ConfigResource
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
@@ -65,10 +68,12 @@ class Balancer:
     def _on_image(self, image: ClusterImage, delta: Delta) -> None:
         if not self._controller.active:
             return
-        if delta.brokers or delta.controller:
-            self._leaders.wake()
+        others = delta.brokers or delta.controller
+        if others or any(kind == ConfigResource.BROKER for kind, _ in delta.configs):
             self._partitions.wake()
-        elif any(_is_unpreferred(state, image) for name in delta.changed for state in image.topics[name].partitions):
+        if others or any(
+            _is_unpreferred(state, image) for name in delta.changed for state in image.topics[name].partitions
+        ):
             self._leaders.wake()
 
     async def _elect(self) -> None:
@@ -92,32 +97,33 @@ class Balancer:
         give any, so this waits for it to come back."""
         while self._controller.active:
             image = self._metadata.image
-            brokers = _staying(image)
-            if set(brokers) <= set(image.balance.brokers) or not _all_here(image):
+            brokers, takers = _staying(image), _takers(image)
+            if set(takers) <= set(image.balance.brokers) or not _all_here(image):
                 return
-            if await self._carry_out(plan_moves(image, brokers), brokers) and self._controller.active:
-                await self._controller.decisions.decide(_releasing(brokers))
+            if await self._carry_out(plan_moves(image, brokers), takers) and self._controller.active:
+                await self._controller.decisions.decide(_releasing(takers))
 
-    async def _carry_out(self, moves: Sequence[Reassignment], brokers: Sequence[int]) -> bool:
-        """Make these reassignments; False if brokers have come or gone meanwhile, or this one is not the controller."""
+    async def _carry_out(self, moves: Sequence[Reassignment], takers: Sequence[int]) -> bool:
+        """Make these reassignments; False if other brokers take partitions meanwhile, or this one is not the
+        controller."""
         if moves:
-            _logger.info("partitions are moved to new brokers", partitions=len(moves), brokers=list(brokers))
+            _logger.info("partitions are moved to new brokers", partitions=len(moves), brokers=list(takers))
         for start in range(0, len(moves), BATCH):
             batch = moves[start : start + BATCH]
             await self._controller.decisions.decide(_throttling(batch, self._config.kwire_balance_throttled_rate))
             outcomes = await self._controller.leaders.alter_partition_reassignments(batch)
             begun = [move for move, error in zip(batch, outcomes, strict=True) if error is None]
-            while not await self._metadata.until(partial(self._settled, begun, brokers), WAIT_S):
+            while not await self._metadata.until(partial(self._settled, begun, takers), WAIT_S):
                 _logger.info("partitions are still being moved", partitions=len(begun))
-            if not self._controller.active or _staying(self._metadata.image) != brokers:
+            if not self._controller.active or _takers(self._metadata.image) != takers:
                 return False
         if moves:
             _logger.info("partitions are spread over all brokers", moved=len(moves))
         return True
 
-    def _settled(self, moves: Iterable[Reassignment], brokers: Sequence[int], image: ClusterImage) -> bool:
+    def _settled(self, moves: Iterable[Reassignment], takers: Sequence[int], image: ClusterImage) -> bool:
         """Whether these moves are completed (or cancelled), or need not be waited for any more."""
-        if not self._controller.active or len(_staying(image)) > len(brokers):
+        if not self._controller.active or len(_takers(image)) > len(takers):
             return True
         states = (image.partition(move.topic, move.partition) for move in moves)
         return not any(state is not None and is_moving(state) for state in states)
@@ -163,6 +169,12 @@ class _Duty:
 def _staying(image: ClusterImage) -> list[int]:
     """The live brokers that are not shutting down."""
     return [broker.id for broker in image.sorted_brokers() if not broker.leaving]
+
+
+def _takers(image: ClusterImage) -> list[int]:
+    """Those of them that may get partitions: not all of their log directories are cordoned."""
+    usable = {broker.id for broker in usable_brokers(image)}
+    return [broker for broker in _staying(image) if broker in usable]
 
 
 def _all_here(image: ClusterImage) -> bool:

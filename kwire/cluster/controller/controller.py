@@ -41,7 +41,7 @@ from kwire.cluster.metadata.image import (
     MetadataCache,
     TopicImage,
 )
-from kwire.cluster.placement import place
+from kwire.cluster.placement import place, usable_brokers
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import ConfigResource, PartitionState
 
@@ -245,8 +245,9 @@ class Controller:
             await self._decisions.catch_up()
 
     def _note_absent(self, image: ClusterImage, plan: Plan) -> None:
-        """New partitions are not even if a broker is away: when it is back, some are moved to it."""
-        absent = image.registered.keys() - image.brokers.keys()
+        """New partitions are not even if a broker is away or gets none because its log directories are cordoned: when
+        it is back, some are moved to it."""
+        absent = image.registered.keys() - {broker.id for broker in usable_brokers(image) if broker.id in image.brokers}
         if self._config.kwire_balance_enable and not plan.is_empty and not absent.isdisjoint(image.balance.brokers):
             present = tuple(each for each in image.balance.brokers if each not in absent)
             plan.write(keys.BALANCE, keys.pack_balance(image.balance._replace(brokers=present)))

@@ -50,6 +50,13 @@ async def replicate(made: Node, topic: str) -> int:
     return len(moving)
 
 
+async def cordon(made: Node, broker: int, directories: str) -> None:
+    """Set `cordoned.log.dirs` of a broker."""
+    values = {"cordoned.log.dirs": directories}
+    update = ConfigUpdate(ConfigResource.BROKER, str(broker), lambda _: values)
+    assert set((await made.controller.alter_configs([update])).values()) == {None}
+
+
 def leaders(made: Node, topic: str) -> list[int]:
     return [state.leader for state in made.image.topics[topic].partitions]
 
@@ -149,6 +156,40 @@ async def test_topics_made_while_a_broker_is_away_are_spread_when_it_is_back() -
     await node(made.store, 2)
     await until(lambda: any(map(is_moving, made.image.topics["t"].partitions)))
     assert await replicate(made, "t") == 2
+    await until(lambda: made.image.balance == BalanceState((1, 2)))
+    await balancer.close()
+
+
+async def test_a_cordoned_broker_gets_partitions_once_it_is_released() -> None:
+    made, balancer = await first()
+    await made.controller.create_topics([NewTopic("t", 4)])
+    await cordon(made, 2, "*")
+    await node(made.store, 2)
+    await until(lambda: 2 in made.image.brokers)
+    await node(made.store, 3)
+    await until(lambda: any(map(is_moving, made.image.topics["t"].partitions)))
+    assert await replicate(made, "t") == 2
+    await until(lambda: made.image.balance == BalanceState((1, 3)))
+    assert sorted(leaders(made, "t")) == [1, 1, 3, 3]
+    await cordon(made, 2, "")
+    await until(lambda: any(map(is_moving, made.image.topics["t"].partitions)))
+    await replicate(made, "t")
+    await until(lambda: made.image.balance == BalanceState((1, 2, 3)))
+    assert set(leaders(made, "t")) == {1, 2, 3}
+    await balancer.close()
+
+
+async def test_topics_made_while_a_broker_is_cordoned_are_spread_when_it_is_released() -> None:
+    made, balancer = await first()
+    await node(made.store, 2)
+    await until(lambda: made.image.balance.brokers == (1, 2))
+    await cordon(made, 2, "*")
+    await made.controller.create_topics([NewTopic("t", 2)])
+    assert leaders(made, "t") == [1, 1]
+    assert made.image.balance.brokers == (1,)
+    await cordon(made, 2, "")
+    await until(lambda: any(map(is_moving, made.image.topics["t"].partitions)))
+    await replicate(made, "t")
     await until(lambda: made.image.balance == BalanceState((1, 2)))
     await balancer.close()
 
