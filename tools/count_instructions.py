@@ -40,7 +40,8 @@ from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTop
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.server.ready_line import ReadyLine
-from tools.benchmark import frames, guarded
+from tools.benchmark import frames
+from tools.benchmark.setups import guarded
 
 MORE_MAX = 0.01
 AUTHORIZER_MAX = 0.03

@@ -1,4 +1,4 @@
-"""A tiny run of the lines of TLS of `scripts/bench`, on kwire only: the load generator's TLS works."""
+"""Tiny runs of `scripts/bench`, on kwire only: the lines of TLS, and one of several brokers on one host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tools.benchmark import generator
-from tools.benchmark.secured import ADDED, COST, SecuredTarget, secured
+from tools.benchmark.setups.cores import CoresTarget, OneRecordOnCores
+from tools.benchmark.setups.secured import ADDED, COST, SecuredTarget, secured
 
 
 def test_tls_is_measured(tmp_path: Path) -> None:
@@ -22,3 +23,18 @@ def test_tls_is_measured(tmp_path: Path) -> None:
     finally:
         target.broker.kill()
     assert all(facts[COST] > 0 and ADDED in facts for facts in found.values())
+
+
+def test_leaders_on_several_brokers_are_measured(tmp_path: Path) -> None:
+    try:
+        generator.generator()
+    except (generator.LoadFailed, FileNotFoundError) as error:
+        pytest.skip(f"the load generator needs gcc: {error}")
+    target = CoresTarget(tmp_path, 2)
+    target.start()
+    try:
+        facts = OneRecordOnCores(4, 200)(target, 1)
+        assert len(set(target.create_topic(2).ports())) == 2
+    finally:
+        target.broker.kill()
+    assert facts["cpu_s_per_thousand"] > 0

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -221,11 +221,13 @@ class KwireBroker(Broker):
     """kwire as a process, ready once it has written the ready line to standard output."""
 
     kind = "kwire"
+    options: Sequence[str] = ()
+    """More options of ``kwire start``."""
 
     def begin(self) -> None:
         """Start the process without waiting for it: `is_ready` says when it serves clients."""
         self._stdout.write_bytes(b"")
-        command = [sys.executable, "-m", "kwire", "start"]
+        command = [sys.executable, "-m", "kwire", "start", *self.options]
         if "listeners" not in self.settings:
             command += ["--listen", f"{self.host}:{self.port}"]
         if "log.dirs" not in self.settings:

@@ -13,7 +13,7 @@ import pytest
 from tools.benchmark import curves, results
 from tools.benchmark.__main__ import all_workloads, with_recorded
 from tools.benchmark.results import Line
-from tools.benchmark.secured import secured
+from tools.benchmark.setups.secured import secured
 
 
 def line_of(key: str, added_us: float) -> Line:

@@ -12,6 +12,7 @@ from kwire.codec.messages.produce_request import ProduceRequest
 from kwire.codec.protocol import decode, decode_request_header
 from tools.benchmark import frames, generator, results
 from tools.benchmark.floor import FloorTarget
+from tools.benchmark.setups.cores import OneRecordOnCores
 from tools.benchmark.workloads import Consume, OneRecord, Produce, throughput
 
 needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="the floor is a C program")
@@ -61,6 +62,22 @@ def test_a_reader_waits_for_what_is_produced_later(floor: FloorTarget) -> None:
     template = frames.produce(topic.id, [0], *frames.batch_of(100, 0), acks=-1)
     found = generator.run(floor, [template], topic, producers=1, rate=500, requests=50, readers=1, until=50)
     assert found["read_records"] == 50
+
+
+@needs_gcc
+def test_each_connection_sends_to_the_leader_of_its_partition(floor: FloorTarget, tmp_path: Path) -> None:
+    other = FloorTarget(tmp_path / "other")
+    other.start()
+    try:
+        topics = [each.create_topic() for each in (floor, other)]
+        templates = [frames.produce(each.id, [0], *frames.batch_of(100, 0), acks=-1) for each in topics]
+        ports = [each.port for each in (floor, other)]
+        generator.run(floor, templates, ports=ports, producers=4, inflight=1, requests=40)
+        assert all(each.records() for each in topics)
+        assert sum(each.records() for each in topics) == 40
+    finally:
+        other.broker.kill()
+    assert OneRecordOnCores(3, 60)(floor, 1)["cpu_s_per_thousand"] > 0
 
 
 def test_the_table_says_how_far_both_are_from_the_floor() -> None:

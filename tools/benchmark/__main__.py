@@ -23,10 +23,11 @@ from typing import Any
 from harness.kafka_jars import KAFKA_VERSION, why_no_java
 from harness.paths import ROOT
 from harness.processes.production import production_broker
-from tools.benchmark import extras, generator, guarded, picture, results, secured, workloads
+from tools.benchmark import extras, generator, picture, results, workloads
 from tools.benchmark.floor import FLOOR, FloorTarget
 from tools.benchmark.machine import compiled_modules, machine
 from tools.benchmark.results import ALL_KINDS, Line
+from tools.benchmark.setups import cores, guarded, secured
 from tools.benchmark.targets import Target
 from tools.benchmark.workloads import Workload
 
@@ -78,7 +79,9 @@ class Run:
         self.alone = [each for each in extras.alone() if self._wanted(each)]
         self.secured = [each for each in secured.secured() if self._wanted(each)]
         self.guarded = [each for each in guarded.guarded() if self._wanted(each)]
-        self.lines = {each.key: Line(each) for each in self.together + self.alone + self.guarded + self.secured}
+        self.cores = [each for each in cores.cores() if self._wanted(each)]
+        lines = self.together + self.alone + self.cores + self.guarded + self.secured
+        self.lines = {each.key: Line(each) for each in lines}
         self.done = 0
         self.started = time.monotonic()
 
@@ -101,14 +104,26 @@ class Run:
                     target = stack.enter_context(extras.fresh(kind))
                     self._measure(workload, target, number)
         if self.together:
-            self._on_both(self.together, number, order, plain_target)
+            self._on_both(self.together, number, order, plain_target, warm_up)
+        if any(not each.brokers for each in self.cores):
+            lines = [each for each in self.cores if not each.brokers]
+            self._on_both(lines, number, order, cores.cores_target, cores.warm_up)
+        for workload in self.cores:
+            if workload.brokers and "kwire" in order:
+                with cores.running(workload.brokers) as target:
+                    self._measure(workload, target, number)
         if self.guarded:
-            self._on_both(self.guarded, number, _brokers(order), guarded.GuardedTarget)
+            self._on_both(self.guarded, number, _brokers(order), guarded.GuardedTarget, warm_up)
         if self.secured:
-            self._on_both(self.secured, number, _brokers(order), secured.SecuredTarget)
+            self._on_both(self.secured, number, _brokers(order), secured.SecuredTarget, warm_up_secured)
 
     def _on_both(
-        self, lines: list[Workload], number: int, order: list[str], target_of: Callable[[str, Path], Target]
+        self,
+        lines: list[Workload],
+        number: int,
+        order: list[str],
+        target_of: Callable[[str, Path], Target],
+        warmed: Callable[[Target, float], None],
     ) -> None:
         """Measure on brokers that stay up, first warmed up, in turns."""
         home = Path(tempfile.mkdtemp(prefix="kwire-bench-", dir=self.options.dir))
@@ -117,12 +132,10 @@ class Run:
             for target in targets.values():
                 target.start()
                 say(f"warming up {target.kind} ...")
-                warm_up(target, self.scale)
-                if isinstance(target, secured.SecuredTarget):
-                    secured.warm_up(target, self.scale)
+                warmed(target, self.scale)
             for workload in lines:
                 for target in targets.values():
-                    if target.kind != FLOOR or workload.on_floor:
+                    if target.kind in _kinds(workload, order):
                         self._measure(workload, target, number)
         finally:
             for target in targets.values():
@@ -132,8 +145,7 @@ class Run:
     def _measure(self, workload: Workload, target: Target, number: int) -> None:
         line = self.lines[workload.key]
         self.done += 1
-        on_floor = sum(line.workload.on_floor for line in self.lines.values()) if FLOOR in self.kinds else 0
-        total = (len(self.lines) * len(_brokers(self.kinds)) + on_floor) * self.options.rounds
+        total = sum(len(_kinds(line.workload, self.kinds)) for line in self.lines.values()) * self.options.rounds
         place = f"[{self.done}/{total} {time.monotonic() - self.started:4.0f} s] {workload.group}: {workload.title}"
         try:
             facts = workload.measure(target, self.scale)
@@ -144,6 +156,13 @@ class Run:
         line.rounds[target.kind].append(facts)
         shown = [f"{name} {results.fact_text(name, value)}" for name, value in facts.items()]
         say(f"{place}: {target.kind}: {', '.join(shown)}")
+
+
+def _kinds(workload: Workload, kinds: list[str]) -> list[str]:
+    """On which of these kinds a workload is measured."""
+    if workload.brokers:
+        return [kind for kind in kinds if kind == "kwire"]
+    return kinds if workload.on_floor else _brokers(kinds)
 
 
 def _brokers(kinds: list[str]) -> list[str]:
@@ -164,9 +183,22 @@ def warm_up(target: Target, scale: float) -> None:
     workloads.OpenLoop(1000, 1)(target, 1)
 
 
+def warm_up_secured(target: Target, scale: float) -> None:
+    """The same, and the paths of TLS."""
+    warm_up(target, scale)
+    secured.warm_up(target, scale)
+
+
 def all_workloads() -> list[Workload]:
     """All workloads, in the order of the table."""
-    return workloads.throughput() + extras.tools() + extras.alone() + guarded.guarded() + secured.secured()
+    return [
+        *workloads.throughput(),
+        *extras.tools(),
+        *extras.alone(),
+        *cores.cores(),
+        *guarded.guarded(),
+        *secured.secured(),
+    ]
 
 
 def report(run: Run, facts: dict[str, Any]) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +51,19 @@ def run(
     topic: Topic | None = None,
     *,
     port: int | None = None,
+    ports: Sequence[int] = (),
     tls: int = 0,
     **options: int,
 ) -> dict[str, Any]:
     """Run the generator; return its report, with ``cpu_s`` that the broker used meanwhile. Raises `LoadFailed`.
-    Options are those of `load.c`; ``port`` is the target's, if no other is given."""
+    Options are those of `load.c`; ``port`` is the target's, if no other is given; ``ports`` are those of the
+    templates."""
     numbers = {"port": port or target.port, "tls": tls} | options
     words = [f"{name}={value}" for name, value in numbers.items()]
     if topic is not None:
         words += [f"topic={topic.id.hex()}", f"partitions={topic.partitions}"]
+    if ports:
+        words.append("ports=" + ",".join(map(str, ports)))
     program = generator(tls=tls != 0)
     with tempfile.NamedTemporaryFile(prefix="kwire-frames-") as file:
         if templates is not None:

@@ -7,6 +7,8 @@
  *
  * Usage: load NAME=VALUE...   (numbers; strings where noted)
  *   port                 of the broker, on 127.0.0.1
+ *   ports (list)         instead, P,P,...: one for each template. Connections take them in turn; each goes to that port and
+ *                        sends only that template, as a client sends a partition's records to its leader
  *   frames (path)        the prepared requests, see `read_templates`; needed for producers
  *   producers, inflight  connections, and requests under way on each
  *   requests             how many in all
@@ -163,7 +165,7 @@ static void print_histogram(const char *name, const Histogram *h) {
 static struct {
     long port, producers, inflight, requests, rate, barrier, idempotent, readers, partitions, until, partition_bytes,
         fetch_bytes, min_bytes, wait_ms, limit_s, tls, opens;
-    const char *frames, *topic;
+    const char *frames, *topic, *ports;
 } options = {.inflight = 1, .partition_bytes = 1 << 20, .fetch_bytes = 50 << 20, .min_bytes = 1, .wait_ms = 500,
              .limit_s = 60};
 
@@ -181,6 +183,7 @@ static void parse_options(int count, char **words) {
         *value++ = 0;
         if (!strcmp(words[i], "frames")) { options.frames = value; continue; }
         if (!strcmp(words[i], "topic")) { options.topic = value; continue; }
+        if (!strcmp(words[i], "ports")) { options.ports = value; continue; }
         size_t k = 0, known = sizeof numbers / sizeof *numbers;
         while (k < known && strcmp(words[i], numbers[k].name)) k++;
         if (k == known) fail("%s: unknown option", words[i]);
@@ -321,6 +324,7 @@ typedef struct { int64_t sent; Template *template; } Pending;
 typedef struct {
     int fd, reader, blocked;
     SSL *tls;
+    Template *own; /* the only one it sends, if there are several ports */
     /* out: one request under way, its head patched here */
     uint8_t head[12];
     const uint8_t *body;
@@ -352,8 +356,8 @@ static int64_t first_send, last_answer, last_read;
 static int64_t *begun_at; /* by request, for the latency end to end: one partition, one batch a request */
 static long begun;
 
-static int connected(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options.port)};
+static int connected(long port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     if (fd < 0) fail("socket: %s", strerror(errno));
@@ -362,10 +366,20 @@ static int connected(void) {
     return fd;
 }
 
+/* The port of a template. */
+static long port_of(uint32_t number) {
+    const char *word = options.ports;
+    for (; number; number--, word++)
+        if (!(word = strchr(word, ','))) fail("ports=%s: not as many as templates", options.ports);
+    return atol(word);
+}
+
 static void connect_all(void) {
     for (long i = 0; i < connection_count; i++) {
         Connection *c = &connections[i];
-        c->fd = connected();
+        uint32_t number = options.ports ? (uint32_t)i % template_count : 0;
+        if (options.ports) c->own = &templates[number];
+        c->fd = connected(options.ports ? port_of(number) : options.port);
         if (options.tls) {
             c->tls = tls_client(c->fd);
             if (!tls_handshake(c->tls)) fail("a blocking handshake has not ended");
@@ -436,7 +450,7 @@ static void produce(Connection *c) {
             if (!to_begin || (!options.barrier && c->under_way >= options.inflight)) break;
             to_begin--;
         }
-        begin(c, &templates[begun % template_count], !options.barrier);
+        begin(c, c->own ? c->own : &templates[begun % template_count], !options.barrier);
     }
     if (options.barrier && !to_begin && !c->barrier_sent) {
         c->barrier_sent = 1;
@@ -670,7 +684,7 @@ static int open_next(Opening *o) {
     to_begin--, begun++;
     o->begun = now_ns();
     if (!first_send) first_send = o->begun;
-    o->fd = connected();
+    o->fd = connected(options.port);
     o->ended = 0;
     o->tls = options.tls ? tls_client(o->fd) : NULL;
     fcntl(o->fd, F_SETFL, O_NONBLOCK);

@@ -63,7 +63,7 @@ class Target:
                 return len(found) == partitions and all(not each.error_code for each in found)
 
             wait_until(led, 120, f"leaders of {name}")
-            topic = Topic(self, name, response.topic_id, partitions)
+            topic = self.topic(name, response.topic_id, partitions)
             wait_until(lambda: topic.end_offsets() is not None, 120, f"logs of {name}")
         return topic
 
@@ -75,9 +75,13 @@ class Target:
         prefixes = tuple(f"{each.name}-" for each in topics)
 
         def gone() -> bool:
-            return not any(name.startswith(prefixes) for name in os.listdir(self.broker.data_dir))
+            return not any(name.startswith(prefixes) for each in self.data_dirs() for name in os.listdir(each))
 
         wait_until(gone, 60 + len(topics), f"the files of {topics[0].name} are deleted")
+
+    def topic(self, name: str, topic_id: bytes, partitions: int) -> Topic:
+        """A topic that there is."""
+        return Topic(self, name, topic_id, partitions)
 
     def producer_id(self) -> tuple[int, int]:
         """A new idempotent producer's id and epoch."""
@@ -107,6 +111,10 @@ class Target:
         finally:
             os.close(fd)
             path.unlink()
+
+    def data_dirs(self) -> list[Path]:
+        """Where the directories of its partitions are."""
+        return [self.broker.data_dir]
 
     # What it uses
 
@@ -145,6 +153,10 @@ class Topic:
         if any(each.error_code for each in responses):
             return None
         return [each.offset for each in sorted(responses, key=lambda each: each.partition_index)]
+
+    def ports(self) -> list[int]:
+        """The port of each partition's leader."""
+        return [self.target.port] * self.partitions
 
     def records(self) -> int:
         """How many records the topic has, by the log end offsets."""

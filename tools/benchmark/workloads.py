@@ -21,7 +21,7 @@ Facts = dict[str, float]
 """``records_s``, ``mb_s``, ``requests_s``: rates. ``cpu_s_per_million``: broker processor seconds per million records.
 ``cpu_s_per_thousand``: the same per thousand requests. ``p50_us``, ``p99_us``, ``p999_us``: from request to response.
 ``e2e_...``: from request to the reader. ``seconds``, ``mb``: of start-up, memory and the like. Those of TLS are in
-`tools.benchmark.secured`."""
+`tools.benchmark.setups.secured`."""
 
 Measure = Callable[[Target, float], Facts]
 
@@ -30,7 +30,7 @@ Measure = Callable[[Target, float], Facts]
 class Workload:
     """``key`` is for `--only`; ``rate`` names the fact that is its rate, ``cost`` the one that is its price; ``bounds``
     what kwire may have of Kafka's value, by fact; ``limits`` what it may have whatever Kafka has. ``on_floor``: it is
-    also measured on the floor (`tools.benchmark.floor`)."""
+    also measured on the floor (`tools.benchmark.floor`). ``brokers``: it is measured on so many of kwire's alone."""
 
     key: str
     title: str
@@ -41,12 +41,14 @@ class Workload:
     bounds: tuple[tuple[str, float], ...] = ()
     limits: tuple[tuple[str, float], ...] = ()
     on_floor: bool = False
+    brokers: int = 0
 
 
 PRODUCE = "Produce"
 CONSUME = "Consume"
 BOTH = "Produce and consume at once"
 REQUESTS = "One record a request"
+CORES = "One record a request, all cores (kwire start --brokers auto)"
 LATENCY = "Latency at a fixed rate"
 TOOLS = "Apache Kafka's own tools (their JVM is the larger part of the work)"
 CLUSTER = "Groups and metadata"
@@ -56,7 +58,8 @@ GUARDED = "With an authorizer and 1,000 ACLs"
 SHARED = "Share consumers (ShareConsumerPerformance)"
 
 
-def _answers(result: dict[str, Any]) -> Facts:
+def answers(result: dict[str, Any]) -> Facts:
+    """The latencies of a generator's report."""
     answer = result["answer_us"]
     return {"p50_us": answer["p50"], "p99_us": answer["p99"], "p999_us": answer["p999"]}
 
@@ -127,7 +130,7 @@ class Produce:
             "cpu_s_per_million": result["cpu_s"] / records * 1e6,
             "generator_busy": result["own_cpu_s"] / seconds,
         }
-        return facts if self.acks == 0 else facts | _answers(result)
+        return facts if self.acks == 0 else facts | answers(result)
 
 
 # -- consume ---------------------------------------------------------------------------------------------------------
@@ -197,7 +200,7 @@ class Tailing:
             "cpu_s_per_million": result["cpu_s"] / moved * 1e6,
             "e2e_p50_us": end["p50"],
             "e2e_p99_us": end["p99"],
-            **_answers(result),
+            **answers(result),
         }
 
 
@@ -232,7 +235,7 @@ class AtOnce:
             "mb_s": until * 100 / seconds / 1e6,
             "cpu_s_per_million": result["cpu_s"] / until * 1e6,
             "generator_busy": result["own_cpu_s"] / seconds,
-            **_answers(result),
+            **answers(result),
         }
 
 
@@ -263,7 +266,7 @@ class OneRecord:
             "requests_s": requests / result["send_s"],
             "cpu_s_per_thousand": result["cpu_s"] / requests * 1e3,
             "generator_busy": result["own_cpu_s"] / result["send_s"],
-            **_answers(result),
+            **answers(result),
         }
 
 
@@ -295,7 +298,7 @@ class OpenLoop:
             "e2e_p50_us": end["p50"],
             "e2e_p99_us": end["p99"],
             "late_p99_us": result["late_us"]["p99"],
-            **_answers(result),
+            **answers(result),
         }
 
 
@@ -323,7 +326,7 @@ class ManyTopics:
             "records_s": records / seconds,
             "cpu_s_per_million": result["cpu_s"] / records * 1e6,
             "generator_busy": result["own_cpu_s"] / seconds,
-            **_answers(result),
+            **answers(result),
         }
 
 
@@ -354,7 +357,7 @@ class Lagging:
             "records_s": until / seconds,
             "cpu_s_per_million": result["cpu_s"] / until * 1e6,
             "generator_busy": result["own_cpu_s"] / seconds,
-            **_answers(result),
+            **answers(result),
         }
 
 
@@ -444,6 +447,7 @@ def throughput() -> list[Workload]:
             REQUESTS,
             (("cpu_s_per_thousand", 0.5), ("requests_s", 1.0)),
         ),
+        _requests("one-5000", "5,000 connections", OneRecord(5000, 60_000), REQUESTS, ()),
         _requests("one-50-v3", "50 connections, Produce 3 (oldest)", OneRecord(50, 30_000, 3), REQUESTS, ()),
         _requests("one-50-v7", "50 connections, Produce 7 (librdkafka)", OneRecord(50, 30_000, 7), REQUESTS, ()),
         _requests("open-1000", "1,000 records/s", OpenLoop(1000), LATENCY, (("p50_us", 0.6), ("p99_us", 0.6))),
