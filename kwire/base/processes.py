@@ -3,7 +3,8 @@
 One request at a time goes to the child and one response comes back, over its standard input and output, pickled with
 their length in front: both ends run the same code, and no other process can write to the pipes. `HelperProcess` is the
 broker's side, `serve` the child's. The child ends when its input does, when it is killed, and when its parent has
-ended: it must not write into a directory that another process has locked since.
+ended: it must not write into a directory that another process has locked since. What is too large for a pipe goes
+through memory that both share (`HelperProcess.area`).
 
 The types of requests and responses are the caller's, and must be importable by both sides.
 """
@@ -27,6 +28,9 @@ _READ_BYTES = 1 << 16
 _PARENT = "KWIRE_HELPER_OF"
 """The environment variable with the parent's process id."""
 
+_AREA = "KWIRE_HELPER_AREA"
+"""The environment variable with the descriptor of the shared memory."""
+
 MESSAGE_BYTES_MAX = 256 << 20
 
 
@@ -36,21 +40,29 @@ class HelperDied(Exception):
 
 class HelperProcess(Generic[Request, Response]):
     """A child that runs ``python -m module``, which calls `serve`. One event loop uses it, one call at a time. OSError
-    if it cannot be started."""
+    if it cannot be started. ``area``: the descriptor of an empty file in memory that both can read and write, if
+    ``shares`` is true, otherwise None."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, *, shares: bool = False) -> None:
         import subprocess  # imported late: a broker with nothing to clean needs neither
         from pathlib import Path
 
         root = str(Path(__file__).resolve().parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), _PARENT: str(os.getpid())},
-            start_new_session=True,  # a Ctrl-C at the terminal is for the broker
-        )
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), _PARENT: str(os.getpid())}
+        self.area = _shared_memory() if shares else None
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment if self.area is None else {**environment, _AREA: str(self.area)},
+                pass_fds=() if self.area is None else (self.area,),
+                start_new_session=True,  # a Ctrl-C at the terminal is for the broker
+            )
+        except BaseException:
+            self._close_area()
+            raise
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to_child, self._from_child = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._to_child, False)
@@ -116,6 +128,7 @@ class HelperProcess(Generic[Request, Response]):
 
     def close(self) -> int:
         """End the child after the last call and wait for it; blocks. Returns its exit status."""
+        self._close_area()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -125,13 +138,32 @@ class HelperProcess(Generic[Request, Response]):
             self._process.kill()
             return self._process.wait()
 
+    def _close_area(self) -> None:
+        area, self.area = self.area, None
+        if area is not None:
+            os.close(area)
+
 
 class Processes:
     """Starts helper processes."""
 
-    def start(self, module: str) -> HelperProcess[Any, Any]:
-        """A child that runs ``python -m module``. OSError."""
-        return HelperProcess(module)
+    def start(self, module: str, *, shares: bool = False) -> HelperProcess[Any, Any]:
+        """A child that runs ``python -m module``, with shared memory if wanted. OSError."""
+        return HelperProcess(module, shares=shares)
+
+
+def shared_area() -> int:
+    """In the child: the descriptor of the memory that it shares with its parent."""
+    return int(os.environ[_AREA])
+
+
+def _shared_memory() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("kwire-helper")
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def serve(work: Callable[[Request], Generator[int, None, Response]], *, niceness: int = 10) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
@@ -116,3 +116,6 @@ class RecordsRefused(KafkaError):
     def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, self.message, self.record_errors)  # a helper process may find it

@@ -33,6 +33,7 @@ from kwire.log.manager.load_progress import LoadProgress, LogProgress
 from kwire.log.manager.offset_checkpoints import CHECKPOINTED, NOT_CHECKPOINTED, OffsetCheckpoints
 from kwire.log.manager.settings import ManagerSettings
 from kwire.log.partition.partition_log import PartitionLog
+from kwire.log.partition.recompression import Recompressor
 from kwire.log.recovery.helpers import PARTITION_BYTES_MIN, RecoveryHelpers, are_worthwhile, bytes_to_scan
 from kwire.log.recovery.messages import RecoveryReport, UncleanPartition
 
@@ -112,6 +113,7 @@ class LogManager:
         self._unopened: dict[TopicPartition, _Found] = {}  # could not be opened because of an OSError
         self.stopped_clean = True
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
+        self.recompressor = Recompressor(doors)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._checkpoints = OffsetCheckpoints(doors, self._collect, self.guard.report)
         self._checking: asyncio.Future[None] | None = None
@@ -569,6 +571,7 @@ class LogManager:
             timer.cancel()
         self._timers.clear()
         await self.cleaner.close()
+        await self.recompressor.close()
         if self._checking is not None:
             await asyncio.wait([self._checking])
         await self._checkpoints.settled()

@@ -35,6 +35,7 @@ from kwire.log.common.environment import LogEnvironment, logger
 from kwire.log.common.log_config import INT64_MAX, LogConfig
 from kwire.log.partition import timestamps
 from kwire.log.partition.flusher import Flusher
+from kwire.log.partition.recompression import Recompression
 from kwire.log.partition.truncation import LogTruncation
 from kwire.log.partition.validator import Accepted, BatchValidator, writable
 from kwire.log.recovery.messages import RecoveryReport
@@ -278,13 +279,11 @@ class PartitionLog:
         )
         return self._flushed_if_due(info)
 
-    def recompression(self, records: memoryview) -> Callable[[], memoryview] | None:
-        """If a client's batch has to be compressed anew before it is appended, a function that does so, on any thread,
-        and returns what to append in its place. KafkaError, which the append itself would raise."""
-        validator = self._validator
-        if not validator.recompresses(records):
+    def recompression(self, records: memoryview) -> Recompression | None:
+        """What has to be done with a client's batch that has to be compressed anew before it is appended."""
+        if not self._validator.recompresses(records):
             return None
-        return lambda: memoryview(validator.accept(records).data)
+        return Recompression(records, self.config, self.name, self._clock_ms())
 
     def _flushed_if_due(self, info: AppendInfo) -> AppendInfo:
         """Add the sync that the response has to wait for (`flush.messages`)."""

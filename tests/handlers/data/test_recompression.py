@@ -1,4 +1,4 @@
-"""Large batches that the broker compresses anew: by a thread, with the outcome that the event loop would have had."""
+"""Large batches that the broker compresses anew: elsewhere, with the outcome that the event loop would have had."""
 
 from __future__ import annotations
 
@@ -58,26 +58,26 @@ def handled(broker: Broker, topic: str, records: bytes) -> tuple[Any, RequestCon
 
 
 @pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each walk over records whether it was on the event loop's thread."""
-    seen: list[bool] = []
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The thread of each walk over records in this process."""
+    seen: list[str] = []
     walk = validator.walk
 
     def spied(*arguments: Any) -> Any:
-        seen.append(threading.current_thread() is threading.main_thread())
+        seen.append(threading.current_thread().name)
         return walk(*arguments)
 
     monkeypatch.setattr(validator, "walk", spied)
     return seen
 
 
-async def test_a_thread_compresses_a_large_batch(broker: Broker, threads: list[bool]) -> None:
+async def test_another_process_compresses_a_large_batch(broker: Broker, walks: list[str]) -> None:
     records = batch()
     waiting, context = handled(broker, "a", records)
     assert asyncio.iscoroutine(waiting) and context.exclusive
     response = await waiting
     assert response.responses[0].partition_responses[0].base_offset == 0
-    assert threads == [False]
+    assert walks == []
     broker.replicas.partition("b", 0).append(memoryview(bytearray(records)), required_acks=-1)  # on the loop
     logs = [broker.replicas.partition(name, 0).log for name in "ab"]
     contents = [broker.doors.files.read(log.active.file.path) for log in logs]
@@ -85,19 +85,31 @@ async def test_a_thread_compresses_a_large_batch(broker: Broker, threads: list[b
     assert parse_header(contents[0]).compression == 4
 
 
-async def test_what_need_not_be_compressed_anew_is_appended_at_once(broker: Broker, threads: list[bool]) -> None:
+async def test_what_need_not_be_compressed_anew_is_appended_at_once(broker: Broker, walks: list[str]) -> None:
     for records in (batch(compression=4), batch(5000)):
         response, _ = handled(broker, "a", records)
         assert response.responses[0].partition_responses[0].error_code == 0
-    assert threads == [True]  # the small one
+    assert walks == ["MainThread"]  # the small one
 
 
-async def test_a_batch_that_is_refused_gets_the_error_of_the_append(broker: Broker) -> None:
-    records = bytearray(batch())
-    records[-1] ^= 1
-    ours = await resolved(handled(broker, "a", bytes(records))[0])
-    assert ours.responses[0].partition_responses[0].error_code == 2
+@pytest.mark.parametrize("size", [5000, LARGE])
+async def test_a_batch_that_is_refused_gets_the_error_of_the_append(broker: Broker, size: int) -> None:
+    damaged = bytearray(batch(size))
+    damaged[-1] ^= 1
+    future = build_batch([Record(timestamp=9 * NOW_MS, value=os.urandom(size // 2))] * 2)
+    for records, code, named in ((damaged, 2, 0), (future, 32, 2)):
+        response = await resolved(handled(broker, "a", bytes(records))[0])
+        part = response.responses[0].partition_responses[0]
+        assert (part.error_code, len(part.record_errors)) == (code, named)
     assert broker.replicas.partition("a", 0).log_end_offset == 0
+
+
+async def test_an_old_producer_writes_to_a_topic_whose_compression_it_does_not_know(broker: Broker) -> None:
+    for size in (5000, LARGE):
+        context = RequestContext(broker.services, api_key=0, api_version=3)
+        request, _ = decode(ProduceRequest, 3, memoryview(bytearray(encode(request_for("a", batch(size)), 3))))
+        response: Any = await resolved(produce.API.handle(request, context))
+        assert response.responses[0].partition_responses[0].error_code == 0
 
 
 async def test_the_fast_path_leaves_it_to_the_handler(broker: Broker) -> None:

@@ -285,7 +285,7 @@ def _long_varint(frame: memoryview, position: int) -> tuple[int, int]:
 
 def _may_append(partition: Partition, records: memoryview, services: Services, decisions: Decisions) -> bool:
     """Whether it has been decided that the client may append to the partition, and the batch need not be compressed
-    anew by a thread."""
+    anew by a helper process."""
     authorizer = services.authorizer
     return (
         not partition.internal

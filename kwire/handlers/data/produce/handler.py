@@ -9,7 +9,7 @@ Behaviour:
 - Each partition succeeds or fails by itself. A batch that is refused because of single records names them
   (``record_errors``).
 - A transactional batch is appended only once its partition is part of the transaction (`produce.transactional`).
-- A large batch that has to be compressed anew is by a thread, before anything of the request is appended
+- A large batch that has to be compressed anew is by a helper process, before anything of the request is appended
   (`produce.recompression`).
 - The ordinary request, one batch for one partition, takes the fast path (`produce.fast_path`).
 - If this broker no longer leads the partition, the response names the new leader (KIP-951), also if the leader changes
@@ -45,7 +45,7 @@ from kwire.handlers.authorization import transactional_id_operation
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.produce import fast_path
 from kwire.handlers.data.produce.answers import add_current_leaders, failure, respond_when_committed
-from kwire.handlers.data.produce.recompression import Work, large_recompressions, recompress
+from kwire.handlers.data.produce.recompression import Recompressed, Work, large_recompressions, recompress
 from kwire.handlers.data.produce.transactional import (
     NotVerified,
     VerificationGuards,
@@ -80,37 +80,40 @@ def handle(request: ProduceRequest, context: RequestContext) -> NowOrLater[Produ
     if work:
         context.exclusive = True  # no later batch of the producer may be appended before these
         return _recompress_and_append(work, request, context)
-    return _verify_and_append(request, context)
+    return _verify_and_append(request, context, {})
 
 
 async def _recompress_and_append(
     work: Work, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | None:
-    await recompress(work, context)
-    return await resolved(_verify_and_append(request, context))
+    return await resolved(_verify_and_append(request, context, await recompress(work, context)))
 
 
-def _verify_and_append(request: ProduceRequest, context: RequestContext) -> NowOrLater[ProduceResponse | None]:
+def _verify_and_append(
+    request: ProduceRequest, context: RequestContext, recompressed: Recompressed
+) -> NowOrLater[ProduceResponse | None]:
     if has_transactional(request):
         if request.transactional_id is None:
             return refuse(request, context.api_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
         guards = verification_guards(request, request.transactional_id, context)
         if is_later(guards):
             context.exclusive = True  # no later batch of the producer may be appended before these
-            return then(guards, partial(_append_all, request, context))
-        return _append_all(request, context, guards)
-    return _append_all(request, context, {})
+            return then(guards, partial(_append_all, request, context, recompressed))
+        return _append_all(request, context, recompressed, guards)
+    return _append_all(request, context, recompressed, {})
 
 
 def _append_all(
-    request: ProduceRequest, context: RequestContext, guards: VerificationGuards
+    request: ProduceRequest, context: RequestContext, recompressed: Recompressed, guards: VerificationGuards
 ) -> NowOrLater[ProduceResponse | None]:
     acks = request.acks
     response = ProduceResponse()
     pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]] = []
     for topic in request.topic_data:
         parts = [
-            _produce(topic, data, acks, context, pending, guards.get(id(data), NOT_REQUIRED))
+            _produce(
+                topic, data, acks, context, pending, recompressed.get(id(data)), guards.get(id(data), NOT_REQUIRED)
+            )
             for data in topic.partition_data
         ]
         response.responses.append(
@@ -131,6 +134,7 @@ def _produce(
     acks: int,
     context: RequestContext,
     pending: list[tuple[asyncio.Future[None], PartitionProduceResponse]],
+    recompressed: memoryview | KafkaError | None,
     guard: VerificationGuard | NotVerified | None,
 ) -> PartitionProduceResponse:
     """Append to one partition. A response that has to wait for the commit or the flush is added to ``pending``."""
@@ -140,7 +144,7 @@ def _produce(
         partition.metrics.total_produce_requests += 1
         if isinstance(guard, NotVerified):
             raise guard
-        info = _append(partition, data, acks, context, guard)
+        info = _append(partition, data, acks, context, recompressed, guard)
     except Exception as error:
         return failure(data, partition, error, context.services)
     response = PartitionProduceResponse(
@@ -164,6 +168,7 @@ def _append(
     data: PartitionProduceData,
     acks: int,
     context: RequestContext,
+    recompressed: memoryview | KafkaError | None,
     guard: VerificationGuard | None,
 ) -> AppendInfo:
     records = cast("memoryview | None", data.records)  # the decoder gives views of the frame
@@ -173,7 +178,9 @@ def _append(
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if partition.internal and context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
-    return partition.append(records, required_acks=acks, guard=guard)
+    if isinstance(recompressed, KafkaError):
+        raise recompressed
+    return partition.append(recompressed or records, required_acks=acks, guard=guard)
 
 
 def _check_no_failure(response: ProduceResponse) -> None:

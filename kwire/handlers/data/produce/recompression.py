@@ -1,18 +1,17 @@
-"""Large batches that the broker has to compress anew (`compression.type` of the topic): a thread does it.
+"""Large batches that the broker has to compress anew (`compression.type` of the topic): a helper process does it.
 
-On the event loop, a batch of 10 MB would hold up all other clients for half a second. A thread computes in Python as
-well, but the interpreter interrupts it as soon as the event loop has had to wait for half a millisecond. Small batches
-are recompressed where they are appended. What lives elsewhere: appending (`produce.handler`).
+On the event loop, a batch of 10 MB would hold up all other clients for half a second. Small batches are compressed
+where they are appended. What lives elsewhere: the process (`kwire.log.partition.recompression`), appending
+(`produce.handler`).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from kwire.base.errors import KafkaError
 from kwire.handlers.authorization import is_topic_allowed
+from kwire.log.partition.recompression import Recompression
 from kwire.security.acls.operations import AclOperation
 
 if TYPE_CHECKING:
@@ -20,15 +19,13 @@ if TYPE_CHECKING:
     from kwire.handlers.context import RequestContext
 
 LARGE_BYTES: Final = 16 * 1024
-"""Batches up to this size take less time than a thread needs to begin."""
+"""Batches up to this size take less time than it takes to hand them over."""
 
-SWITCH_S: Final = 0.0005
-DEFAULT_SWITCH_S: Final = sys.getswitchinterval()
-"""How long a thread may compute while another waits, during a recompression and otherwise. When the first of several
-ends, the others are interrupted less often."""
+Work = list[tuple["PartitionProduceData", Recompression]]
+"""The data of partitions, and what is to be done with each."""
 
-Work = list[tuple["PartitionProduceData", Callable[[], memoryview]]]
-"""The data of partitions, and what compresses each anew."""
+Recompressed = dict[int, "memoryview | KafkaError"]
+"""What to append in place of a partition's data, or why it is refused, by the `id` of that data."""
 
 
 def large_recompressions(request: ProduceRequest, context: RequestContext) -> Work:
@@ -46,7 +43,7 @@ def large_recompressions(request: ProduceRequest, context: RequestContext) -> Wo
 
 def _recompression(
     topic: TopicProduceData, index: int, records: memoryview, context: RequestContext
-) -> Callable[[], memoryview] | None:
+) -> Recompression | None:
     replicas = context.services.replicas
     name = replicas.topic_name(topic.topic_id) if context.api_version >= 13 else topic.name
     partition = None if name is None else replicas.get(name, index)
@@ -58,22 +55,13 @@ def _recompression(
     return work
 
 
-async def recompress(work: Work, context: RequestContext) -> None:
-    """Put the compressed batches in the places of the others. One that is refused stays as it is: the append refuses
-    it."""
-    executor = context.services.doors.executor
-    for data, function in work:
+async def recompress(work: Work, context: RequestContext) -> Recompressed:
+    """Compress the batches anew, one after the other."""
+    recompressor = context.services.logs.recompressor
+    found: Recompressed = {}
+    for data, wanted in work:
         try:
-            data.records = await executor.run(_interrupted_often, function)
-        except KafkaError:
-            continue
-
-
-def _interrupted_often(function: Callable[[], memoryview]) -> memoryview:
-    """Call a function on this thread; the interpreter lets the event loop's thread continue after half a millisecond
-    instead of five."""
-    sys.setswitchinterval(SWITCH_S)
-    try:
-        return function()
-    finally:
-        sys.setswitchinterval(DEFAULT_SWITCH_S)
+            found[id(data)] = await recompressor.run(wanted)
+        except KafkaError as error:
+            found[id(data)] = error
+    return found
