@@ -124,6 +124,9 @@ class MutationQuota:
     def restart(self) -> None:
         """Give back what was paid: the request is decided once more, by a newer image of the cluster."""
 
+    def keep(self) -> None:
+        """What was paid so far is not given back any more: that part of the request is decided."""
+
     def throttle_time_ms(self) -> int:
         """How long the client is to be throttled from now on."""
         return 0

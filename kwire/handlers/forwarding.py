@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, resolved
 from kwire.base.logging import get_logger
-from kwire.cluster.controller.controller import automatic_topics
+from kwire.cluster.controller.topics import automatic_topics
 from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class BoundedMutationQuota(MutationQuota):
     """The quota of a request of a client with a limit. ``now_ms``: a monotonic clock."""
 
-    __slots__ = ("_is_strict", "_now_ms", "_recorded_ms", "_sensor", "_spent", "_throttle_ms")
+    __slots__ = ("_is_strict", "_kept_throttle_ms", "_now_ms", "_recorded_ms", "_sensor", "_spent", "_throttle_ms")
 
     def __init__(self, sensor: MutationSensor, now_ms: Callable[[], int], *, is_strict: bool) -> None:
         self._sensor = sensor
@@ -30,6 +30,7 @@ class BoundedMutationQuota(MutationQuota):
         self._is_strict = is_strict
         self._spent = 0
         self._throttle_ms = 0
+        self._kept_throttle_ms = 0
         self._recorded_ms = 0
 
     def spend(self, permits: int) -> None:
@@ -57,7 +58,11 @@ class BoundedMutationQuota(MutationQuota):
         """Give back what was paid."""
         if self._spent:
             self._sensor.spend(-self._spent, self._now_ms())
-        self._spent = self._throttle_ms = 0
+        self._spent, self._throttle_ms = 0, self._kept_throttle_ms
+
+    def keep(self) -> None:
+        """From now on `restart` gives back only what is paid later."""
+        self._spent, self._kept_throttle_ms = 0, self._throttle_ms
 
     def throttle_time_ms(self) -> int:
         """The longest throttle time so far, without what has passed of it."""

@@ -230,6 +230,19 @@ def test_what_is_decided_again_is_paid_once(bench: Bench) -> None:
     assert bench.metrics()["kafka.server:type=ControllerMutation,user=alice"]["tokens"] == 3
 
 
+def test_what_is_decided_is_not_given_back(bench: Bench) -> None:
+    bench.limit((ALICE, CONTROLLER_MUTATION_RATE, 1))
+    quota = mutations(bench, is_strict=False)
+    quota.spend(15)
+    quota.keep()
+    quota.spend(5)
+    quota.restart()
+    assert quota.throttle_time_ms() == 4_000
+    quota.spend(2)
+    quota.restart()
+    assert bench.metrics()["kafka.server:type=ControllerMutation,user=alice"]["tokens"] == -4
+
+
 def test_client_ids_do_not_fill_the_memory_and_evade_no_limit(bench: Bench) -> None:
     """A client may have another id in every request."""
     bench.limit((ALICE, PRODUCER_BYTE_RATE, 1000))

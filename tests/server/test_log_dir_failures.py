@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.waiting import PATIENCE_S, until
-from kwire.cluster.controller.controller import NewTopic
+from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.store.store import StoreFull
 from kwire.server.broker import Broker
 from kwire.server.errors import StartError

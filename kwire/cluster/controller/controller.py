@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kwire.base.config.definitions import has_stores
 from kwire.base.config.resources import ResourceValidator
@@ -18,12 +18,14 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.quota import UNBOUNDED, MutationQuota
 from kwire.base.uuids import random_uuid, uuid_to_text
-from kwire.cluster.controller.decisions import Decisions
+from kwire.cluster.controller.decisions import Decisions, in_parts
 from kwire.cluster.controller.leaders import LeaderElections
 from kwire.cluster.controller.plan import Plan
 from kwire.cluster.controller.topics import (
     CLUSTER_METADATA_TOPIC,
     PARTITIONS_PER_REQUEST_MAX,
+    NewTopic,
+    automatic_topics,
     check_assignments,
     check_name,
     check_replicas,
@@ -32,15 +34,7 @@ from kwire.cluster.controller.topics import (
     new_partition,
 )
 from kwire.cluster.metadata.features import FeatureUpdate, updated
-from kwire.cluster.metadata.image import (
-    OFFSETS_TOPIC,
-    SHARD_PARTITIONS,
-    SHARE_STATE_TOPIC,
-    TRANSACTIONS_TOPIC,
-    ClusterImage,
-    MetadataCache,
-    TopicImage,
-)
+from kwire.cluster.metadata.image import SHARD_PARTITIONS, ClusterImage, MetadataCache, TopicImage
 from kwire.cluster.placement import place, usable_brokers
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import ConfigResource, PartitionState
@@ -60,6 +54,12 @@ PRODUCER_ID_BLOCK: Final = 1000
 SCRAM_SECRET_BYTES: Final = 32
 PRODUCER_ID_MAX: Final = 2**63 - 1
 
+CONFIG_WORK: Final = 10
+"""The work of changing the properties of one resource, in partitions."""
+
+K = TypeVar("K")
+R = TypeVar("R")
+
 ValidateConfig = Callable[[int, str, Mapping[str, str]], None]
 """(resource type, name, properties) -> None: validates the properties that a resource would have. KafkaError."""
 
@@ -69,17 +69,6 @@ ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 Placer = Callable[[int, int, Sequence[PartitionState]], list[tuple[int, ...]]]
 """(partitions, replication factor, partitions that the topic has) -> the replicas of the new partitions. KafkaError."""
-
-
-class NewTopic(NamedTuple):
-    """A topic to be created. -1 stands for the broker's default; with ``assignments`` (partition and its replicas)
-    both numbers must be -1."""
-
-    name: str
-    partitions: int = -1
-    replication_factor: int = -1
-    assignments: Sequence[tuple[int, Sequence[int]]] = ()
-    configs: Mapping[str, str | None] = {}
 
 
 class CreatedTopic(NamedTuple):
@@ -161,12 +150,14 @@ class Controller:
             )
             return {topic.name: refusal for topic in topics}
 
-        def decide(image: ClusterImage, plan: Plan) -> dict[str, CreatedTopic | KafkaError]:
+        requested = {topic.name for topic in topics}
+
+        def decide(part: Sequence[NewTopic], image: ClusterImage, plan: Plan) -> dict[str, CreatedTopic | KafkaError]:
             quota.restart()
-            existing = {collision_key(name): name for name in image.topics}
+            existing = {collision_key(name): name for name in image.topics if name not in requested}
             placer = self._placer(image)
             results: dict[str, CreatedTopic | KafkaError] = {}
-            for topic in topics:
+            for topic in part:
                 try:
                     created, states = self._plan_topic(image, topic, existing, placer)
                     quota.spend(created.partitions)
@@ -180,7 +171,8 @@ class Controller:
             return results
 
         await self._catch_up_to_place()
-        results = await self._decisions.decide_in_time(decide, timeout_ms)
+        parts = in_parts(topics, lambda topic: max(topic.partitions, len(topic.assignments), 1))
+        results = await self._in_parts([partial(decide, part) for part in parts], timeout_ms, quota)
         for each in results.values() if not validate_only else ():
             if isinstance(each, CreatedTopic):
                 _logger.info(
@@ -326,11 +318,11 @@ class Controller:
         """Add partitions to topics; the outcome by name. Names must differ from each other. ``quota`` is charged for
         the new partitions."""
 
-        def decide(image: ClusterImage, plan: Plan) -> dict[str, KafkaError | None]:
+        def decide(part: Sequence[NewPartitions], image: ClusterImage, plan: Plan) -> dict[str, KafkaError | None]:
             quota.restart()
             results: dict[str, KafkaError | None] = {}
             placer = self._placer(image)
-            for topic in topics:
+            for topic in part:
                 try:
                     grown, replicas = self._plan_partitions(image, topic, quota, placer)
                     added = [new_partition(image, each) for each in replicas]
@@ -344,7 +336,20 @@ class Controller:
             return results
 
         await self._catch_up_to_place()
-        return await self._decisions.decide_in_time(decide, timeout_ms)
+        parts = in_parts(topics, lambda topic: topic.total)
+        return await self._in_parts([partial(decide, part) for part in parts], timeout_ms, quota)
+
+    async def _in_parts(
+        self,
+        decisions: Sequence[Callable[[ClusterImage, Plan], dict[K, R]]],
+        timeout_ms: int | None,
+        quota: MutationQuota = UNBOUNDED,
+    ) -> dict[K, R]:
+        """The outcomes of decisions about the parts of a request. What is decided is paid for."""
+        outcomes: dict[K, R] = {}
+        for each in await self._decisions.decide_all_in_time(decisions, timeout_ms, quota.keep):
+            outcomes |= each
+        return outcomes
 
     def _plan_partitions(
         self, image: ClusterImage, grow: NewPartitions, quota: MutationQuota, placer: Placer
@@ -398,9 +403,11 @@ class Controller:
         undo each other.
         """
 
-        def decide(image: ClusterImage, plan: Plan) -> dict[tuple[ConfigResource, str], KafkaError | None]:
+        def decide(
+            part: Sequence[ConfigUpdate], image: ClusterImage, plan: Plan
+        ) -> dict[tuple[ConfigResource, str], KafkaError | None]:
             results: dict[tuple[ConfigResource, str], KafkaError | None] = {}
-            for update in updates:
+            for update in part:
                 resource = (update.resource, update.name)
                 try:
                     values = self._plan_config(image, plan, update)
@@ -412,7 +419,8 @@ class Controller:
                     plan.write(keys.config_key(*resource), keys.pack(values=values) if values else None)
             return results
 
-        return await self._decisions.decide_in_time(decide, timeout_ms)
+        parts = in_parts(updates, lambda _: CONFIG_WORK)
+        return await self._in_parts([partial(decide, part) for part in parts], timeout_ms)
 
     def _plan_config(self, image: ClusterImage, plan: Plan, update: ConfigUpdate) -> dict[str, str]:
         if update.resource == ConfigResource.TOPIC:
@@ -534,45 +542,6 @@ def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
     if nulls:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}")
     return {name: value for name, value in configs.items() if value is not None}
-
-
-def automatic_topics(config: KafkaConfig, names: Sequence[str]) -> list[NewTopic]:
-    """The topics to create when clients name them: internal topics with their own properties."""
-    return [internal_topic(config, name) or NewTopic(name) for name in names]
-
-
-def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:
-    """An internal topic with the properties that it needs; None for the name of an ordinary topic."""
-    if name == OFFSETS_TOPIC:
-        partitions, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        }
-    elif name == TRANSACTIONS_TOPIC:
-        partitions = config.transaction_state_log_num_partitions
-        factor = config.transaction_state_log_replication_factor
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "segment.bytes": str(config.transaction_state_log_segment_bytes),
-            "min.insync.replicas": str(config.transaction_state_log_min_isr),
-            "unclean.leader.election.enable": "false",
-        }
-    elif name == SHARE_STATE_TOPIC:
-        partitions = config.share_coordinator_state_topic_num_partitions
-        factor = config.share_coordinator_state_topic_replication_factor
-        configs = {
-            "cleanup.policy": "delete",
-            "compression.type": "producer",
-            "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
-            "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
-            "retention.ms": "-1",
-        }
-    else:
-        return None
-    return NewTopic(name, partitions, factor, configs=configs)
 
 
 def _shard_count(topic: TopicImage) -> int:

@@ -9,7 +9,7 @@ after the other, so that they do not conflict with each other. What lives elsewh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from kwire.base import futures
@@ -20,10 +20,33 @@ from kwire.cluster.store import keys
 from kwire.cluster.store.store import ABSENT, CommitTooLarge, MetadataStore, SessionLost, StoreFull, StoreUnavailable
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 ATTEMPTS_MAX: Final = 20
+PART_WORK: Final = 500
+"""The work of one decision of a request about many resources, in partitions; planning and applying it takes some
+milliseconds."""
+
 TOO_LARGE: Final = "Unable to perform excessively large batch operation."
 """Kafka's message for more records than its controller writes at once."""
+
+
+def in_parts(items: Sequence[T], work_of: Callable[[T], int]) -> list[Sequence[T]]:
+    """Items in parts of at most `PART_WORK`, or of one item that is more work."""
+    parts: list[Sequence[T]] = []
+    start, work = 0, 0
+    for at, item in enumerate(items):
+        more = work_of(item)
+        if at > start and work + more > PART_WORK:
+            parts.append(items[start:at])
+            start, work = at, 0
+        work += more
+    parts.append(items[start:])
+    return parts
+
+
+def _nothing() -> None:
+    """What is done after a decision by default."""
 
 
 class Decisions:
@@ -87,16 +110,35 @@ class Decisions:
     async def decide_in_time(self, decide: Callable[[ClusterImage, Plan], R], timeout_ms: int | None) -> R:
         """`decide` as the controller. REQUEST_TIMED_OUT after ``timeout_ms`` (at once if it is not positive); a
         decision in progress is still completed. None: wait without a limit."""
+        return (await self.decide_all_in_time([decide], timeout_ms))[0]
+
+    async def decide_all_in_time(
+        self,
+        decisions: Sequence[Callable[[ClusterImage, Plan], R]],
+        timeout_ms: int | None,
+        decided: Callable[[], None] = _nothing,
+    ) -> list[R]:
+        """The same for several decisions, made one after the other, each from the newest image. Each is a commit, which
+        brokers apply between requests. ``decided`` is called after each."""
         if timeout_ms is None:
-            return await self.decide(decide)
+            return await self._decide_all(decisions, decided)
         if timeout_ms <= 0:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-        task = asyncio.ensure_future(self.decide(decide))
+        task = asyncio.ensure_future(self._decide_all(decisions, decided))
         done, _ = await asyncio.wait((task,), timeout=timeout_ms / 1000)
         if not done:
             task.add_done_callback(futures.ignore_failure)
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return task.result()
+
+    async def _decide_all(
+        self, decisions: Sequence[Callable[[ClusterImage, Plan], R]], decided: Callable[[], None]
+    ) -> list[R]:
+        results = []
+        for each in decisions:
+            results.append(await self.decide(each))
+            decided()
+        return results
 
     def _require_role(self, as_controller: bool) -> None:
         if as_controller and not self.active:

@@ -1,4 +1,4 @@
-"""Topic names and replica assignments. Pure functions, no state.
+"""Topic names, replica assignments, and the topics that brokers create themselves. Pure functions, no state.
 
 What lives elsewhere: the decisions (`kwire.cluster.controller.controller`), the placement of replicas
 (`kwire.cluster.placement`), the meaning of topic properties (`kwire.base.config`).
@@ -7,12 +7,15 @@ What lives elsewhere: the decisions (`kwire.cluster.controller.controller`), the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.metadata.image import ClusterImage
+from kwire.cluster.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, ClusterImage
 from kwire.cluster.store.keys import PartitionState
+
+if TYPE_CHECKING:
+    from kwire.base.config import KafkaConfig
 
 NAME_CHARACTERS_MAX: Final = 249
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -142,3 +145,53 @@ def new_partition(image: ClusterImage, replicas: Sequence[int]) -> PartitionStat
             f"All brokers of the assignment {list(replicas)} are fenced or in controlled shutdown.",
         )
     return PartitionState(tuple(replicas), isr, isr[0], 0, 0)
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created. -1 stands for the broker's default; with ``assignments`` (partition and its replicas)
+    both numbers must be -1."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str | None] = {}
+
+
+def automatic_topics(config: KafkaConfig, names: Sequence[str]) -> list[NewTopic]:
+    """The topics to create when clients name them: internal topics with their own properties."""
+    return [internal_topic(config, name) or NewTopic(name) for name in names]
+
+
+def internal_topic(config: KafkaConfig, name: str) -> NewTopic | None:
+    """An internal topic with the properties that it needs; None for the name of an ordinary topic."""
+    if name == OFFSETS_TOPIC:
+        partitions, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+    elif name == TRANSACTIONS_TOPIC:
+        partitions = config.transaction_state_log_num_partitions
+        factor = config.transaction_state_log_replication_factor
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "unclean.leader.election.enable": "false",
+        }
+    elif name == SHARE_STATE_TOPIC:
+        partitions = config.share_coordinator_state_topic_num_partitions
+        factor = config.share_coordinator_state_topic_replication_factor
+        configs = {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+            "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+            "retention.ms": "-1",
+        }
+    else:
+        return None
+    return NewTopic(name, partitions, factor, configs=configs)

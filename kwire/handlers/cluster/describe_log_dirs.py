@@ -6,6 +6,7 @@ Behaviour:
 - The response has every directory, also an empty one, by its absolute path; KAFKA_STORAGE_ERROR for one that failed.
 - Total and usable bytes are those of the volume. A partition that is being moved into a directory is listed there with
   the future flag and its lag.
+- Very many partitions are described in slices.
 
 Versions: 2 flexible; 3 top-level error; 4 bytes of the volume (KIP-827); 5 cordoned directories (KIP-1066).
 """
@@ -13,9 +14,12 @@ Versions: 2 flexible; 3 top-level error; 4 bytes of the volume (KIP-827); 5 cord
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kwire.codec.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -27,8 +31,18 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DESCRIBE_CLUSTER
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import in_slices
 from kwire.log.common.log_dirs import LogDirectory
 from kwire.security.acls.operations import Operation
+
+if TYPE_CHECKING:
+    from kwire.log.partition.partition_log import PartitionLog
+
+SLICE_PARTITIONS: Final = 1000
+"""Partitions that are described before other clients get their turn: one or two milliseconds."""
+
+_Present = tuple[LogDirectory | None, str, DescribeLogDirsPartition]
+"""The directory of a log, its topic, and its description."""
 
 
 def operations(request: DescribeLogDirsRequest, context: RequestContext) -> tuple[Operation, ...]:
@@ -36,18 +50,57 @@ def operations(request: DescribeLogDirsRequest, context: RequestContext) -> tupl
     return DESCRIBE_CLUSTER
 
 
-def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+def handle(request: DescribeLogDirsRequest, context: RequestContext) -> NowOrLater[DescribeLogDirsResponse]:
     """Describe every directory."""
     requested = None
     if request.topics is not None:
         requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(
-        results=[_describe(context, each, requested) for each in context.services.logs.directories]
-    )
+    found = in_slices(list(context.services.logs), partial(_present, context, requested), SLICE_PARTITIONS)
+    return then(found, partial(_response, context, requested))
+
+
+def _present(
+    context: RequestContext, requested: set[tuple[str, int]] | None, logs: Sequence[PartitionLog]
+) -> list[_Present]:
+    """The directory and description of those of these logs that are requested."""
+    directory_of = context.services.logs.directory_of
+    found = []
+    for log in logs:
+        key = log.topic, log.partition
+        if requested is None or key in requested:
+            described = DescribeLogDirsPartition(
+                partition_index=log.partition,
+                partition_size=log.size,
+                offset_lag=max(log.high_watermark - log.log_end_offset, 0),
+            )
+            found.append((directory_of(*key), log.topic, described))
+    return found
+
+
+def _response(
+    context: RequestContext, requested: set[tuple[str, int]] | None, found: list[_Present]
+) -> DescribeLogDirsResponse:
+    results = []
+    for directory in context.services.logs.directories:
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for parent, name, partition in found:
+            if parent is directory:
+                _add(topics, name, partition)
+        for name, future in _futures(context, directory, requested):
+            _add(topics, name, future)
+        results.append(_describe(context, directory, list(topics.values())))
+    return DescribeLogDirsResponse(results=results)
+
+
+def _add(topics: dict[str, DescribeLogDirsTopic], name: str, partition: DescribeLogDirsPartition) -> None:
+    topic = topics.get(name)
+    if topic is None:
+        topic = topics[name] = DescribeLogDirsTopic(name=name)
+    topic.partitions.append(partition)
 
 
 def _describe(
-    context: RequestContext, directory: LogDirectory, requested: set[tuple[str, int]] | None
+    context: RequestContext, directory: LogDirectory, topics: list[DescribeLogDirsTopic]
 ) -> DescribeLogDirsResult:
     files = context.services.doors.files
     path = os.path.abspath(directory.path)  # no file access but for the working directory
@@ -58,35 +111,8 @@ def _describe(
     except OSError:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     return DescribeLogDirsResult(
-        log_dir=path,
-        topics=_topics(context, directory, requested),
-        total_bytes=total,
-        usable_bytes=usable,
-        is_cordoned=directory.cordoned,
+        log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable, is_cordoned=directory.cordoned
     )
-
-
-def _topics(
-    context: RequestContext, directory: LogDirectory, requested: set[tuple[str, int]] | None
-) -> list[DescribeLogDirsTopic]:
-    logs = context.services.logs
-    topics: dict[str, DescribeLogDirsTopic] = {}
-    for log in logs:
-        if logs.directory_of(log.topic, log.partition) is not directory:
-            continue
-        if requested is not None and (log.topic, log.partition) not in requested:
-            continue
-        topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
-        topic.partitions.append(
-            DescribeLogDirsPartition(
-                partition_index=log.partition,
-                partition_size=log.size,
-                offset_lag=max(log.high_watermark - log.log_end_offset, 0),
-            )
-        )
-    for name, future in _futures(context, directory, requested):
-        topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(future)
-    return list(topics.values())
 
 
 def _futures(

@@ -57,8 +57,9 @@ def _alter(request: AlterConfigsRequest, context: RequestContext) -> NowOrLater[
         config_changes.check_stored(resource)
         return config_changes.update_of(resource, change, context)
 
-    prepared = config_changes.prepare_all(request.resources, prepare, context)
-    outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)
+    outcomes = config_changes.alter_all(
+        request.resources, prepare, validate_only=request.validate_only, context=context
+    )
     return then(outcomes, partial(_response, request))
 
 

@@ -9,6 +9,7 @@ sentence where kwire has one. Passwords, and values of unknown properties, are n
 - BROKER_LOGGER: this broker's loggers and levels (KIP-412).
 - CLIENT_METRICS, GROUP: any name but "" (INVALID_REQUEST); defaults where nothing is set.
 - Any other type: INVALID_REQUEST.
+- Many resources are described in slices.
 
 Versions: 1 synonyms and sources (KIP-226); 2 throttled after the response (KIP-219); 3 documentation and types
 (KIP-569); 4 flexible.
@@ -16,13 +17,16 @@ Versions: 1 synonyms and sources (KIP-226); 2 throttled after the response (KIP-
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final
 
 from kwire.base import logging
 from kwire.base.config import describe
 from kwire.base.config.describe import ConfigEntry, ConfigSource
 from kwire.base.config.resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, then
 from kwire.cluster.controller.topics import check_name
 from kwire.cluster.store.keys import ConfigResource
 from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
@@ -37,12 +41,28 @@ from kwire.handlers.api import Api, error_of
 from kwire.handlers.authorization import require
 from kwire.handlers.configs.config_changes import check_broker_id, operation_on
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import in_slices
 from kwire.security.acls.operations import AclOperation
 
+SLICE_RESOURCES: Final = 20
+"""Resources, each with all of its properties, that are described before other clients get their turn: some
+milliseconds."""
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> NowOrLater[DescribeConfigsResponse]:
     """Describe every resource."""
-    return DescribeConfigsResponse(results=[_result(resource, request, context) for resource in request.resources])
+    results = in_slices(request.resources, partial(_results, request, context), SLICE_RESOURCES)
+    return then(results, _response)
+
+
+def _response(results: list[DescribeConfigsResult]) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=results)
+
+
+def _results(
+    request: DescribeConfigsRequest, context: RequestContext, resources: Sequence[DescribeConfigsResource]
+) -> list[DescribeConfigsResult]:
+    return [_result(resource, request, context) for resource in resources]
 
 
 def _result(

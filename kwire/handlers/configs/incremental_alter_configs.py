@@ -86,8 +86,9 @@ def _alter(
     def prepare(resource: AlterConfigsResource) -> ConfigUpdate | None:
         return _prepare(resource, request.validate_only, context)
 
-    prepared = config_changes.prepare_all(request.resources, prepare, context)
-    outcomes = config_changes.decide(prepared, validate_only=request.validate_only, context=context)
+    outcomes = config_changes.alter_all(
+        request.resources, prepare, validate_only=request.validate_only, context=context
+    )
     return then(outcomes, partial(_response, request))
 
 

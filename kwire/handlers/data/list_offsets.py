@@ -6,7 +6,7 @@ one of the special values below. With ``read_committed``, the log ends at the la
 does not know: UNSUPPORTED_VERSION. ``current_leader_epoch`` is checked as in Fetch (KIP-320). A new leader whose high
 watermark may still lag responds OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5). The replica id -2 is for
 debugging: any replica responds, with offsets up to the end of its own log. A look-up by time in data that is not in the
-page cache waits until a thread has read it (`data.cold_look_ups`).
+page cache waits until a thread has read it (`data.cold_look_ups`). Very many partitions are looked up in slices.
 
 Versions: 1 one offset each; 2 isolation level (KIP-98); 4 leader epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE; 6 flexible;
 7 the record with the greatest timestamp (KIP-734); 8 earliest local offset (KIP-405); 9 last tiered offset (KIP-1005);
@@ -16,10 +16,13 @@ Versions: 1 one offset each; 2 isolation level (KIP-98); 4 leader epochs (KIP-32
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from kwire.codec.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -32,6 +35,7 @@ from kwire.handlers.authorization import is_topic_allowed
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.cold_look_ups import ColdLookUp
 from kwire.handlers.partitions import find_partition
+from kwire.handlers.slices import in_slices
 from kwire.log.common.append_info import TimestampAndOffset
 from kwire.security.acls.operations import AclOperation
 
@@ -58,57 +62,81 @@ _CONSUMER: Final = -1
 _DEBUGGER: Final = -2
 _NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
 
+SLICE_PARTITIONS: Final = 500
+"""Partitions that are looked up before other clients get their turn: two or three milliseconds."""
+
+
+class _Wanted(NamedTuple):
+    """A partition of the request; ``twice``: it is named more than once."""
+
+    topic: str
+    requested: ListOffsetsPartition
+    twice: bool
+
 
 def handle(request: ListOffsetsRequest, context: RequestContext) -> NowOrLater[ListOffsetsResponse]:
     """Look every partition up; each succeeds or fails by itself. Wait only for data that is on the disk."""
-    cold = _cold_look_ups(request, context)
-    return _respond_when_read(cold, request, context) if cold else _respond(request, context)
-
-
-def _cold_look_ups(request: ListOffsetsRequest, context: RequestContext) -> list[ColdLookUp]:
-    """The look-ups by time for which the disk has to be read, of partitions that the client may describe."""
-    found: list[ColdLookUp] = []
-    services = context.services
-    for topic in request.topics:
-        for requested in topic.partitions:
-            timestamp = requested.timestamp
-            if timestamp < 0 and timestamp != MAX_TIMESTAMP:
-                continue
-            partition = services.replicas.get(topic.name, requested.partition_index)
-            if partition is not None and is_topic_allowed(context, AclOperation.DESCRIBE, topic.name):
-                wanted = timestamp if timestamp >= 0 else None
-                cold = ColdLookUp.of(partition.log, wanted, services.doors.files)
-                if cold is not None:
-                    found.append(cold)
-    return found
-
-
-async def _respond_when_read(
-    cold: list[ColdLookUp], request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse:
-    for each in cold:
-        await each.read(context.services.doors)
-    return _respond(request, context)
-
-
-def _respond(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     seen = Counter(
         (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
     )
+    by_topic = [
+        [
+            _Wanted(topic.name, requested, seen[topic.name, index] > 1)
+            for index, requested in {requested.partition_index: requested for requested in topic.partitions}.items()
+        ]
+        for topic in request.topics
+    ]
+    found = in_slices(list(chain.from_iterable(by_topic)), partial(_find_all, request, context), SLICE_PARTITIONS)
+    return then(found, partial(_response, by_topic, request))
+
+
+def _response(
+    by_topic: list[list[_Wanted]], request: ListOffsetsRequest, found: list[ListOffsetsPartitionResponse]
+) -> ListOffsetsResponse:
+    results = iter(found)
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _find_offset(topic.name, requested, seen[topic.name, index] > 1, request, context)
-                    for index, requested in {
-                        requested.partition_index: requested for requested in topic.partitions
-                    }.items()
-                ],
-            )
-            for topic in request.topics
+            ListOffsetsTopicResponse(name=topic.name, partitions=list(islice(results, len(wanted))))
+            for topic, wanted in zip(request.topics, by_topic, strict=True)
         ]
     )
+
+
+def _find_all(
+    request: ListOffsetsRequest, context: RequestContext, wanted: Sequence[_Wanted]
+) -> NowOrLater[list[ListOffsetsPartitionResponse]]:
+    cold = _cold_look_ups(wanted, context)
+    return _find_when_read(cold, request, context, wanted) if cold else _found(request, context, wanted)
+
+
+def _found(
+    request: ListOffsetsRequest, context: RequestContext, wanted: Sequence[_Wanted]
+) -> list[ListOffsetsPartitionResponse]:
+    return [_find_offset(each.topic, each.requested, each.twice, request, context) for each in wanted]
+
+
+async def _find_when_read(
+    cold: list[ColdLookUp], request: ListOffsetsRequest, context: RequestContext, wanted: Sequence[_Wanted]
+) -> list[ListOffsetsPartitionResponse]:
+    for each in cold:
+        await each.read(context.services.doors)
+    return _found(request, context, wanted)
+
+
+def _cold_look_ups(wanted: Sequence[_Wanted], context: RequestContext) -> list[ColdLookUp]:
+    """The look-ups by time for which the disk has to be read, of partitions that the client may describe."""
+    found: list[ColdLookUp] = []
+    services = context.services
+    for topic, requested, _ in wanted:
+        timestamp = requested.timestamp
+        if timestamp < 0 and timestamp != MAX_TIMESTAMP:
+            continue
+        partition = services.replicas.get(topic, requested.partition_index)
+        if partition is not None and is_topic_allowed(context, AclOperation.DESCRIBE, topic):
+            cold = ColdLookUp.of(partition.log, timestamp if timestamp >= 0 else None, services.doors.files)
+            if cold is not None:
+                found.append(cold)
+    return found
 
 
 def _find_offset(

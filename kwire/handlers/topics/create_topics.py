@@ -22,7 +22,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller.controller import CreatedTopic, NewTopic
+from kwire.cluster.controller.controller import CreatedTopic
+from kwire.cluster.controller.topics import NewTopic
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.create_topics_response import (
     CreatableTopicConfigs,

@@ -7,11 +7,11 @@ import pytest
 from harness.waiting import until
 from kwire.cluster.balance import balancer as balancing
 from kwire.cluster.balance.balancer import Balancer
-from kwire.cluster.controller.controller import ConfigUpdate, NewTopic
+from kwire.cluster.controller.controller import ConfigUpdate
 from kwire.cluster.controller.elections import led_by, with_isr
 from kwire.cluster.controller.plan import Plan
 from kwire.cluster.controller.reassignment import is_moving
-from kwire.cluster.controller.topics import Reassignment
+from kwire.cluster.controller.topics import NewTopic, Reassignment
 from kwire.cluster.metadata.image import ConfigResource
 from kwire.cluster.replication.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from kwire.cluster.store import keys

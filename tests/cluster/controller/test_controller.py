@@ -9,8 +9,9 @@ import pytest
 
 from harness.waiting import PATIENCE_S
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.cluster.controller.controller import ChangeConfig, ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
+from kwire.cluster.controller.controller import ChangeConfig, ConfigUpdate, CreatedTopic, NewPartitions
 from kwire.cluster.controller.leaders import PREFERRED, UNCLEAN
+from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.metadata.image import ConfigResource
 from kwire.cluster.store import keys
 from kwire.cluster.store.memory import MemoryStore

@@ -11,7 +11,7 @@ import pytest
 from harness.waiting import until
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller import elections
-from kwire.cluster.controller.controller import NewTopic
+from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.replication.replica_manager import ReplicaManager
 from kwire.cluster.store.keys import PartitionState
 from kwire.log.common.environment import StorageError

@@ -11,7 +11,8 @@ import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller.adoption import adopt_logs
-from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions, NewTopic
+from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions
+from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.metadata.image import ConfigResource
 from kwire.cluster.replication.replica_manager import ReplicaManager
 from tests.cluster.helpers import FakeLog, FakeLogs, Node, log_of, node, replica_manager

@@ -7,7 +7,8 @@ from typing import Any
 
 from kwire.base.metrics import MetricsRegistry
 from kwire.base.quota import UNLIMITED
-from kwire.cluster.controller.controller import ConfigUpdate, NewTopic
+from kwire.cluster.controller.controller import ConfigUpdate
+from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.metadata.image import ConfigResource
 from kwire.cluster.replication.throttles import ReplicationQuota, Throttles
 from tests.cluster.helpers import Node, node

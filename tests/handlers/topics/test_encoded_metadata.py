@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kwire.cluster.controller.controller import NewTopic
+from kwire.cluster.controller.topics import NewTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.codec.messages.metadata_response import MetadataResponse
 from kwire.codec.protocol import encode

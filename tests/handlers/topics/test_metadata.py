@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode
-from kwire.cluster.controller.controller import NewTopic
+from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.metadata.image import Endpoint
 from kwire.cluster.store import keys
 from kwire.cluster.store.store import Write

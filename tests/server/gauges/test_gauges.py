@@ -12,7 +12,7 @@ import pytest
 from harness.waiting import until
 from kwire.base.doors import Clock
 from kwire.base.metrics import MetricsRegistry
-from kwire.cluster.controller.controller import NewTopic
+from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.metadata.image import BrokerImage, ClusterImage, MetadataCache, TopicImage, whole_delta
 from kwire.cluster.store.keys import PartitionState
 from kwire.cluster.store.memory import MemoryStore

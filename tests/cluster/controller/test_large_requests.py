@@ -1,0 +1,93 @@
+"""Requests about very many topics and partitions are decided in parts, so that no commit takes long to apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kwire.base.quota import MutationQuota
+from kwire.cluster.controller import decisions
+from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions
+from kwire.cluster.controller.decisions import PART_WORK, in_parts
+from kwire.cluster.controller.topics import NewTopic
+from kwire.cluster.metadata.image import ClusterImage, ConfigResource, Delta
+from tests.cluster.helpers import Node, node
+
+
+def by_itself(number: int) -> int:
+    return number
+
+
+@pytest.mark.parametrize(
+    ("work", "parts"),
+    [
+        ([], [[]]),
+        ([1, 2, 3], [[1, 2, 3]]),
+        ([PART_WORK, 1], [[PART_WORK], [1]]),
+        ([1, 9 * PART_WORK, 1], [[1], [9 * PART_WORK], [1]]),
+        ([200, 200, 200, 200], [[200, 200], [200, 200]]),
+    ],
+)
+def test_a_part_is_as_much_as_one_turn_may_take(work: list[int], parts: list[list[int]]) -> None:
+    assert in_parts(work, by_itself) == parts
+
+
+def changes(made: Node, size: Callable[[Delta], int]) -> list[int]:
+    """How much each new image changes."""
+    found: list[int] = []
+
+    def note(_image: ClusterImage, delta: Delta) -> None:
+        if size(delta):
+            found.append(size(delta))
+
+    made.metadata.add_listener(note)
+    found.clear()
+    return found
+
+
+async def test_many_topics_are_created_in_several_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "PART_WORK", 6)
+    made = await node()
+    found = changes(made, lambda delta: len(delta.changed))
+    topics = [NewTopic(f"t{number}", 2) for number in range(7)]
+    outcomes = await made.controller.create_topics([*topics, NewTopic("t0.a"), NewTopic("t0_a")])
+    assert all(isinstance(each, CreatedTopic) for each in outcomes.values())  # two of one request are not compared
+    assert len(outcomes) == 9 and found == [3, 3, 3]
+    grown = await made.controller.create_partitions([NewPartitions(each.name, 3) for each in topics])
+    assert set(grown.values()) == {None}
+    assert found[3:] == [2, 2, 2, 1]
+
+
+async def test_properties_of_many_topics_are_changed_in_several_commits() -> None:
+    made = await node()
+    await made.controller.create_topics([NewTopic(f"t{number}", 1) for number in range(120)])
+    found = changes(made, lambda delta: len(delta.configs))
+    updates = [
+        ConfigUpdate(ConfigResource.TOPIC, f"t{number}", lambda _: {"retention.ms": "1"}) for number in range(120)
+    ]
+    assert set((await made.controller.alter_configs(updates)).values()) == {None}
+    assert found == [50, 50, 20]
+
+
+class Purse(MutationQuota):
+    """Counts what is spent."""
+
+    def __init__(self) -> None:
+        self.kept = self.spent = 0
+
+    def spend(self, permits: int) -> None:
+        self.spent += permits
+
+    def restart(self) -> None:
+        self.spent = self.kept
+
+    def keep(self) -> None:
+        self.kept = self.spent
+
+
+async def test_every_part_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "PART_WORK", 6)
+    made, purse = await node(), Purse()
+    await made.controller.create_topics([NewTopic(f"t{number}", 4) for number in range(5)], quota=purse)
+    assert purse.spent == purse.kept == 20

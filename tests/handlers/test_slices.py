@@ -1,0 +1,82 @@
+"""Requests about very many partitions or resources: other clients get their turn in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Generator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kwire.base.futures import NowOrLater, is_later
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.codec.protocol import encode
+from kwire.handlers.cluster import describe_log_dirs
+from kwire.handlers.configs import describe_configs
+from kwire.handlers.context import RequestContext
+from kwire.handlers.data import list_offsets
+from kwire.handlers.slices import in_slices
+from kwire.handlers.topics import create_topics
+from kwire.server.broker import Broker
+
+OFFSETS = ListOffsetsRequest(
+    topics=[
+        ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=i, timestamp=-1) for i in indexes])
+        for name, indexes in (("a", (0, 1, 2)), ("b", (2, 0, 0)), ("absent", (0,)))
+    ]
+)
+CONFIGS = DescribeConfigsRequest(
+    resources=[DescribeConfigsResource(resource_type=2, resource_name=name) for name in ("a", "b", "absent", "a", "b")]
+)
+CASES = [
+    (list_offsets, "SLICE_PARTITIONS", OFFSETS, 7, 3),
+    (describe_log_dirs, "SLICE_PARTITIONS", DescribeLogDirsRequest(topics=None), 4, 3),
+    (describe_configs, "SLICE_RESOURCES", CONFIGS, 4, 3),
+]
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with Broker(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=str(tmp_path)) as broker:
+        new = [CreatableTopic(name=name, num_partitions=3, replication_factor=1) for name in "ab"]
+        request = CreateTopicsRequest(topics=new, timeout_ms=5000)
+        await create_topics.handle(request, RequestContext(broker.services, api_version=7))
+        yield broker
+
+
+def turns_and_result(result: NowOrLater[Any]) -> tuple[int, Any]:
+    """In how many turns of the event loop a result is made, if nothing has to be waited for."""
+    if not is_later(result):
+        return 1, result
+    steps = cast("Generator[None, None, Any]", cast("Awaitable[Any]", result).__await__())
+    turns = 1
+    while True:
+        try:
+            assert next(steps) is None
+        except StopIteration as end:
+            return turns, end.value
+        turns += 1
+
+
+@pytest.mark.parametrize(("count", "turns"), [(0, 1), (3, 1), (4, 2), (6, 2), (7, 3)])
+def test_items_are_done_in_order_in_slices(count: int, turns: int) -> None:
+    items = list(range(count))
+    assert turns_and_result(in_slices(items, list, 3)) == (turns, items)
+
+
+@pytest.mark.parametrize(("module", "size", "request_", "version", "turns"), CASES)
+async def test_the_response_is_that_of_one_turn(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, module: Any, size: str, request_: Any, version: int, turns: int
+) -> None:
+    def handled() -> tuple[int, bytes]:
+        context = RequestContext(broker.services, api_version=version)
+        done, response = turns_and_result(module.API.handle(request_, context))
+        return done, bytes(encode(response, version))
+
+    at_once = handled()
+    assert at_once[0] == 1
+    monkeypatch.setattr(module, size, 2)
+    assert handled() == (turns, at_once[1])
