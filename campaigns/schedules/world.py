@@ -41,6 +41,7 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.data.fetch.sessions import FetchSessions
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
+from kwire.log.partition.opening import open_log
 from kwire.log.partition.partition_log import PartitionLog
 
 BROKER, FOLLOWER = 1, 2
@@ -272,9 +273,7 @@ class World:
         topic, index = name
         directory = f"/data/{topic}-{index}"
         topic_id = self.metadata.image.topics[topic].id
-        log = PartitionLog.open(
-            self._environment, directory, topic, index, topic_id, LogConfig(), clean=not self._epochs[name]
-        )
+        log = open_log(self._environment, directory, topic, index, topic_id, LogConfig(), clean=not self._epochs[name])
         replica = self.replicas.partitions[name] = Replica(self, log)
         replica.follower_end = min(self._follower_ends.get(name, 0), log.log_end_offset)
         if self.random.random() < 0.5:

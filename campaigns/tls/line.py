@@ -16,9 +16,10 @@ from kwire.base.doors import Doors
 from kwire.base.metrics import MetricsRegistry
 from kwire.cluster.metadata.image import ClusterImage
 from kwire.handlers.context import INSECURE
-from kwire.net.connection import Connection, ListenerSetup, Wire
+from kwire.net.connection import Connection, ListenerSetup
 from kwire.net.settings import NetSettings
 from kwire.net.tls_connection import Handshakes, TlsConnection
+from kwire.net.wire import Wire
 from kwire.security.principals import ANONYMOUS
 from kwire.server.authentication.settings import LoginSettings
 from kwire.server.authentication.stage import Authentication

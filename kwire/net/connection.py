@@ -18,8 +18,8 @@ The rules of this file:
 - Every part with a `release` (a `FileRange`) is released exactly once: when it is sent, or when the connection closes.
 - An exception in this module closes the connection; otherwise the client would wait for ever.
 
-What lives elsewhere: sending the parts (`outgoing`), accepting (`listener`), what the frames mean
-(`kwire.server.dispatch`).
+What lives elsewhere: what connections share (`wire`), sending the parts (`outgoing`), accepting (`listener`), what the
+frames mean (`kwire.server.dispatch`).
 """
 
 from __future__ import annotations
@@ -31,25 +31,20 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kwire.base.doors import WOULD_BLOCK
-from kwire.base.limited_log import LimitedLog
-from kwire.net.large_frames import LARGE_BYTES, LargeFrame, SpareBuffers
+from kwire.net.large_frames import LARGE_BYTES, LargeFrame
 from kwire.net.outgoing import Outgoing, release_parts
 from kwire.net.settings import (
     FRAMES_PER_TURN,
     LONG_BYTES,
     OUTGOING_LIMIT,
     PIPELINE_DEPTH,
-    RECEIVE_BYTES,
-    UNSENT_MAX,
-    NetSettings,
     Part,
 )
+from kwire.net.wire import Wire
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from kwire.base.doors import Doors
-    from kwire.base.logging import Logger
     from kwire.net.newcomers import Newcomers
     from kwire.net.tls import TlsSocket
 
@@ -88,88 +83,6 @@ class ListenerSetup(NamedTuple):
     on_handshake: Callable[[bool], None] = _ignore
     """Called with False after a failed TLS handshake, and with True after a complete one that no login follows. Not
     called if the client closes the connection during the handshake, or takes too long."""
-
-
-class Wire:
-    """What all connections of a broker share. ``lines``: log lines that clients cause.
-
-    ``tick`` counts sweeps; a connection records it when bytes move."""
-
-    __slots__ = (
-        "_newcomers",
-        "_unsent",
-        "doors",
-        "last_read",
-        "lines",
-        "log",
-        "loop",
-        "on_close",
-        "scratch",
-        "settings",
-        "spare",
-        "tick",
-        "work",
-    )
-
-    def __init__(
-        self,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        doors: Doors,
-        settings: NetSettings,
-        log: Logger,
-        on_close: Callable[[Connection], None],
-    ) -> None:
-        self.loop = loop
-        self.doors = doors
-        self.settings = settings
-        self.log = log
-        self.lines = LimitedLog(log, doors.clock.monotonic)
-        self.on_close = on_close
-        # One receive buffer for all connections: an idle one needs none.
-        self.scratch = memoryview(bytearray(RECEIVE_BYTES))
-        self.spare = SpareBuffers()
-        self.tick = 0
-        self.last_read: Connection | None = None
-        self._unsent: list[Connection] = []
-        self._newcomers: Newcomers | None = None
-        self.work: Callable[[], None] | None = None  # put off until the responses of this turn are sent
-
-    @property
-    def newcomers(self) -> Newcomers:
-        """What the connections share that are not admitted yet."""
-        if self._newcomers is None:
-            from kwire.net.newcomers import Newcomers
-
-            self._newcomers = Newcomers(self.loop, self.doors.sockets.epoll, self.lines)
-        return self._newcomers
-
-    def close(self) -> None:
-        """All connections are closed."""
-        if self._newcomers is not None:
-            self._newcomers.close()
-            self._newcomers = None
-
-    def flush_soon(self, connection: Connection) -> None:
-        """Send a connection's responses once every connection that has bytes was read."""
-        if not self._unsent:
-            self.loop.call_soon(self.flush)
-        elif len(self._unsent) == UNSENT_MAX:
-            self.flush()
-        self._unsent.append(connection)
-
-    def do_work(self) -> None:
-        """Do the work that was put off."""
-        work, self.work = self.work, None
-        if work is not None:
-            work()
-
-    def flush(self) -> None:
-        """Send the responses of this turn."""
-        self.do_work()
-        unsent, self._unsent = self._unsent, []
-        for connection in unsent:
-            connection.turn_over()
 
 
 class Slot:

@@ -10,8 +10,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.net.addresses import host_and_port
-from kwire.net.connection import Connection, ListenerSetup, Wire
+from kwire.net.connection import Connection, ListenerSetup
 from kwire.net.listener import BoundSocket, ConnectionCounts, Listener
+from kwire.net.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from kwire.base.doors import Doors
     from kwire.base.file_range import FileRange
-    from kwire.net.connection import ListenerSetup, Wire
+    from kwire.net.connection import ListenerSetup
+    from kwire.net.wire import Wire
 
 STEPS_PER_TURN: Final = 2
 """Steps of handshakes in one turn of the loop. A turn without other work is short: more would speed up nothing."""

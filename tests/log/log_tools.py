@@ -13,6 +13,7 @@ from kwire.codec.records.header import seal
 from kwire.log.common.append_info import FetchedData
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
+from kwire.log.partition import opening
 from kwire.log.partition.partition_log import PartitionLog
 
 NOW_MS = 1_700_000_000_000
@@ -56,7 +57,7 @@ def open_log(path: Path | str, config: LogConfig | None = None, **how: Any) -> P
     """A log named t-0 under ``path``."""
     doors = how.pop("doors", None) or doors_at(how.pop("clock", None) or ManualClock())
     env = how.pop("env", None) or LogEnvironment.create(doors)
-    return PartitionLog.open(env, f"{path}/t-0", "t", 0, TOPIC_ID, config or LogConfig(), **how)
+    return opening.open_log(env, f"{path}/t-0", "t", 0, TOPIC_ID, config or LogConfig(), **how)
 
 
 def append(log: PartitionLog, count: int = 1, *, epoch: int = 0, **how: Any) -> int:

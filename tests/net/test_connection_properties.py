@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from kwire.base.doors import Doors
 from kwire.base.logging import get_logger
-from kwire.net.connection import Connection, ListenerSetup, Slot, Wire
+from kwire.net.connection import Connection, ListenerSetup, Slot
 from kwire.net.settings import PIPELINE_DEPTH, NetSettings
+from kwire.net.wire import Wire
 from tests.net.conftest import OTHER_KEY, PIPELINED_KEY, REQUEST_MAX_BYTES, frame, request
 
 

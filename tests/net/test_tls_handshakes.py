@@ -19,7 +19,7 @@ from kwire.base.config import Endpoint
 from kwire.base.doors import Doors, Sockets
 from kwire.base.file_range import FileRange
 from kwire.base.logging import get_logger
-from kwire.net.connection import ListenerSetup, Wire
+from kwire.net.connection import ListenerSetup
 from kwire.net.handshake_records import (
     CLIENT_HELLO_MAX,
     HANDSHAKE_MAX,
@@ -34,6 +34,7 @@ from kwire.net.server import NetServer
 from kwire.net.settings import RECEIVE_BYTES, SETUP_MAX_MS, NetSettings
 from kwire.net.tls import RECORD_BYTES, TAKEN_MAX, UNSENT_LIMIT, RecordBuffers, TlsSocket
 from kwire.net.tls_connection import ALERT_TIME_S, STEPS_PER_TURN, Handshakes, TlsConnection
+from kwire.net.wire import Wire
 from tests.net.conftest import OTHER_KEY, PIPELINED_KEY, REQUEST_MAX_BYTES, Answers, Certificates, frame, request
 from tests.net.test_connection_properties import Answers as CheckedAnswers
 from tests.net.test_connection_properties import Loop, Socket

@@ -28,6 +28,7 @@ from kwire.codec.records import ABORT, COMMIT, Record, build_batch, build_contro
 from kwire.log.common.append_info import Origin
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
+from kwire.log.partition.opening import open_log
 from kwire.log.partition.partition_log import PartitionLog
 
 pytestmark = pytest.mark.java
@@ -183,7 +184,7 @@ def accepted(java: JavaRunner, folder: Path, observe: Observations) -> None:
 def transactional_log(folder: Path) -> PartitionLog:
     """Transactions of several producers over several segments, committed and aborted, some of them interleaved."""
     config = LogConfig(internal_segment_bytes=SEGMENT_BYTES, index_interval_bytes=300)
-    log = PartitionLog.open(LogEnvironment.create(Doors()), f"{folder}/t-0", "t", 0, bytes(16), config)
+    log = open_log(LogEnvironment.create(Doors()), f"{folder}/t-0", "t", 0, bytes(16), config)
     chance = random.Random(5)
     sequences: dict[int, int] = {}
     open_now: dict[int, None] = {}

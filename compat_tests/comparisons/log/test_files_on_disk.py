@@ -21,6 +21,7 @@ from kwire.log.common.log_config import LogConfig
 from kwire.log.manager.adopt import inspect_data_directory
 from kwire.log.manager.log_manager import LogManager
 from kwire.log.manager.settings import ManagerSettings
+from kwire.log.partition.opening import open_log
 from kwire.log.partition.partition_log import PartitionLog
 
 CONFIG = LogConfig(internal_segment_bytes=30_000, index_interval_bytes=1000, retention_ms=-1)
@@ -34,7 +35,7 @@ COMPLAINTS = re.compile(r"mismatch|isvalid: false|not a valid|bytes are not|Non-
 def busy_log(folder: Path, seed: int = 7, config: LogConfig = CONFIG) -> PartitionLog:
     """All compression types, idempotent and transactional producers, epochs, and timestamps that are not in order."""
     chance = random.Random(seed)
-    log = PartitionLog.open(LogEnvironment.create(Doors()), f"{folder}/t-0", "t", 0, TOPIC_ID, config)
+    log = open_log(LogEnvironment.create(Doors()), f"{folder}/t-0", "t", 0, TOPIC_ID, config)
     now_ms = time.time_ns() // 1_000_000
     sequence = 0
     for i in range(400):
@@ -78,7 +79,7 @@ def dump(java: JavaRunner, folder: Path, pattern: str, *flags: str) -> str:
 
 def killed_and_recovered(folder: Path) -> PartitionLog:
     busy_log(folder).release()
-    return PartitionLog.open(LogEnvironment.create(Doors()), f"{folder}/t-0", "t", 0, TOPIC_ID, CONFIG, clean=False)
+    return open_log(LogEnvironment.create(Doors()), f"{folder}/t-0", "t", 0, TOPIC_ID, CONFIG, clean=False)
 
 
 def truncated(folder: Path) -> PartitionLog:

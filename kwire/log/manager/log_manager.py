@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from kwire.base.config.cordoning import are_cordoned, names_of_directories
@@ -21,7 +20,6 @@ from kwire.log.common.checkpoints import (
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     CorruptCheckpoint,
-    read_offsets,
     read_topic_id,
 )
 from kwire.log.common.environment import LogEnvironment, StorageError, logger
@@ -29,9 +27,11 @@ from kwire.log.common.log_config import LogConfig
 from kwire.log.common.log_dirs import LogDirectory, LogDirectoryError
 from kwire.log.compaction.cleaner import LogCleaner
 from kwire.log.manager.directory_guard import DirectoryGuard
+from kwire.log.manager.finding import Found, find_partitions, retire
 from kwire.log.manager.load_progress import LoadProgress, LogProgress
-from kwire.log.manager.offset_checkpoints import CHECKPOINTED, NOT_CHECKPOINTED, OffsetCheckpoints
+from kwire.log.manager.offset_checkpoints import CHECKPOINTED, OffsetCheckpoints
 from kwire.log.manager.settings import ManagerSettings
+from kwire.log.partition.opening import open_log
 from kwire.log.partition.partition_log import PartitionLog
 from kwire.log.partition.recompression import Recompressor
 from kwire.log.recovery.helpers import PARTITION_BYTES_MIN, RecoveryHelpers, are_worthwhile, bytes_to_scan
@@ -45,29 +45,6 @@ YIELD_EVERY = 32
 
 ConfigProvider = Callable[[str], LogConfig]
 """The settings of a topic by its name."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _Found:
-    """A partition's directory found at start, with its offsets in the checkpoints."""
-
-    parent: LogDirectory
-    path: str
-    topic: str
-    partition: int
-    clean: bool
-    recovery_point: int
-    log_start_offset: int
-    high_watermark: int
-    cleaned_to: int
-
-    def checkpointed(self, file: str) -> int:
-        """The partition's offset in a checkpoint file."""
-        if file == RECOVERY_POINT_FILE:
-            return self.recovery_point
-        if file == LOG_START_OFFSET_FILE:
-            return self.log_start_offset or NOT_CHECKPOINTED
-        return self.high_watermark
 
 
 def ignore_directory_failure(_directory: LogDirectory, _error: OSError) -> None:
@@ -110,7 +87,7 @@ class LogManager:
         self._topic_id_of = topic_id_of
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._parents: dict[TopicPartition, LogDirectory] = {}
-        self._unopened: dict[TopicPartition, _Found] = {}  # could not be opened because of an OSError
+        self._unopened: dict[TopicPartition, Found] = {}  # could not be opened because of an OSError
         self.stopped_clean = True
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self.recompressor = Recompressor(doors)
@@ -178,7 +155,7 @@ class LogManager:
         await recovering
 
     async def _load_recovered(
-        self, found: list[_Found], unclean: dict[int, UncleanPartition], loading: LoadProgress
+        self, found: list[Found], unclean: dict[int, UncleanPartition], loading: LoadProgress
     ) -> None:
         """Have helper processes recover partitions, and open each one when it is done."""
         places = list(unclean)
@@ -192,7 +169,7 @@ class LogManager:
         helpers = RecoveryHelpers(self._doors, count, self.settings.producer_expiration_ms, open_recovered)
         await helpers.run(list(unclean.values()))
 
-    def _unclean(self, found: list[_Found]) -> dict[int, UncleanPartition]:
+    def _unclean(self, found: list[Found]) -> dict[int, UncleanPartition]:
         """The partitions to recover, by their indexes in ``found``."""
         unclean = {}
         for at, each in enumerate(found):
@@ -207,7 +184,7 @@ class LogManager:
                 unclean[at] = UncleanPartition(each.path, name, config, *known, size)
         return unclean
 
-    def _load(self, each: _Found, loading: LoadProgress, report: RecoveryReport | None) -> None:
+    def _load(self, each: Found, loading: LoadProgress, report: RecoveryReport | None) -> None:
         try:
             self._open(each, loading.scanned, report)
         except KafkaError as error:
@@ -215,62 +192,22 @@ class LogManager:
             logger.error("log not opened", directory=each.path, error=str(error))
         loading.opened()
 
-    def _find_in(self, directory: LogDirectory) -> list[_Found]:
+    def _find_in(self, directory: LogDirectory) -> list[Found]:
         try:
-            return self._find(directory)
+            found, clean = find_partitions(self.env, directory)
         except OSError as error:
             self.guard.fail(directory, error)
             return []
-
-    def _find(self, directory: LogDirectory) -> list[_Found]:
-        path, files = directory.path, self._files
-        kept = checkpoints.take_shutdown_copy(files, path)
-        clean = checkpoints.take_clean_shutdown(files, path)
         self.stopped_clean &= clean
-        if clean:
-            for file in checkpoints.restore(files, path, kept):
-                logger.warning("file restored: it differs from its copy of the last shutdown", path=file)
-        recovery_points = self._offsets(path, RECOVERY_POINT_FILE)
-        starts = self._offsets(path, LOG_START_OFFSET_FILE)
-        high_watermarks = self._offsets(path, HIGH_WATERMARK_FILE)
-        cleaned = {} if clean else self._offsets(path, checkpoints.CLEANER_FILE)
-        found = []
-        for name in files.listdir(path):
-            full = f"{path}/{name}"
-            key = names.parse_directory_name(name)
-            if names.is_leaving_directory(name) and files.is_dir(full):
-                self._remove_leaving(full, name)
-            elif key is not None and key[0] != names.CLUSTER_METADATA_TOPIC and files.is_dir(full):
-                offsets = (recovery_points.get(key, 0), starts.get(key, 0), high_watermarks.get(key, 0))
-                found.append(_Found(directory, full, *key, clean, *offsets, cleaned.get(key, 0)))
-        there = {(each.topic, each.partition) for each in found}
-        for key in sorted({*recovery_points, *starts, *high_watermarks} - there):
-            self._retire(directory, key)
         return found
 
-    def _retire(self, directory: LogDirectory, key: TopicPartition) -> None:
-        """Note that a log is removed while checkpoints on stable storage name it. After a power loss their offsets must
-        not be applied to a new log of that name: they could hide records, or skip their recovery."""
-        directory.retired[key] = set(CHECKPOINTED)
-
-    def _offsets(self, path: str, file: str) -> dict[TopicPartition, int]:
-        try:
-            return read_offsets(self._files, f"{path}/{file}")
-        except CorruptCheckpoint as error:
-            logger.warning("checkpoint not read", error=str(error))
-            return {}
-
-    def _remove_leaving(self, path: str, name: str) -> None:
-        if name.endswith((names.DELETE_DIRECTORY_SUFFIX, names.FUTURE_DIRECTORY_SUFFIX)):
-            self.env.remover.remove_directory(path, 0)
-
-    def _open(self, each: _Found, progress: Callable[[int], None], report: RecoveryReport | None = None) -> None:
+    def _open(self, each: Found, progress: Callable[[int], None], report: RecoveryReport | None = None) -> None:
         try:
             topic_id = read_topic_id(self._files, each.path) or bytes(16)
         except CorruptCheckpoint as error:
             logger.warning("partition.metadata not read", error=str(error))
             topic_id = bytes(16)
-        log = PartitionLog.open(
+        log = open_log(
             self.env,
             each.path,
             each.topic,
@@ -352,7 +289,7 @@ class LogManager:
         self._forget_retired(parent, (topic, partition))
         was_there = self._files.exists(path)
         try:
-            return PartitionLog.open(self.env, path, topic, partition, topic_id, config)
+            return open_log(self.env, path, topic, partition, topic_id, config)
         except StorageError:
             if not was_there and parent.online:  # the next start must not find an incomplete log
                 self.env.remover.remove_now(path)
@@ -411,14 +348,14 @@ class LogManager:
             self._delete_unopened((topic, partition))
             return
         log, parent = found
-        self._retire(parent, (topic, partition))
+        retire(parent, (topic, partition))
         self._put_aside(log, parent, names.DELETE_DIRECTORY_SUFFIX)
         self._checkpoint_soon(parent)
 
     def _delete_unopened(self, key: TopicPartition) -> None:
         found = self._unopened.pop(key, None)
         if found is not None and found.parent.online:
-            self._retire(found.parent, key)
+            retire(found.parent, key)
             self._rename_away(found.path, found.parent, key, names.DELETE_DIRECTORY_SUFFIX)
 
     def _checkpoint_soon(self, directory: LogDirectory) -> None:
@@ -443,7 +380,7 @@ class LogManager:
         found = self._forget((topic, partition))
         if found is not None:
             log, parent = found
-            self._retire(parent, (topic, partition))
+            retire(parent, (topic, partition))
             self._put_aside(log, parent, names.STRAY_DIRECTORY_SUFFIX)
 
     def replace(self, old: PartitionLog, new: PartitionLog, parent: LogDirectory) -> None:
@@ -452,7 +389,7 @@ class LogManager:
         before = self._parents[old.topic, old.partition]
         self._add(new, parent)
         self.cleaner.moved(new, before, parent)
-        self._retire(before, (old.topic, old.partition))
+        retire(before, (old.topic, old.partition))
         self._put_aside(old, before, names.DELETE_DIRECTORY_SUFFIX)
         self.write_checkpoints(parent)
         self.write_checkpoints(before)

@@ -23,6 +23,7 @@ from kwire.base.errors import KafkaError
 from kwire.base.quota import Quota
 from kwire.log.common import names
 from kwire.log.common.environment import logger
+from kwire.log.partition.opening import open_log
 from kwire.log.partition.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class LogMover:
         files.sync_dir(move.directory)
         files.replace(move.directory, path)
         files.sync_dir(move.target.path)
-        new = PartitionLog.open(
+        new = open_log(
             self._logs.env,
             path,
             log.topic,

@@ -3,7 +3,7 @@
 Appending is one write at the tracked end, and reading returns file ranges; both are synchronous and never wait. What
 may block (syncs) goes through the executor. Beside this module: `validator` (may a batch be appended, in which form),
 `truncation` (removing records), `retention` (which segments to delete), `timestamps` (look-ups by time), `flusher`
-(syncing). Opening a directory is `kwire.log.recovery`'s.
+(syncing), `opening` (a directory).
 
 A sealed segment is synced while the next one is written, so appends do not wait for the disk. With `flush.messages` the
 active segment itself is synced, and an append during that sync may take milliseconds.
@@ -30,16 +30,14 @@ from kwire.log.common.append_info import (
     Origin,
     TimestampAndOffset,
 )
-from kwire.log.common.checkpoints import read_topic_id, write_topic_id
-from kwire.log.common.environment import LogEnvironment, logger
+from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import INT64_MAX, LogConfig
 from kwire.log.partition import timestamps
 from kwire.log.partition.flusher import Flusher
 from kwire.log.partition.recompression import Recompression
 from kwire.log.partition.truncation import LogTruncation
 from kwire.log.partition.validator import Accepted, BatchValidator, writable
-from kwire.log.recovery.messages import RecoveryReport
-from kwire.log.recovery.recovery import LogRecovery, Progress, RecoveredLog, no_progress
+from kwire.log.recovery.recovery import RecoveredLog
 from kwire.log.segment.batch_scan import CorruptLog
 from kwire.log.segment.segment import Segment
 from kwire.log.state.producer_state import NOT_REQUIRED, BatchMetadata, CompletedTransaction, VerificationGuard
@@ -86,60 +84,6 @@ class PartitionLog:
         self.truncated_to = INT64_MAX  # the lowest offset the log was truncated to since the cleaner last looked
         self.latest_epoch = self.epochs.latest_epoch
         self.update_config(config)
-
-    @classmethod
-    def open(
-        cls,
-        env: LogEnvironment,
-        directory: str,
-        topic: str,
-        partition: int,
-        topic_id: bytes,
-        config: LogConfig,
-        *,
-        clean: bool = True,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        high_watermark: int = 0,
-        cleaned_to: int = 0,
-        progress: Progress = no_progress,
-        report: RecoveryReport | None = None,
-    ) -> PartitionLog:
-        """Open a partition's directory, or create it.
-
-        After an unclean shutdown (``clean=False``) the log is checked from the recovery point on, unless a helper
-        process has done that: then ``report`` is its result. KafkaError(KAFKA_STORAGE_ERROR).
-        """
-        files = env.doors.files
-        if report is not None:
-            clean, recovery_point, log_start_offset = True, report.log_end_offset, report.log_start_offset
-        try:
-            is_new = not files.exists(directory)
-            if is_new:
-                files.makedirs(directory)
-            if topic_id != bytes(16) and (is_new or read_topic_id(files, directory) is None):
-                write_topic_id(files, directory, topic_id)
-            recovery = LogRecovery(
-                env,
-                directory,
-                names.directory_name(topic, partition),
-                config,
-                clean=clean,
-                recovery_point=recovery_point,
-                log_start_offset=log_start_offset,
-                cleaned_to=cleaned_to,
-                progress=progress,
-            )
-            recovered = recovery.begin() if is_new else recovery.run()
-            if report is not None:
-                recovered = report.applied_to(recovered)
-        except OSError as error:
-            raise env.failure(directory, error) from error
-        for complaint in recovered.complaints:
-            logger.warning("log repaired", partition=names.directory_name(topic, partition), what=complaint)
-        log = cls(env, topic, partition, topic_id, config, recovered)
-        log.advance_high_watermark(high_watermark)
-        return log
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, {self.log_start_offset}..{self.log_end_offset})"

@@ -13,7 +13,7 @@ from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
 from kwire.log.partition import retention
 from kwire.log.partition.flusher import Flusher
-from kwire.log.recovery.recovery import replay_producers
+from kwire.log.recovery.producers import replay_producers
 from kwire.log.segment.segment import Segment
 from kwire.log.state.leader_epoch_cache import LeaderEpochCache
 from kwire.log.state.producer_state import ProducerStateManager

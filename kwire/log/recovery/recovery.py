@@ -31,6 +31,7 @@ from kwire.log.common.log_config import INT64_MAX, LogConfig
 from kwire.log.common.sync_files import sync_files
 from kwire.log.recovery.epoch_verification import EpochVerification
 from kwire.log.recovery.header_validator import HeaderValidator
+from kwire.log.recovery.producers import replay_producers, snapshot_offsets
 from kwire.log.segment.batch_scan import CorruptLog, ScannedBatch, scan
 from kwire.log.segment.damage import Damage, next_batch, scan_with_damage
 from kwire.log.segment.indexes import CorruptIndex
@@ -590,44 +591,3 @@ class LogRecovery:
                 self._progress(batch.header.size)
         finally:
             file.release()
-
-
-def snapshot_offsets(env: LogEnvironment, directory: str) -> list[int]:
-    """The offsets of the producer snapshots in a directory, ascending."""
-    parsed = [names.parse_file_name(name) for name in env.doors.files.listdir(directory)]
-    return sorted(each[0] for each in parsed if each is not None and each[1] == names.SNAPSHOT_SUFFIX)
-
-
-def replay_producers(
-    env: LogEnvironment,
-    directory: str,
-    segments: list[Segment],
-    producers: ProducerStateManager,
-    offset: int,
-    *,
-    keep_later: bool = False,
-) -> list[str]:
-    """Rebuild the producer state as of an offset: from the newest valid snapshot at or below it, and the batches after
-    that. Returns complaints about damaged snapshots and batches. OSError."""
-    files = env.doors.files
-    snapshots = [each for each in snapshot_offsets(env, directory) if each <= offset or not keep_later]
-    complaints = producers.reload(segments[0].base_offset, offset, snapshots, env.doors.clock.time_ms())
-    start = producers.map_end_offset
-    ends = [segment.base_offset for segment in segments[1:]] + [offset]
-    for segment, end in zip(segments, ends, strict=True):
-        if segment.base_offset >= offset or end <= start or not segment.size:
-            continue
-        try:
-            found = segment.find(start)
-            position = found.position if found else segment.size
-            fd = segment.file.descriptor()
-            for batch in scan(files, fd, segment.file.path, position, segment.size, check_crc=True):
-                header = batch.header
-                if header.producer_id >= 0 and header.base_offset < offset:
-                    completed = producers.update(header, header.base_offset, batch.data)
-                    if completed is not None:
-                        producers.complete(completed)
-        except CorruptLog as error:
-            complaints.append(f"{error}; the producers of the rest of this segment are unknown")
-    producers.map_end_offset = offset
-    return complaints

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kwire.base.config import ConfigError, KafkaConfig
 from kwire.cluster.store.store import Change, CommitTooLarge, Entry, StoreFormatError, Write
 from kwire.cluster.store.zookeeper.client import ZooKeeperSettings, sasl_options, settings_of
+from kwire.cluster.store.zookeeper.commits import OPERATION_BYTES, TRANSACTION_BYTES_MAX, check_size
 from kwire.cluster.store.zookeeper.log import (
     ENTRY_BYTES_MAX,
     LogEntry,
@@ -22,7 +23,6 @@ from kwire.cluster.store.zookeeper.log import (
     unpack_entry,
     unpack_value,
 )
-from kwire.cluster.store.zookeeper.store import OPERATION_BYTES, TRANSACTION_BYTES_MAX, _check_size
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 SESSIONS = st.none() | st.integers(0, 2**31 - 1)
@@ -170,6 +170,6 @@ def test_a_keystore_that_is_not_a_pem_file_is_refused() -> None:
 
 def test_a_change_that_zookeeper_would_not_accept_is_not_sent() -> None:
     fits = SimpleNamespace(path="/kwire", data=bytes(TRANSACTION_BYTES_MAX - OPERATION_BYTES - len("/kwire")))
-    _check_size([fits])
+    check_size([fits])
     with pytest.raises(CommitTooLarge, match=f"ZooKeeper accepts at most {TRANSACTION_BYTES_MAX} at once"):
-        _check_size([fits, SimpleNamespace(path="")])
+        check_size([fits, SimpleNamespace(path="")])

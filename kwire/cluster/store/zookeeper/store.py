@@ -54,7 +54,6 @@ from kwire.cluster.store.feed import Feed, FeedSubscription, OwnSession
 from kwire.cluster.store.store import (
     Change,
     Check,
-    CommitTooLarge,
     Conflict,
     Entry,
     Event,
@@ -67,6 +66,7 @@ from kwire.cluster.store.store import (
     check_commit,
 )
 from kwire.cluster.store.zookeeper.client import Connection, ZooKeeperSettings
+from kwire.cluster.store.zookeeper.commits import OtherCommit, SessionGone, SessionThere, check_size, raise_failure
 from kwire.cluster.store.zookeeper.log import (
     FORMAT,
     LogEntry,
@@ -88,27 +88,8 @@ READS_AT_ONCE: Final = 512
 ATTEMPTS_MAX: Final = 200
 RETRY_S: Final = 0.2
 HEARTBEATS_PER_TIMEOUT: Final = 6
-TRANSACTION_BYTES_MAX: Final = 1024 * 1024 - 16 * 1024
-"""ZooKeeper's servers close the connection on a request of 1 MiB (jute.maxbuffer)."""
-OPERATION_BYTES: Final = 160
 
 _logger = get_logger("kwire.cluster.zookeeper")
-
-
-class _OtherCommit(Exception):
-    """Another broker has made the next commit."""
-
-
-class _SessionGone(Exception):
-    """A session's node does not exist."""
-
-    def __init__(self, session: int) -> None:
-        super().__init__(session)
-        self.session = session
-
-
-class _SessionThere(Exception):
-    """The node of a session that should have ended exists."""
 
 
 class ZooKeeperSession(OwnSession):
@@ -377,9 +358,9 @@ class ZooKeeperStore:
                 proofs = [(self._session_path(session), session) for session in needed]
                 try:
                     return await self._transact(effective, proofs=proofs)
-                except _OtherCommit:
+                except OtherCommit:
                     await self._catch_up()
-                except _SessionGone as gone:
+                except SessionGone as gone:
                     await self._session_is_gone(gone.session)
             raise StoreUnavailable("other commits kept getting in between")
 
@@ -410,7 +391,7 @@ class ZooKeeperStore:
         node_exists: bool = False,
     ) -> int:
         """Try to make the commit that follows the mirror; returns its revision. ``ends``: the session that it ends.
-        `_OtherCommit`, `_SessionGone`, `_SessionThere`."""
+        `OtherCommit`, `SessionGone`, `SessionThere`."""
         mirror, number = self._mirror, self._mirror.count + 1
         ended = [] if ends is None else [ends]
         entry = pack_entry(writes, ended)
@@ -424,10 +405,10 @@ class ZooKeeperStore:
             transaction.delete(self._session_path(ends))
         transaction.create(self._log_path(number), entry)
         self._add_writes(transaction, writes)
-        _check_size(transaction.operations)
+        check_size(transaction.operations)
         results = await self._connection.commit(transaction)
         if isinstance(results[0], Exception):
-            self._raise_failure(results, proofs, ends)
+            raise_failure(results, proofs, ends)
         revision: int = results[0].mzxid
         if self._mirror is mirror and mirror.count == number - 1:
             self._apply_log([(number, revision, LogEntry(list(writes), ended))])
@@ -444,23 +425,6 @@ class ZooKeeperStore:
                 transaction.set_data(path, pack_value(value, session))
             else:
                 transaction.create(path, pack_value(value, session))
-
-    def _raise_failure(self, results: list[Any], proofs: Sequence[tuple[str, int]], ends: int | None) -> None:
-        """Raise the exception for the first failed operation of a transaction."""
-        import kazoo.exceptions as errors
-
-        consequences = (errors.RolledBackError, errors.RuntimeInconsistency)
-        index, error = next((at, each) for at, each in enumerate(results) if not isinstance(each, consequences))
-        if index == 0 and isinstance(error, errors.BadVersionError):
-            raise _OtherCommit
-        if 1 <= index <= len(proofs) and isinstance(error, errors.NoNodeError):
-            raise _SessionGone(proofs[index - 1][1])
-        if ends is not None and index == 1 + len(proofs):
-            if isinstance(error, errors.NodeExistsError):
-                raise _SessionThere
-            if isinstance(error, errors.NoNodeError):
-                raise _SessionGone(ends)
-        raise StoreUnavailable(f"ZooKeeper refuses a commit: {type(error).__name__} {error}".rstrip())
 
     async def _prune(self, last: int) -> None:
         """Delete old log entries; a broker that still needs one reads all keys instead."""
@@ -520,11 +484,11 @@ class ZooKeeperStore:
             try:
                 await self._transact([Write(key, None) for key in keys], ends=session, node_exists=node_exists)
                 return
-            except _OtherCommit:
+            except OtherCommit:
                 await self._catch_up()
-            except _SessionGone:
+            except SessionGone:
                 node_exists = False
-            except _SessionThere:
+            except SessionThere:
                 if not delete_node:
                     return
                 node_exists = True
@@ -598,9 +562,3 @@ class ZooKeeperStore:
         if await self._connection.call("exists", self._session_path(session)) is None:
             self._lose(session, "ZooKeeper has ended it")
             self._on_sessions_changed()
-
-
-def _check_size(operations: Sequence[Any]) -> None:
-    size = sum(OPERATION_BYTES + len(each.path) + len(getattr(each, "data", b"")) for each in operations)
-    if size > TRANSACTION_BYTES_MAX:
-        raise CommitTooLarge(f"the change has {size} bytes, ZooKeeper accepts at most {TRANSACTION_BYTES_MAX} at once")
