@@ -281,10 +281,10 @@ class Controller:
         """Delete topics with their configuration; UNKNOWN_TOPIC_ID for those that do not exist. ``quota`` is charged
         for their partitions."""
 
-        def decide(image: ClusterImage, plan: Plan) -> dict[bytes, KafkaError | None]:
+        def decide(part: Sequence[bytes], image: ClusterImage, plan: Plan) -> dict[bytes, KafkaError | None]:
             quota.restart()
             results: dict[bytes, KafkaError | None] = {}
-            for topic_id in topic_ids:
+            for topic_id in part:
                 topic = image.topics_by_id.get(topic_id)
                 if topic is None:
                     results[topic_id] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -298,7 +298,9 @@ class Controller:
                 self._erase_topic(image, plan, topic)
             return results
 
-        return await self._decisions.decide_in_time(decide, timeout_ms)
+        known = self._decisions.image.topics_by_id
+        parts = in_parts(topic_ids, lambda each: len(known[each].partitions) if each in known else 1)
+        return await self._in_parts([partial(decide, part) for part in parts], timeout_ms, quota)
 
     def _erase_topic(self, image: ClusterImage, plan: Plan, topic: TopicImage) -> None:
         plan.write(keys.topic_key(topic.name), None)

@@ -25,7 +25,7 @@ cluster operations any more (KIP-700); 12 topic ids in the request; 13 top-level
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from kwire.base.errors import ErrorCode
@@ -60,7 +60,8 @@ from kwire.security.acls.operations import AclOperation
 IDS_SINCE: Final = 12
 
 SLICE_PARTITIONS: Final = 1000
-"""Partitions that are described and encoded before other clients get their turn: one or two milliseconds."""
+"""Partitions that are described before other clients get their turn: one or two milliseconds. A topic is encoded in one
+turn."""
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[MetadataResponse]:
@@ -83,10 +84,61 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
             if creatable:
                 return _respond_after_creation(request, context, names, list(creatable), refused)
             return _with_refused(_respond(request, context, names, []), refused)
-    response = _respond(request, context, names, [])
+    known = context.services.image.topics
+    fresh = _fresh(request, context, [known[name] for name in dict.fromkeys(names) if name in known])
+    if fresh:
+        return _respond_with_named_in_slices(request, context, fresh, names)
+    return _respond_with_named(request, context, names)
+
+
+def _respond_with_named(
+    request: MetadataRequest, context: RequestContext, names: list[str], image: ClusterImage | None = None
+) -> MetadataResponse:
+    response = _respond(request, context, names, [], image)
     if _is_encodable(request, context):
-        _encode(context, context.services.image, response)
+        _encode(context, image or context.services.image, response)
     return response
+
+
+async def _respond_with_named_in_slices(
+    request: MetadataRequest, context: RequestContext, fresh: list[TopicImage], names: list[str]
+) -> MetadataResponse:
+    image = context.services.image
+    await _prepare_in_slices(request, context, image, fresh)
+    return _respond_with_named(request, context, names, image)
+
+
+def _fresh(request: MetadataRequest, context: RequestContext, topics: Iterable[TopicImage]) -> list[TopicImage]:
+    """The topics that have to be described and encoded first, if they are too many partitions for one turn."""
+    image = context.services.image
+    encoded = encoded_metadata.topics_of(image, context.api_version) if _is_encodable(request, context) else None
+    if encoded is None:
+        fresh = [topic for topic in topics if (_described, topic.name) not in image.notes]
+    else:
+        fresh = [topic for topic in topics if not encoded.has(topic.name)]
+    return fresh if sum(len(topic.partitions) for topic in fresh) > SLICE_PARTITIONS else []
+
+
+async def _prepare_in_slices(
+    request: MetadataRequest, context: RequestContext, image: ClusterImage, fresh: list[TopicImage]
+) -> None:
+    """Describe and encode topics, with a turn for other clients after every `SLICE_PARTITIONS` that are described."""
+    done = 0
+    for topic in fresh:
+        partitions: list[MetadataResponsePartition] = []
+        while (_described, topic.name) not in image.notes:
+            end = len(partitions) + SLICE_PARTITIONS - done
+            more = _describe_partitions(image, topic, range(len(partitions), min(end, len(topic.partitions))))
+            partitions += more
+            done += len(more)
+            if len(partitions) == len(topic.partitions):
+                _note_described(image, topic, partitions)
+            if done >= SLICE_PARTITIONS:
+                done = 0
+                await asyncio.sleep(0)
+        encoded = encoded_metadata.topics_of(image, context.api_version) if _is_encodable(request, context) else None
+        if encoded is not None and not encoded.has(topic.name):
+            encoded.add(_described(image, topic))
 
 
 def _is_encodable(request: MetadataRequest, context: RequestContext) -> bool:
@@ -117,36 +169,24 @@ def _encode(context: RequestContext, image: ClusterImage, response: MetadataResp
 def _respond_with_all(request: MetadataRequest, context: RequestContext) -> NowOrLater[MetadataResponse]:
     """All topics that the client may describe."""
     image = context.services.image
-    if not _is_encodable(request, context):
-        return _respond(request, context, None, [])
-    encoded = encoded_metadata.topics_of(image, context.api_version)
-    fresh = [] if encoded is None else [topic for name, topic in image.topics.items() if not encoded.has(name)]
-    if sum(len(topic.partitions) for topic in fresh) > SLICE_PARTITIONS:
-        return _respond_in_slices(request, context, image, fresh)
+    fresh = _fresh(request, context, image.topics.values())
+    if fresh:
+        return _respond_with_all_in_slices(request, context, image, fresh)
     return _respond_with_known(request, context, image)
 
 
-async def _respond_in_slices(
+async def _respond_with_all_in_slices(
     request: MetadataRequest, context: RequestContext, image: ClusterImage, fresh: list[TopicImage]
 ) -> MetadataResponse:
-    """Describe and encode the topics first, with a turn for other clients after every `SLICE_PARTITIONS`."""
-    done = 0
-    for topic in fresh:
-        encoded = encoded_metadata.topics_of(image, context.api_version)
-        if encoded is not None and not encoded.has(topic.name):
-            encoded.add(_described(image, topic))
-            done += len(topic.partitions)
-        if done >= SLICE_PARTITIONS:
-            done = 0
-            await asyncio.sleep(0)
-    if context.services.quotas.active:
-        return _respond(request, context, None, [], image)
+    await _prepare_in_slices(request, context, image, fresh)
     return _respond_with_known(request, context, image)
 
 
 def _respond_with_known(request: MetadataRequest, context: RequestContext, image: ClusterImage) -> MetadataResponse:
     """Respond with the bytes of all topics, or of those that the client may describe."""
     response = _respond(request, context, None, [], image)
+    if not _is_encodable(request, context):
+        return response
     bodies = encoded_metadata.whole(image)
     cluster_wanted = request.include_cluster_authorized_operations
     key = context.api_version, context.listener, context.endpoint
@@ -270,27 +310,34 @@ def _by_id(context: RequestContext, image: ClusterImage, topic_id: bytes) -> Met
 
 def _described(image: ClusterImage, topic: TopicImage) -> MetadataResponseTopic:
     """A topic as every response has it, made once per image: not to be changed."""
-    key = (_described, topic.name)
-    described: MetadataResponseTopic | None = image.notes.get(key)
+    described: MetadataResponseTopic | None = image.notes.get((_described, topic.name))
     if described is None:
-        described = image.notes[key] = MetadataResponseTopic(
-            name=topic.name,
-            topic_id=topic.id,
-            is_internal=topic.internal,
-            partitions=[
-                MetadataResponsePartition(
-                    error_code=leader_error(state, image.brokers),
-                    partition_index=index,
-                    leader_id=state.leader if state.leader in image.brokers else -1,
-                    leader_epoch=state.leader_epoch,
-                    replica_nodes=list(state.replicas),
-                    isr_nodes=list(state.isr),
-                    offline_replicas=offline_replicas(state, image.brokers),
-                )
-                for index, state in enumerate(topic.partitions)
-            ],
-        )
+        described = _note_described(image, topic, _describe_partitions(image, topic, range(len(topic.partitions))))
     return described
+
+
+def _note_described(
+    image: ClusterImage, topic: TopicImage, partitions: list[MetadataResponsePartition]
+) -> MetadataResponseTopic:
+    described = image.notes[_described, topic.name] = MetadataResponseTopic(
+        name=topic.name, topic_id=topic.id, is_internal=topic.internal, partitions=partitions
+    )
+    return described
+
+
+def _describe_partitions(image: ClusterImage, topic: TopicImage, indexes: range) -> list[MetadataResponsePartition]:
+    return [
+        MetadataResponsePartition(
+            error_code=leader_error(state, image.brokers),
+            partition_index=index,
+            leader_id=state.leader if state.leader in image.brokers else -1,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=list(state.replicas),
+            isr_nodes=list(state.isr),
+            offline_replicas=offline_replicas(state, image.brokers),
+        )
+        for index, state in zip(indexes, topic.partitions[indexes.start : indexes.stop], strict=True)
+    ]
 
 
 def _with_running_replicas(image: ClusterImage, topic: MetadataResponseTopic) -> MetadataResponseTopic:

@@ -57,6 +57,10 @@ async def test_many_topics_are_created_in_several_commits(monkeypatch: pytest.Mo
     grown = await made.controller.create_partitions([NewPartitions(each.name, 3) for each in topics])
     assert set(grown.values()) == {None}
     assert found[3:] == [2, 2, 2, 1]
+    gone = changes(made, lambda delta: len(delta.deleted))
+    deleted = await made.controller.delete_topics([made.image.topics[each.name].id for each in topics] + [bytes(16)])
+    assert list(deleted.values())[:7] == [None] * 7 and deleted[bytes(16)] is not None
+    assert gone == [2, 2, 2, 1]
 
 
 async def test_properties_of_many_topics_are_changed_in_several_commits() -> None:

@@ -116,6 +116,22 @@ async def test_many_partitions_are_created_in_several_steps() -> None:
     assert made.replicas.partition("a", 499).leading
 
 
+@pytest.mark.parametrize(("partitions", "first", "step"), [(64, 64, 0), (200, 16, 17)])
+async def test_a_step_takes_few_milliseconds(partitions: int, first: int, step: int) -> None:
+    made = await running()
+    created: list[int] = []
+    made.metadata.add_listener(lambda _image, _delta: created.append(len(made.logs.logs)))
+    await create(made, NewTopic("a", partitions=partitions))
+    assert max(created) == first
+    before = len(made.logs.logs)
+    while before < partitions:
+        await asyncio.sleep(0)
+        after = len(made.logs.logs)
+        assert after - before <= step
+        before = after
+    await made.replicas.close()
+
+
 async def test_added_partitions_leave_the_old_ones_untouched() -> None:
     made = await running()
     await create(made, "a")

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from kwire.base.futures import resolved
 from kwire.cluster.controller.topics import NewTopic
+from kwire.cluster.metadata.image import ClusterImage, TopicImage
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.codec.messages.metadata_response import MetadataResponse
 from kwire.codec.protocol import encode
@@ -96,6 +98,27 @@ async def test_many_partitions_are_described_in_slices(broker: AdminBroker, monk
     again = metadata.API.handle(MetadataRequest(topics=None), context)
     assert isinstance(again, MetadataResponse)  # at once, from what is known
     beside.cancel()
+
+
+@pytest.mark.parametrize("version", [0, 9, 12])
+async def test_partitions_of_one_topic_are_described_in_slices(
+    broker: AdminBroker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    await broker.node.controller.create_topics([NewTopic("large", 7)])
+    slices: list[int] = []
+    describe = metadata._describe_partitions
+
+    def spied(image: ClusterImage, topic: TopicImage, indexes: range) -> Any:
+        slices.append(len(indexes))
+        return describe(image, topic, indexes)
+
+    monkeypatch.setattr(metadata, "SLICE_PARTITIONS", 3)
+    monkeypatch.setattr(metadata, "_describe_partitions", spied)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="large")], allow_auto_topic_creation=False)
+    request.include_topic_authorized_operations = version == 9  # nothing is encoded beforehand
+    response = await resolved(metadata.API.handle(request, broker.context(version)))
+    assert slices == [3, 3, 1]
+    assert [each.partition_index for each in response.topics[0].partitions] == list(range(7))
 
 
 async def test_what_is_kept_is_bounded(broker: AdminBroker) -> None:

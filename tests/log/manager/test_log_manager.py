@@ -22,6 +22,7 @@ from kwire.log.manager import log_manager
 from kwire.log.manager.adopt import inspect_data_directory
 from kwire.log.manager.log_manager import LogManager
 from kwire.log.manager.settings import ManagerSettings
+from kwire.log.partition.partition_log import PartitionLog
 from kwire.log.verification import verifier as trust
 from tests.log.log_tools import NOW_MS, TOPIC_ID, append, batch, fails, read_all
 
@@ -431,3 +432,25 @@ async def test_after_a_clean_shutdown_intact_logs_cause_no_log_lines(
     assert read_all(found) == [(number, number) for number in range(20)]
     assert told == []
     await again.close()
+
+
+async def test_periodic_work_looks_at_some_logs_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 2)
+    turn = 0
+    seen: list[tuple[int, str]] = []
+    monkeypatch.setattr(PartitionLog, "delete_old_segments", lambda log: seen.append((turn, log.name)))
+    logs = manager(tmp_path, settings=ManagerSettings(retention_check_interval_ms=1))
+    logs.lock("cluster", 1)
+    await logs.load_all()
+    for partition in range(5):
+        logs.create("t", partition, TOPIC_ID)
+    logs.start()
+    while len(seen) < 5:
+        await asyncio.sleep(0)
+        turn += 1
+        if seen:
+            logs._timers["retention"].cancel()  # one pass is enough
+    await logs.close()
+    assert [name for _, name in seen] == [f"t-{number}" for number in range(5)]
+    first = seen[0][0]
+    assert [at - first for at, _ in seen] == [0, 0, 1, 1, 2]
