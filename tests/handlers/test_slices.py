@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Generator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ CONFIGS = DescribeConfigsRequest(
 )
 CASES = [
     (list_offsets, "SLICE_PARTITIONS", OFFSETS, 7, 3),
-    (describe_log_dirs, "SLICE_PARTITIONS", DescribeLogDirsRequest(topics=None), 4, 3),
+    (describe_log_dirs, "SLICE_PARTITIONS", DescribeLogDirsRequest(topics=None), 3, 3),
     (describe_configs, "SLICE_RESOURCES", CONFIGS, 4, 3),
 ]
 
@@ -51,7 +51,7 @@ def turns_and_result(result: NowOrLater[Any]) -> tuple[int, Any]:
     """In how many turns of the event loop a result is made, if nothing has to be waited for."""
     if not is_later(result):
         return 1, result
-    steps = cast("Generator[None, None, Any]", cast("Awaitable[Any]", result).__await__())
+    steps = cast("Generator[None, None, Any]", result.__await__())
     turns = 1
     while True:
         try:

@@ -72,7 +72,7 @@ def test_each_connection_sends_to_the_leader_of_its_partition(floor: FloorTarget
         topics = [each.create_topic() for each in (floor, other)]
         templates = [frames.produce(each.id, [0], *frames.batch_of(100, 0), acks=-1) for each in topics]
         ports = [each.port for each in (floor, other)]
-        generator.run(floor, templates, ports=ports, producers=4, inflight=1, requests=40)
+        generator.run(floor, templates, port=ports, producers=4, inflight=1, requests=40)
         assert all(each.records() for each in topics)
         assert sum(each.records() for each in topics) == 40
     finally:

@@ -50,20 +50,20 @@ def run(
     templates: list[frames.Template] | None = None,
     topic: Topic | None = None,
     *,
-    port: int | None = None,
-    ports: Sequence[int] = (),
+    port: int | Sequence[int] | None = None,
     tls: int = 0,
     **options: int,
 ) -> dict[str, Any]:
     """Run the generator; return its report, with ``cpu_s`` that the broker used meanwhile. Raises `LoadFailed`.
-    Options are those of `load.c`; ``port`` is the target's, if no other is given; ``ports`` are those of the
+    Options are those of `load.c`; ``port`` is the target's, if no other is given; several are those of the
     templates."""
-    numbers = {"port": port or target.port, "tls": tls} | options
-    words = [f"{name}={value}" for name, value in numbers.items()]
+    words = [f"{name}={value}" for name, value in ({"tls": tls} | options).items()]
+    if isinstance(port, Sequence):
+        words.append("ports=" + ",".join(map(str, port)))
+    else:
+        words.append(f"port={port or target.port}")
     if topic is not None:
         words += [f"topic={topic.id.hex()}", f"partitions={topic.partitions}"]
-    if ports:
-        words.append("ports=" + ",".join(map(str, ports)))
     program = generator(tls=tls != 0)
     with tempfile.NamedTemporaryFile(prefix="kwire-frames-") as file:
         if templates is not None:

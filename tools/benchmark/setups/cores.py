@@ -119,7 +119,7 @@ class OneRecordOnCores:
         batch = frames.batch_of(100, 0)
         templates = [frames.produce(topic.id, [index], *batch, acks=-1) for index in range(topic.partitions)]
         requests = max(int(self.requests * scale), 2 * self.connections)
-        send = partial(generator.run, target, templates, ports=topic.ports(), producers=self.connections, inflight=1)
+        send = partial(generator.run, target, templates, port=topic.ports(), producers=self.connections, inflight=1)
         send(requests=max(requests // 5, self.connections))
         before = topic.records()
         result = send(requests=requests)
