@@ -15,6 +15,7 @@ import sys
 import time
 from typing import NamedTuple
 
+from campaigns.archive import mutants as backups
 from campaigns.command_line import campaign_parser
 from campaigns.mutants import (
     access,
@@ -57,6 +58,7 @@ FAMILIES = {
     "acls": Family(acls.MUTANTS, first=1),
     "acl-changes": Family(acl_changes.MUTANTS, first=1),
     "access": Family(access.MUTANTS, first=1),
+    "backups": Family(backups.MUTANTS, first=1),
     "quotas": Family(quotas.MUTANTS, first=1),
     "schemas": Family(schemas.MUTANTS, first=1),
     "share": Family(share.MUTANTS, first=1),

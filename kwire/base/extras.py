@@ -28,7 +28,7 @@ EXTRAS: Final = {
             "pyiceberg": "pyiceberg",
             "sqlalchemy": "SQLAlchemy",
         },
-        ("archive", "restore"),
+        ("archive", "backup", "restore"),
     ),
     "audit": Extra("kwire audit", {"duckdb": "duckdb", "numpy": "numpy", "pyarrow": "pyarrow"}),
     "console": Extra("the console", {"orjson": "orjson", "starlette": "starlette", "uvicorn": "uvicorn"}, ("console",)),

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "console": "serve a web page that shows clusters: topics, messages, groups, brokers",
     "archive": "keep a topic's records in a Delta, Iceberg or Parquet table",
     "restore": "write the records of an archive to a topic",
+    "backup": "back up a data directory to object storage or a folder, list backups, restore one",
     "registry": "serve schemas over HTTP, as Confluent's registry does",
     "schema": "list, show, register, check and delete schemas of a registry",
     "cluster": "show a cluster's brokers, controller, under-replicated and offline partitions; unregister a broker",
@@ -65,6 +66,7 @@ _MODULES: Final = {
 _ABOVE: Final = {
     "archive": "kwire.archive.command",
     "audit": "kwire.audit.command",
+    "backup": "kwire.archive.backup.command",
     "restore": "kwire.archive.restore_command",
     "console": "kwire.console.command",
     "registry": "kwire.registry.command",

@@ -56,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--registry", metavar="HOST:PORT", nargs="?", const=REGISTRY_LISTEN, type=listen_address, help=registry_help
     )
+    from_help = "if the data directory is empty, restore the newest backup of this place into it: see kwire backup"
+    parser.add_argument("--from", metavar="PLACE", dest="backup", help=from_help)
     parser.add_argument("--announce", metavar="LINE", action="append", default=[], help=announce_help)
 
 
@@ -84,6 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
         return fail(error)
     except (OSError, UnicodeDecodeError) as error:
         return fail(f"{arguments.file or arguments.config}: {getattr(error, 'strerror', None) or error}")
+    if arguments.backup is not None:
+        reason = missing("archive") or _restore_first(arguments, config)
+        if reason is not None:
+            return fail(reason)
     _raise_descriptor_limit()
     gc.set_threshold(*GC_THRESHOLDS)
     try:
@@ -96,6 +102,17 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, StartError) as error:
         return fail(error)
     return fail(f"stopped: {cause}") if cause else 0
+
+
+def _restore_first(arguments: argparse.Namespace, config: KafkaConfig) -> str | None:
+    """Restore the newest backup, if there is no data yet; what is wrong, in one line."""
+    if config.is_clustered or arguments.brokers != 1 or len(config.data_dirs) != 1:
+        return "--from starts a broker that is its whole cluster, with one data directory"
+    from importlib import import_module
+
+    backup = import_module("kwire.archive.backup.command")  # it lies above this package
+    reason: str | None = backup.restore_before_start(arguments.backup, config.data_dirs[0])
+    return reason
 
 
 def _occupy_standard_descriptors() -> None:

@@ -16,6 +16,8 @@ from kwire.log.common.checkpoints import write_text
 
 META_PROPERTIES_FILE = "meta.properties"
 LOCK_FILE = ".lock"
+RESTORING_FILE = ".kwire-restoring"
+"""The file that is there while a directory is made of a backup: only a part of its data may be there."""
 
 
 class LogDirectoryError(Exception):
@@ -108,13 +110,19 @@ class LogDirectory:
         return self.failed is None
 
     def lock(self) -> None:
-        """Create the directory and take its lock. LogDirectoryError if another process holds it, OSError."""
+        """Create the directory and take its lock. LogDirectoryError if another process holds it, or if the directory
+        is half of a backup; OSError."""
         files = self._doors.files
         files.makedirs(self.path)
         self._lock = files.lock(f"{self.path}/{LOCK_FILE}")
         if self._lock is None:
             raise LogDirectoryError(
                 f"another process uses the data directory {self.path} (it holds {self.path}/{LOCK_FILE})"
+            )
+        if files.exists(f"{self.path}/{RESTORING_FILE}"):
+            self.unlock()
+            raise LogDirectoryError(
+                f"{self.path}: the restore of a backup into it was not finished: run kwire backup restore again"
             )
         found = files.stat(self.path)
         self._identity = (found.st_dev, found.st_ino)
