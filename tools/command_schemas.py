@@ -15,6 +15,9 @@ from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from harness.paths import ROOT
+from kwire.archive.backup.command import BackupRow
+from kwire.archive.backup.creating import Created
+from kwire.archive.backup.restoring import RestoredDirectory
 from kwire.archive.command import Archived
 from kwire.archive.restoring.restore import Restored
 from kwire.audit.rows import AuditRow
@@ -40,6 +43,7 @@ FILE: Final = ROOT / "docs" / "command_line.schema.json"
 LISTS: Final[dict[str, type]] = {
     "acl list": AclRow,
     "audit": AuditRow,
+    "backup list": BackupRow,
     "config get": ConfigRow,
     "config list": ResourceRow,
     "config set": ChangedConfig,
@@ -70,6 +74,8 @@ LISTS: Final[dict[str, type]] = {
 """Commands that print an array, and their rows."""
 OBJECTS: Final[dict[str, type]] = {
     "archive": Archived,
+    "backup create": Created,
+    "backup restore": RestoredDirectory,
     "bench consume": Throughput,
     "bench latency": EndToEnd,
     "bench produce": Throughput,

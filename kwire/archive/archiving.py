@@ -73,12 +73,12 @@ class Archiver:
     def round(self) -> None:
         """Archive what the topic has now; as much as was read if it is to stop meanwhile."""
         for partition, bounds in sorted(self._source.bounds().items()):
-            start = self._start(partition, bounds)
+            start = self._first(partition, bounds)
             if start < bounds.end and not self._stop.is_set():
                 self._read(partition, start, bounds)
         self._commit()
 
-    def _start(self, partition: int, bounds: Bounds) -> int:
+    def _first(self, partition: int, bounds: Bounds) -> int:
         """The offset from which to read. `ArchiveError` if the topic does not go on where the table ends."""
         name = f"{self._identity.topic}-{partition}"
         done = self._target.positions().get(partition)
@@ -101,12 +101,21 @@ class Archiver:
             )
         return bounds.start
 
-    def _read(self, partition: int, start: int, bounds: Bounds) -> None:
+    def _begins(self, partition: int, start: int) -> int:
+        """Where the offsets begin that are done when what is read from ``start`` on is committed: without a gap behind
+        what is in the table, unless records were lost."""
         done = self._target.positions().get(partition)
         is_next = done is not None and start <= max(done, self._seen.get(partition, 0))
-        self._gathered[partition] = _Gathered(done if done is not None and is_next else start)
+        return done if done is not None and is_next else start
+
+    def _is_strict(self, partition: int) -> bool:
+        """Whether it is an error if some of the wanted records are gone."""
+        return partition in self._target.positions() and not self._settings.skip_lost
+
+    def _read(self, partition: int, start: int, bounds: Bounds) -> None:
+        self._gathered[partition] = _Gathered(self._begins(partition, start))
         wanted = Range(self._identity.topic, partition, start, bounds.end)
-        for batch in self._source.read(wanted, strict=done is not None and not self._settings.skip_lost):
+        for batch in self._source.read(wanted, strict=self._is_strict(partition)):
             self._add(partition, batch)
             if self._stop.is_set():
                 return

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kwire.base.extras import missing
 from kwire.cli import connection, fail, output
 from kwire.cli.actions import positive
 from kwire.cli.connection.options import seconds
@@ -22,6 +24,7 @@ from kwire.cli.connection.options import seconds
 if TYPE_CHECKING:
     from threading import Event
 
+    from kwire.archive.archiving import Archiver
     from kwire.archive.identity import Identity
     from kwire.archive.sources import Source
     from kwire.archive.targets.target import Target
@@ -48,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until-end", action="store_true", help="end when all is archived that is there at the start")
     text = "read from this data directory instead of brokers; a broker may be using it"
     parser.add_argument("--data-dir", metavar="DIR", help=text)
+    text = (
+        "kwire: this process; spark: a Spark job, as spark-submit configures it, or on all cores here (default: kwire)"
+    )
+    parser.add_argument("--engine", choices=("kwire", "spark"), default="kwire", metavar="ENGINE", help=text)
     _add_amounts(parser)
     iceberg = parser.add_argument_group("Iceberg")
     text = "a catalog of pyiceberg's configuration (default: one in the folder, catalog.db)"
@@ -92,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     if wrong is not None:
         fail(wrong)
         return 2
+    if arguments.engine == "spark" and (reason := missing("spark")) is not None:
+        return fail(reason)
     try:
         done = _archive(arguments)
     except (ArchiveError, CommandError) as error:
@@ -111,19 +120,18 @@ def _wrong(arguments: argparse.Namespace) -> str | None:
         return "--path: the folder of the table is missing"
     if arguments.path == "":
         return "--path: the folder's name is empty"
+    if arguments.engine == "spark" and (arguments.to == "iceberg" or "://" in arguments.path):
+        return "--engine spark writes Parquet files and Delta tables in a folder"
     if arguments.data_dir is not None and arguments.bootstrap_server is not None:
         return "--data-dir reads without brokers: leave --bootstrap-server out"
     return None
 
 
 def _archive(arguments: argparse.Namespace) -> Archived:
-    from kwire.archive.archiving import Archiver, Settings
-
-    source = _source(arguments)
-    identity = source.identity()
-    settings = Settings(arguments.commit_records, arguments.commit_bytes, arguments.skip_lost)
+    make_source = _source(arguments)
+    identity = make_source().identity()
     with _stop_on_signals() as stop, _target(arguments, identity) as target:
-        archiver = Archiver(source, target, identity, settings, stop)
+        archiver = _archiver(arguments, make_source, target, identity, stop)
         if arguments.until_end:
             archiver.round()
         else:
@@ -131,15 +139,29 @@ def _archive(arguments: argparse.Namespace) -> Archived:
     return Archived(arguments.topic, arguments.to, arguments.path, archiver.records, archiver.commits)
 
 
-def _source(arguments: argparse.Namespace) -> Source:
+def _archiver(
+    arguments: argparse.Namespace, make_source: Callable[[], Source], target: Any, identity: Identity, stop: Event
+) -> Archiver:
+    from kwire.archive.archiving import Archiver, Settings
+
+    settings = Settings(arguments.commit_records, arguments.commit_bytes, arguments.skip_lost)
+    if arguments.engine == "spark":
+        from kwire.archive.spark import SparkArchiver, session
+
+        return SparkArchiver(session(), arguments.path, make_source, target, identity, settings, stop)
+    return Archiver(make_source(), target, identity, settings, stop)
+
+
+def _source(arguments: argparse.Namespace) -> Callable[[], Source]:
+    """What makes the source, also in another process."""
     from kwire.archive.sources import BrokerSource, DirectorySource
     from kwire.arrow.reading import Brokers
     from kwire.cli.connection.options import settings
 
     if arguments.data_dir is not None:
-        return DirectorySource(arguments.data_dir, arguments.topic)
+        return partial(DirectorySource, arguments.data_dir, arguments.topic)
     chosen = settings(arguments)
-    return BrokerSource(Brokers(chosen.bootstrap, chosen.properties, chosen.timeout_s), arguments.topic)
+    return partial(BrokerSource, Brokers(chosen.bootstrap, chosen.properties, chosen.timeout_s), arguments.topic)
 
 
 def _target(arguments: argparse.Namespace, identity: Identity) -> AbstractContextManager[Target]:

@@ -21,3 +21,15 @@ class Portion(NamedTuple):
     def records(self) -> int:
         """The number of records."""
         return sum(each.num_rows for each in self.rows)
+
+
+class StagedFile(NamedTuple):
+    """A Parquet file beside a table that is not in it yet: ``rows`` of a partition's offsets from ``start`` to before
+    ``end``. Without rows there is no file."""
+
+    partition: int
+    start: int
+    end: int
+    path: str
+    rows: int
+    size: int

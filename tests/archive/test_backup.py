@@ -201,7 +201,7 @@ def test_what_cannot_be_backed_up_is_a_line(
     assert main(["backup", "create", "--data-dir", str(tmp_path / "none"), *place]) == 1
     assert capsys.readouterr().err == f"kwire: {tmp_path}/none: no data directory, it has no meta.properties\n"
     assert main(["backup", "create", "--data-dir", str(directory.path), *place]) == 0
-    assert capsys.readouterr().out.startswith("backup 1 of 2 topics, 3 partitions: ")
+    assert capsys.readouterr().out.startswith("backup 1: 2 topics, 3 partitions, ")
     assert main(["backup", "list", str(tmp_path / "place"), "-o", "json"]) == 0
     [row] = json.loads(capsys.readouterr().out)
     assert (row["number"], row["topics"], row["partitions"]) == (1, 2, 3)

@@ -16,6 +16,11 @@ from kwire.cli import main
         (["--to", "parquet", "--path", ""], "--path: the folder's name is empty"),
         (["--to", "delta", "--path", "p", "--table", "a.b"], "--catalog and --table are for --to iceberg"),
         (["--to", "delta", "--path", "p", "--data-dir", "d", "-b", "h:1"], "leave --bootstrap-server out"),
+        (
+            ["--to", "iceberg", "--path", "p", "--engine", "spark"],
+            "--engine spark writes Parquet files and Delta tables",
+        ),
+        (["--to", "delta", "--path", "s3://b/p", "--engine", "spark"], "Delta tables in a folder"),
         (["--to", "orc", "--path", "p"], "invalid choice: 'orc'"),
         (["--path", "p"], "the following arguments are required: --to"),
         (["--to", "delta", "--path", "p", "--interval", "0"], "'0' is not a number of seconds"),

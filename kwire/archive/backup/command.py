@@ -93,13 +93,14 @@ def restore_before_start(url: str, path: str) -> str | None:
 def _create(arguments: argparse.Namespace) -> None:
     from kwire.archive.backup.creating import create
     from kwire.archive.backup.stores import Place
+    from kwire.cli.topics.rows import counted
 
     place = Place(arguments.to)
     done = create(arguments.data_dir, place, keep=arguments.keep, closed_only=arguments.closed_only)
     if arguments.output == "table":
         print(
-            f"backup {done.number} of {done.topics} topics, {done.partitions} partitions:"
-            f" {done.copied_files} of {done.files} files copied, {done.copied_bytes} of {done.bytes} bytes"
+            f"backup {done.number}: {counted(done.topics, 'topic')}, {counted(done.partitions, 'partition')},"
+            f" {counted(done.files, 'file')}, {done.copied_files} of them copied"
         )
     else:
         output.show_one(done, arguments.output)
@@ -124,10 +125,12 @@ def _list(arguments: argparse.Namespace) -> None:
 def _restore(arguments: argparse.Namespace) -> None:
     from kwire.archive.backup.restoring import restore
     from kwire.archive.backup.stores import Place
+    from kwire.cli.topics.rows import counted
 
     done = restore(Place(arguments.place), arguments.data_dir, arguments.number)
     if arguments.output == "table":
-        print(f"backup {done.number} restored to {done.data_dir}: {done.topics} topics, {done.partitions} partitions")
+        what = f"{counted(done.topics, 'topic')}, {counted(done.partitions, 'partition')}"
+        print(f"backup {done.number} restored to {done.data_dir}: {what}")
     else:
         output.show_one(done, arguments.output)
 

@@ -3,20 +3,23 @@ what is committed stays known when the log of the table is made shorter (they ar
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
 from kwire.archive.errors import ArchiveError, Conflict
 from kwire.archive.identity import Identity
-from kwire.archive.portions import Portion
+from kwire.archive.portions import Portion, StagedFile
 from kwire.archive.rows import table_schema
-from kwire.archive.targets.target import check_columns, locked
+from kwire.archive.targets.target import ASIDE, check_columns, forget_unfinished, locked
 
 _TRIES: Final = 5
 _UNUSABLE: Final = '%[]{}<>^|`"\\'
@@ -37,6 +40,8 @@ class DeltaTarget:
         check_path(path)
         with nullcontext() if "://" in path else locked(path):
             with _as_archive_errors(path):
+                if "://" not in path:
+                    forget_unfinished(path)
                 table = _opened(path, identity)
                 known = Identity.of(table.metadata().configuration, path)
             yield cls(table, path, max(known.partitions, identity.partitions))
@@ -48,15 +53,36 @@ class DeltaTarget:
 
     def commit(self, portions: Sequence[Portion]) -> None:
         """One commit. If somebody else has changed the table, but no offsets (OPTIMIZE, VACUUM), it is tried again."""
-        before = self.positions()
         rows = pa.Table.from_batches([batch for each in portions for batch in each.rows], table_schema())
-        done = [Transaction(_application(each.partition), each.end) for each in portions]
+        self._commit({each.partition: each.end for each in portions}, lambda how: self._append(rows, how))
+
+    def adopt(self, staged: Sequence[StagedFile]) -> None:
+        """One commit with files that others have written into the table's folder."""
+        now_ms = time.time_ns() // 1_000_000
+        names = {each.path: os.path.basename(each.path).removesuffix(ASIDE) for each in staged if each.rows}
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(names[each.path], each.size, {}, now_ms, True, json.dumps({"numRecords": each.rows}))
+            for each in staged
+            if each.rows
+        ]
+        with _as_archive_errors(self._where):
+            for path, name in names.items():
+                os.replace(path, f"{self._where}/{name}")
+            schema = self._table.schema()
+        self._commit(
+            {each.partition: each.end for each in staged},
+            lambda how: self._table.create_write_transaction(actions, "append", schema, commit_properties=how),
+        )
+
+    def _commit(self, ends: Mapping[int, int], write: Callable[[CommitProperties], None]) -> None:
+        before = self.positions()
+        done = [Transaction(_application(partition), end) for partition, end in ends.items()]
         properties = CommitProperties(app_transactions=done, max_commit_retries=0)
         for _ in range(_TRIES):
             try:
                 with _as_archive_errors(self._where):
-                    self._append(rows, properties)
-                self._partitions = max(self._partitions, *(each.partition + 1 for each in portions))
+                    write(properties)
+                self._partitions = max(self._partitions, *(each + 1 for each in ends))
                 return
             except CommitFailedError:
                 with _as_archive_errors(self._where):

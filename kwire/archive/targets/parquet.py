@@ -18,16 +18,13 @@ from typing import Final, NamedTuple
 
 from kwire.archive.errors import ArchiveError, Conflict
 from kwire.archive.identity import Identity
-from kwire.archive.portions import Portion
+from kwire.archive.portions import Portion, StagedFile
 from kwire.archive.rows import table_schema
-from kwire.archive.targets.target import check_columns, locked, sync_folder
+from kwire.archive.targets.target import ASIDE, ROW_GROUP, check_columns, forget_unfinished, locked, sync_folder
 
 DESCRIPTION: Final = "_kwire.json"
 """The file with the properties of `Identity`; engines overlook names that begin so."""
 _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<start>\d{20})-(?P<end>\d{20})\.parquet")
-_ASIDE: Final = ".unfinished"
-_ROW_GROUP: Final = 128 * 1024
-"""Rows in a row group, so that reading back takes little memory."""
 
 
 class DataFile(NamedTuple):
@@ -63,7 +60,7 @@ class ParquetTarget:
                 raise ArchiveError(f"{path}: has Parquet files, and no {DESCRIPTION}: give another --path")
             else:
                 known = None
-            _forget_unfinished(path)
+            forget_unfinished(path)
             if known is None or known.partitions < identity.partitions:
                 _describe(path, identity)
             yield cls(path, identity.topic, {each.partition: each.end for each in files})
@@ -80,17 +77,32 @@ class ParquetTarget:
                     self._write(each)
                     self._positions[each.partition] = each.end
 
+    def adopt(self, staged: Sequence[StagedFile]) -> None:
+        """Files that others have written beside the table, by partition and offset, become part of it one by one."""
+        with _as_archive_errors():
+            for each in staged:
+                if each.rows:
+                    self._name(each.path, self._name_of(each.partition, each.start, each.end))
+                    self._positions[each.partition] = each.end
+
+    def _name_of(self, partition: int, start: int, end: int) -> str:
+        return f"{self._topic}-{partition}-{start:020d}-{end:020d}.parquet"
+
     def _write(self, portion: Portion) -> None:
         import pyarrow.parquet as pq
 
-        name = f"{self._topic}-{portion.partition}-{portion.start:020d}-{portion.end:020d}.parquet"
-        aside = f"{self._path}/{name}{_ASIDE}"
+        name = self._name_of(portion.partition, portion.start, portion.end)
+        aside = f"{self._path}/{name}{ASIDE}"
         with open(aside, "wb") as file:
             with pq.ParquetWriter(file, table_schema(), compression="zstd") as writer:
                 for batch in portion.rows:
-                    writer.write_batch(batch, _ROW_GROUP)
+                    writer.write_batch(batch, ROW_GROUP)
             file.flush()
             os.fsync(file.fileno())
+        self._name(aside, name)
+
+    def _name(self, aside: str, name: str) -> None:
+        """Give a whole file its name. `Conflict`, OSError."""
         try:
             os.link(aside, f"{self._path}/{name}")  # unlike a rename, never in the place of another file
         except FileExistsError:
@@ -138,15 +150,8 @@ def _check_newest(files: Sequence[DataFile]) -> None:
         raise ArchiveError(f"{files[-1].path}: damaged: {error}") from None
 
 
-def _forget_unfinished(path: str) -> None:
-    """Remove what a process that was killed has left."""
-    for name in os.listdir(path):
-        if name.endswith(_ASIDE):
-            os.unlink(f"{path}/{name}")
-
-
 def _describe(path: str, identity: Identity) -> None:
-    aside = f"{path}/{DESCRIPTION}{_ASIDE}"
+    aside = f"{path}/{DESCRIPTION}{ASIDE}"
     with open(aside, "w", encoding="utf-8") as file:
         json.dump(identity.properties(), file, indent=2)
         file.write("\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kwire.archive.errors import ArchiveError
-from kwire.archive.portions import Portion
+from kwire.archive.portions import Portion, StagedFile
 from kwire.archive.rows import table_schema
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 LOCK: Final = ".kwire.lock"
 """The file in a table's folder that is locked while it is written to."""
+
+ASIDE: Final = ".unfinished"
+"""How the names of files end that are not part of the table yet."""
+ROW_GROUP: Final = 128 * 1024
+"""Rows in a row group of a Parquet file, so that reading back takes little memory."""
 
 
 class Target(Protocol):
@@ -29,6 +34,13 @@ class Target(Protocol):
 
     def commit(self, portions: Sequence[Portion]) -> None:
         """Add records, and that their offsets are done: both or neither, whenever the process ends."""
+
+
+class AdoptingTarget(Target, Protocol):
+    """A table in a folder, of which files can become a part that others have written there."""
+
+    def adopt(self, staged: Sequence[StagedFile]) -> None:
+        """`commit`, of files."""
 
 
 @contextmanager
@@ -53,6 +65,13 @@ def _lock(descriptor: int, path: str) -> None:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             raise ArchiveError(f"{path}: cannot be locked: {error.strerror}") from None
         raise ArchiveError(f"{path}: another kwire archive writes to it; stop that one first") from None
+
+
+def forget_unfinished(path: str) -> None:
+    """Remove what a process that was killed has left beside a table. OSError."""
+    for name in os.listdir(path):
+        if name.endswith(ASIDE):
+            os.unlink(f"{path}/{name}")
 
 
 def sync_folder(path: str) -> None:
