@@ -1,5 +1,6 @@
 """Write recordings of commands with what they really print: `docs/images/terminal.svg` has the first commands of
-README.md, `docs/images/sql.svg` queries of docs/SQL.md, `docs/images/archive.svg` an archive of docs/ARCHIVE.md.
+README.md, `docs/images/sql.svg` queries of docs/SQL.md, `docs/images/archive.svg` an archive of docs/ARCHIVE.md,
+`docs/images/backup.svg` a backup of docs/BACKUP.md.
 
     .venv/bin/python -m tools.recording
 
@@ -24,6 +25,8 @@ from harness.processes.brokers import Broker, make_broker
 
 PICTURES: Final = ROOT / "docs" / "images"
 ADDRESS: Final = "localhost:9092"
+DATA_DIR: Final = "/var/lib/kwire"
+"""Stands for the directory of the broker that a recording has."""
 READY: Final = "kwire ready bootstrap=localhost:9092 pid=4711"
 
 _LINE: Final = 19
@@ -89,6 +92,21 @@ RECORDINGS: Final = (
             "kwire consume orders-again -p 1 --until-end -f '%p %k %v\\n' | head -n 3",
         ),
     ),
+    Recording(
+        PICTURES / "backup.svg",
+        "A broker's data backed up and restored in a terminal",
+        (
+            "kwire topic create orders --partitions 3",
+            """for i in $(seq 90); do echo "k$i:order $i"; done | kwire produce orders -k :""",
+            f"until [ $(awk '/orders/ {{n+=$3}} END {{print n}}' {DATA_DIR}/replication-offset-checkpoint) = 90 ]; do "
+            "sleep 1; done",
+            f"kwire backup create --data-dir {DATA_DIR} --to ./backups",
+            f"kwire backup create --data-dir {DATA_DIR} --to ./backups",
+            "ls backups/*",
+            "kwire backup restore ./backups --data-dir ./again",
+            "cat again/replication-offset-checkpoint",
+        ),
+    ),
 )
 
 
@@ -108,6 +126,7 @@ def record(broker: Broker, recording: Recording) -> list[Step]:
 
 def _output(command: str, broker: Broker, folder: str) -> list[str]:
     environment = {**os.environ, "KWIRE_BOOTSTRAP_SERVERS": broker.bootstrap, "COLUMNS": "100"}
+    command = command.replace(DATA_DIR, str(broker.data_dir))
     text = re.sub(r"\bkwire (?=[a-z])", lambda _: f"{sys.executable} -m kwire ", command)
     done = subprocess.run(
         ["sh", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=True

@@ -106,6 +106,8 @@ class Partition:
         for base, batches in self.segments.items():
             if base < self.high:
                 found[self.path(base).name] = b"".join(batch for offset, batch in batches if offset < self.high)
+        if self.high in self.segments or not found:
+            found[self.path(self.high).name] = b""  # what is appended next begins a segment
         return found
 
     def path(self, base: int, suffix: str = names.LOG_SUFFIX) -> Path:

@@ -78,9 +78,10 @@ def test_what_is_not_committed_or_not_closed_stays_out(directory: Directory, tmp
     create(directory, tmp_path / "place", closed_only=True)
     restore(Place(str(tmp_path / "place")), str(tmp_path / "closed"), None)
     found = logs(tmp_path / "closed")
-    assert found["orders-1"] == {}
     last = max(directory.partitions["orders", 0].segments)
-    assert found["orders-0"] == {name: data for name, data in committed["orders-0"].items() if int(name[:20]) < last}
+    assert found["orders-1"] == {f"{0:020d}.log": b""}
+    closed = {name: data for name, data in committed["orders-0"].items() if int(name[:20]) < last}
+    assert found["orders-0"] == {**closed, f"{last:020d}.log": b""}
     checkpoint = (tmp_path / "closed" / "replication-offset-checkpoint").read_text()
     assert f"orders 0 {last}\norders 1 0\n" in checkpoint
 

@@ -45,7 +45,8 @@ _PAUSE_S: Final = 0.5
 
 
 class Created(NamedTuple):
-    """What a run has done. ``bytes``: of all files of the backup; ``copied_bytes``: what was copied by this run."""
+    """What a run has done. ``files`` and ``bytes``: of the backup, without empty ones; ``copied_files`` and
+    ``copied_bytes``: those of them that were copied by this run."""
 
     number: int
     to: str
@@ -115,7 +116,7 @@ class _Run:
             tuple(partitions),
         )
         self._publish(manifest)
-        files = list(manifest.files())
+        files = [each for each in manifest.files() if each.object]
         return Created(
             self._number,
             self._place.url,
@@ -194,6 +195,8 @@ class _Run:
 
     def _stored(self, cutter: Cutter, partition: CutPartition, part: Part) -> StoredFile:
         folder = _folder(*partition.key, partition.topic_id)
+        if part.size == 0:
+            return self._named(folder, part, sha256().hexdigest())
         known = self._known.get((folder, part.name, part.size))
         is_log_that_grows = part.size < part.stamp[1]
         if known is not None and (known.stamp == part.stamp or (is_log_that_grows and known.stamp[0] == part.stamp[0])):

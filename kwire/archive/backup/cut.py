@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kwire.archive.backup.manifest import Stamp
@@ -172,9 +173,12 @@ class Cutter:
         end = max(start, offsets.high.get(key, 0))
         if self._closed_only:
             end = max([start, *(each for each in bases if each <= end)])
-        recovery_point = min(offsets.recovery.get(key, 0), max([start, *(each for each in bases if each < end)]))
-        parts = list(self._parts(folder, listed, end, recovery_point))
+        parts = list(self._logs(folder, listed, end))
+        last = names.parse_file_name(parts[-1].name)
+        recovery_point = min(offsets.recovery.get(key, 0), end if last is None else last[0])
+        parts += self._beside(folder, sorted(listed), end, recovery_point)
         lines = checkpoints.read_lines(files, f"{folder}/{checkpoints.LEADER_EPOCH_FILE}") or []
+        epochs = [(int(epoch), int(offset)) for epoch, offset in lines]
         return CutPartition(
             key,
             topic.id,
@@ -182,22 +186,29 @@ class Cutter:
             end,
             recovery_point,
             min(offsets.cleaned.get(key, -1), end),
-            tuple((int(epoch), int(offset)) for epoch, offset in lines if int(offset) < end),
+            _between(epochs, start, end),
             tuple(parts),
             listed,
         )
 
-    def _parts(self, folder: str, listed: Listed, end: int, recovery_point: int) -> Iterator[Part]:
-        """Segments before the end, indexes before the recovery point (later ones may not be complete), snapshots."""
+    def _logs(self, folder: str, listed: Listed, end: int) -> Iterator[Part]:
+        """The segments before the end. If the end is that of a segment, an empty one follows: what compaction has left
+        of the one before may end earlier."""
         bases = sorted(listed)
         for base, following in zip(bases, [*bases[1:], None], strict=True):
             if base >= end:
                 break
-            path = f"{folder}/{names.file_name(base, names.LOG_SUFFIX)}"
-            whole = following is not None and following <= end
-            size = listed[base][1] if whole else self._size_before(path, end)
-            yield Part(names.file_name(base, names.LOG_SUFFIX), size, listed[base])
-            if whole and following is not None and following <= recovery_point:
+            name = names.file_name(base, names.LOG_SUFFIX)
+            if following is None or following > end:
+                yield Part(name, self._size_before(f"{folder}/{name}", end), listed[base])
+                return
+            yield Part(name, listed[base][1], listed[base])
+        yield Part(names.file_name(end, names.LOG_SUFFIX), 0, (0, 0, 0, 0))
+
+    def _beside(self, folder: str, bases: list[int], end: int, recovery_point: int) -> Iterator[Part]:
+        """Indexes of segments before the recovery point (later ones may not be complete), and producer snapshots."""
+        for base, following in pairwise(bases):
+            if following <= recovery_point:
                 for suffix in (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TXN_INDEX_SUFFIX):
                     yield from _whole(folder, names.file_name(base, suffix))
         for name in self._directory.files.listdir(folder):
@@ -218,6 +229,17 @@ class Cutter:
             return found.position if found.last_offset >= end else found.position + found.size
         finally:
             files.close(fd)
+
+
+def _between(epochs: list[tuple[int, int]], start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """The leader epochs of the offsets from ``start`` to before ``end``."""
+    found: list[tuple[int, int]] = []
+    for epoch, offset in epochs:
+        if offset <= start:
+            found = [(epoch, start)]
+        else:
+            found.append((epoch, offset))
+    return tuple(each for each in found if each[1] < end)
 
 
 def _whole(folder: str, name: str) -> Iterator[Part]:
