@@ -186,11 +186,12 @@ def run_campaign(home: Path, *, count: int, kills: int, seed: int, verify_every:
             _make_topics(broker)
             writer = Writer(broker.bootstrap, TOPIC, count, count / (kills * _ROUND_S + 1), seed)
             counter = Counter(broker.bootstrap)
-            compared = 0
+            compared = verified = 0
             while backups.kills < kills:
                 backups.create_killed(chance.uniform(0.1, _ROUND_S))
                 transaction(broker.bootstrap, TOPIC, f"campaign-{backups.kills}", commits=chance.random() < 0.5)
-                if backups.kills % verify_every == 0 and backups.numbers():
+                if backups.kills >= verified + verify_every and backups.numbers():
+                    verified = backups.kills
                     compared += _verify(home, backups, broker, chance)
             backups.create()
             compared += _verify(home, backups, broker, chance)

