@@ -102,7 +102,7 @@ RECORDINGS: Final = (
             "sleep 1; done",
             f"kwire backup create --data-dir {DATA_DIR} --to ./backups",
             f"kwire backup create --data-dir {DATA_DIR} --to ./backups",
-            "ls backups/*",
+            "ls backups backups/segments",
             "kwire backup restore ./backups --data-dir ./again",
             "cat again/replication-offset-checkpoint",
         ),

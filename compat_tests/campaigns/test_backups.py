@@ -42,7 +42,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture
 def kwire(server: S3Server) -> Run:
     def run(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, **server.environment, **settings}
+        wanted = {**os.environ, **server.environment, **settings}
+        environment = {name: value for name, value in wanted.items() if value}
         command = [sys.executable, "-m", "kwire", *words]
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 

@@ -26,7 +26,9 @@ _RETRY_S: Final = 60
 _CONNECT_S: Final = 10
 _READ_S: Final = 60
 _SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "file")
-_CREDENTIALS: Final = re.compile("credential|169.254.169.254|InvalidAccessKeyId|SignatureDoesNotMatch", re.I)
+_CREDENTIALS: Final = re.compile(
+    "credential|/latest/api/token|/latest/meta-data|InvalidAccessKeyId|SignatureDoesNotMatch", re.I
+)
 
 
 class Place:
