@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from campaigns.archive.topics import PARTITIONS, Writer, consumed, digest, rows_of_table, transaction
+from campaigns.archive.topics import PARTITIONS, Writer, commits_of_table, consumed, digest, rows_of_table, transaction
 from campaigns.command_line import campaign_parser
 from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker
@@ -77,9 +77,10 @@ class Command:
 
 
 def run_campaign(
-    home: Path, kind: str, *, count: int, kills: int, seed: int, broker_kind: str = "kwire"
+    home: Path, kind: str, *, count: int, kills: int, seed: int, broker_kind: str = "kwire", round_s: float = _ROUND_S
 ) -> dict[str, object]:
-    """One run; what happened. `CampaignFailed`."""
+    """One run; what happened. ``round_s``: in which both are killed; an archiver that is killed before its first commit
+    shows little. `CampaignFailed`."""
     chance = random.Random(seed)
     started_s = time.monotonic()
     broker = make_broker(broker_kind, home / "broker")
@@ -87,11 +88,12 @@ def run_campaign(
     table, topic = home / "table", "orders"
     _kwire("topic", "create", topic, "--partitions", str(PARTITIONS), "-b", broker.bootstrap)
     try:
-        writer = Writer(broker.bootstrap, topic, count, count / (kills * _ROUND_S + 1), seed)
+        writer = Writer(broker.bootstrap, topic, count, count / (kills * round_s + 1), seed)
         words = ("archive", topic, "--to", kind, "--path", str(table), "-b", broker.bootstrap)
         follower = Command(home / "archive.err", *words, "--interval", "0.05", "--commit-records", str(_COMMIT_RECORDS))
-        broker_kills = _kill_both(broker, follower, kills, chance, topic)
+        broker_kills = _kill_both(broker, follower, kills, chance, topic, round_s)
         follower.kill()
+        commits = commits_of_table(kind, table, topic)
         writer.finish()
         if writer.failures:
             raise CampaignFailed(f"the writer: {writer.failures[0]}")
@@ -113,17 +115,17 @@ def run_campaign(
         "archiver_kills": follower.kills,
         "broker_kills": broker_kills,
         "restore_kills": restore_kills,
-        "files": sum(1 for each in table.rglob("*.parquet")),
+        "commits_among_kills": commits,
         "seconds": round(time.monotonic() - started_s),
     }
 
 
-def _kill_both(broker: Broker, follower: Command, kills: int, chance: random.Random, topic: str) -> int:
+def _kill_both(broker: Broker, follower: Command, kills: int, chance: random.Random, topic: str, round_s: float) -> int:
     """Rounds in which both are killed; how often the broker was."""
     broker_kills = 0
     while broker_kills < kills or follower.kills < kills:
         follower.start()
-        moments = sorted((chance.uniform(0, _ROUND_S), each) for each in ("broker", "archiver"))
+        moments = sorted((chance.uniform(0, round_s), each) for each in ("broker", "archiver"))
         begun_s = time.monotonic()
         if chance.random() < 0.5:
             name = f"campaign-{broker_kills}"
@@ -170,6 +172,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, help="how often each of both is killed (default: 50)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--broker", choices=("kwire", "kafka"), default="kwire")
+    text = f"how long a round is in which both are killed (default: {_ROUND_S})"
+    parser.add_argument("--round-seconds", type=float, default=_ROUND_S, help=text)
     arguments = parser.parse_args()
     for kind in arguments.to or ("parquet", "delta", "iceberg"):
         with tempfile.TemporaryDirectory(prefix="kwire-archive-") as home:
@@ -181,6 +185,7 @@ def main() -> int:
                     kills=arguments.kills,
                     seed=arguments.seed,
                     broker_kind=arguments.broker,
+                    round_s=arguments.round_seconds,
                 )
             except CampaignFailed as error:
                 print(f"{kind}: {error}", file=sys.stderr)

@@ -129,6 +129,24 @@ def rows_of_table(kind: str, path: Path, topic: str) -> list[Row]:
     return rows
 
 
+def commits_of_table(kind: str, path: Path, topic: str) -> int:
+    """How often a table was written to: files, or commits of the format."""
+    if kind == "parquet":
+        return sum(1 for _ in path.glob("*.parquet"))
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(path)).version() if DeltaTable.is_deltatable(str(path)) else 0
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table = SqlCatalog("default", uri=f"sqlite:///{path}/catalog.db").load_table(("kwire", topic))
+    except NoSuchTableError:
+        return 0
+    return len(table.history())
+
+
 def digest(rows: Iterable[Row], *, offsets: bool) -> str:
     """A digest of rows in order, with or without their offsets."""
     total = hashlib.sha256()

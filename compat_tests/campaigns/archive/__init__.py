@@ -1,0 +1,1 @@
+"""Archives and backups, killed at any moment: short runs of `campaigns/archive`."""

@@ -1,0 +1,1 @@
+"""Archives by Spark jobs."""
