@@ -145,8 +145,8 @@ class DirectorySource:
         how = Reading(committed=True, fails_on_loss=strict, headers=True)
         try:
             identity = self._directory.identity((wanted.topic, wanted.partition), wanted.end)
-        except (OSError, checkpoints.CorruptCheckpoint) as error:
-            raise ArchiveError(f"{wanted.topic}-{wanted.partition}: {error}") from None
+        except ReadError as error:
+            raise ArchiveError(str(error)) from None
         planned = segments.FileRange(wanted, wanted.end, identity)
         return _rows(segments.read(self._directory.path, how, planned), wanted)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from kwire.arrow.files.directory import Identity
 from kwire.cli.connection.cluster import Cluster
 from kwire.codec.messages.delete_records_request import (
     DeleteRecordsPartition,
@@ -305,6 +306,39 @@ def test_a_compaction_that_is_under_way_is_waited_for(log: Log, monkeypatch: pyt
     first.rename(swap)
     with pytest.raises(SourceError, match="a compaction has not ended; start a broker there"):
         log.from_files(topic)
+
+
+def test_retention_meanwhile_is_no_error_for_what_it_does_not_take(log: Log) -> None:
+    """It moves the start of the first leader epoch."""
+    topic = log.topic()
+    log.write(topic, 0, 1000)
+    log.process.stop()
+    reader = log.reader(topic)
+    last = [part for part in reader.partitions() if part.planned.wanted.partition == 0][-1]  # type: ignore[attr-defined]
+    expected = [row for row in log.from_files(topic) if row[1] == 0 and row[2] >= last.planned.wanted.start]  # type: ignore[attr-defined]
+    (log.part(topic) / "leader-epoch-checkpoint").write_text(f"0\n1\n0 {last.planned.wanted.start}\n")  # type: ignore[attr-defined]
+    assert list(rows(reader, last)) == expected
+
+
+@pytest.mark.parametrize(
+    ("epochs", "is_same"),
+    [
+        ([(3, 0), (4, 50), (7, 80)], True),
+        ([(4, 60), (7, 80)], True),
+        ([(7, 90)], True),
+        ([(3, 0), (4, 50)], False),
+        ([(3, 0), (4, 50), (7, 80), (8, 90)], False),
+        ([(4, 40), (7, 80)], False),
+        ([(4, 50), (7, 81)], False),
+        ([(8, 80)], False),
+        ([], False),
+    ],
+)
+def test_only_the_first_epochs_of_a_log_may_go(epochs: list[tuple[int, int]], is_same: bool) -> None:
+    planned = Identity(b"id", ((3, 0), (4, 50), (7, 80)))
+    assert planned.may_become(Identity(b"id", tuple(epochs))) is is_same
+    assert not planned.may_become(Identity(b"other", tuple(epochs)))
+    assert Identity(b"", ()).may_become(Identity(b"", ()))
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from kwire.arrow.errors import ReadError
 from kwire.arrow.ranges import Partition
 from kwire.base.doors import Files
+from kwire.codec.errors import CodecError
 from kwire.codec.records import ABORT, COMMIT, BatchHeader, iter_records, parse_control_key
 from kwire.log.common import checkpoints, names
 from kwire.log.common.checkpoints import CorruptCheckpoint
@@ -20,13 +23,43 @@ _PAUSE_S: Final = 0.01
 _CONTROL_BYTES_MAX: Final = 4096
 
 
+class Identity(NamedTuple):
+    """A topic id, and the leader epochs of a log up to an offset, each with the offset where it starts. It changes when
+    the topic is made again or the log was truncated below that offset."""
+
+    topic_id: bytes
+    epochs: tuple[tuple[int, int], ...]
+
+    def may_become(self, later: Identity) -> bool:
+        """Whether it is the same log. Retention removes the first epochs, and moves the start of the one that is first
+        then."""
+        if self.topic_id != later.topic_id or not later.epochs:
+            return self == later
+        (first, start), *others = later.epochs
+        own = [each for each in self.epochs if each[0] >= first]
+        return bool(own) and own[0][0] == first and own[0][1] <= start and own[1:] == others
+
+
 class Visible(NamedTuple):
-    """Offsets of a partition that may be read, from ``start`` to before ``end``. ``identity``: its topic id and the
-    leader epochs of these offsets; it changes when the topic is made again or the log was truncated below ``end``."""
+    """Offsets of a partition that may be read, from ``start`` to before ``end``, and the identity of the log up to
+    there."""
 
     start: int
     end: int
-    identity: str
+    identity: Identity
+
+
+@contextmanager
+def as_read_errors(partition: Partition) -> Iterator[None]:
+    """`ReadError` for files of a partition that are damaged or gone."""
+    try:
+        yield
+    except (CodecError, CorruptCheckpoint, CorruptLog, CorruptSnapshot) as error:
+        raise ReadError(f"{names.directory_name(*partition)}: {error}") from None
+    except FileNotFoundError as error:
+        raise ReadError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
+    except OSError as error:
+        raise ReadError(f"{error.filename or names.directory_name(*partition)}: {error.strerror}") from None
 
 
 class DataDirectory:
@@ -56,19 +89,17 @@ class DataDirectory:
 
     def visible(self, partition: Partition, *, committed: bool) -> Visible:
         """What may be read of a partition; ``committed``: of transactions only what is committed."""
-        try:
+        with as_read_errors(partition):
             return self._visible(partition, committed=committed)
-        except (CorruptCheckpoint, CorruptSnapshot, CorruptLog) as error:
-            raise ReadError(f"{names.directory_name(*partition)}: {error}") from None
-        except OSError as error:
-            raise ReadError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
 
     def segments(self, partition: Partition) -> list[int]:
         """The base offsets of a partition's segments. While the cleaner replaces some, it waits. `ReadError`."""
         folder = self.folder(partition)
         for _ in range(_LOOKS):
-            listed = self.files.listdir(folder)
-            if not any(name.endswith(names.SWAP_SUFFIX) for name in listed) and listed == self.files.listdir(folder):
+            with as_read_errors(partition):
+                listed = self.files.listdir(folder)
+                is_whole = listed == self.files.listdir(folder)
+            if is_whole and not any(name.endswith(names.SWAP_SUFFIX) for name in listed):
                 parsed = [names.parse_file_name(name) for name in listed]
                 return sorted(each[0] for each in parsed if each and each[1] == names.LOG_SUFFIX)
             time.sleep(_PAUSE_S)
@@ -77,14 +108,21 @@ class DataDirectory:
     def high_watermark(self, partition: Partition) -> int:
         """Before which offset records are committed, as far as the checkpoint says; 0 if it says nothing."""
         path = f"{self.path}/{checkpoints.HIGH_WATERMARK_FILE}"
-        return checkpoints.read_offsets(self.files, path).get(partition, 0)
+        with as_read_errors(partition):
+            return checkpoints.read_offsets(self.files, path).get(partition, 0)
 
-    def identity(self, partition: Partition, end: int) -> str:
+    def identity(self, partition: Partition, end: int) -> Identity:
         """The topic id, and the leader epochs of the offsets before ``end``."""
         folder = self.folder(partition)
-        topic_id = checkpoints.read_topic_id(self.files, folder) or b""
-        epochs = checkpoints.read_lines(self.files, f"{folder}/{checkpoints.LEADER_EPOCH_FILE}") or []
-        return " ".join([topic_id.hex(), *(":".join(words) for words in epochs if int(words[1]) < end)])
+        path = f"{folder}/{checkpoints.LEADER_EPOCH_FILE}"
+        with as_read_errors(partition):
+            topic_id = checkpoints.read_topic_id(self.files, folder) or b""
+            lines = checkpoints.read_lines(self.files, path) or []
+        try:
+            epochs = [(int(epoch), int(start)) for epoch, start in lines]
+        except ValueError:
+            raise ReadError(f"{path}: a line is not an epoch and an offset") from None
+        return Identity(topic_id, tuple(each for each in epochs if each[1] < end))
 
     def _visible(self, partition: Partition, *, committed: bool) -> Visible:
         path = f"{self.path}/{checkpoints.LOG_START_OFFSET_FILE}"
@@ -135,6 +173,8 @@ class DataDirectory:
                     break
                 if each.header.is_transactional:
                     found.append((each.header, bytes(each.data) if each.header.is_control else b""))
+                if each.header.next_offset >= end:
+                    break  # what comes next may be half written
         finally:
             self.files.close(fd)
         return found

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.arrow.decoding import Batch
 from kwire.arrow.errors import ReadError, RecordsGone
-from kwire.arrow.files.directory import DataDirectory
+from kwire.arrow.files.directory import DataDirectory, Identity, as_read_errors
 from kwire.arrow.ranges import Partition, Range
 from kwire.arrow.reading import Reading
 from kwire.arrow.rows import Rows
 from kwire.base.doors import Files
-from kwire.codec.errors import CodecError
 from kwire.log.common import names
-from kwire.log.common.checkpoints import CorruptCheckpoint
 from kwire.log.segment.batch_scan import BatchPosition, CorruptLog, ScannedBatch, find_batch, scan
 from kwire.log.segment.indexes import OffsetIndex, TransactionIndex
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TRIES: Final = 100
+_CHANGING: Final = "its segments change all the time; read again"
 
 
 class FileRange(NamedTuple):
@@ -31,7 +30,7 @@ class FileRange(NamedTuple):
 
     wanted: Range
     end: int
-    identity: str
+    identity: Identity
 
 
 def read(path: str, how: Reading, planned: FileRange) -> Iterator[pa.RecordBatch]:
@@ -40,7 +39,7 @@ def read(path: str, how: Reading, planned: FileRange) -> Iterator[pa.RecordBatch
     Memory holds one batch of the log and one Arrow batch."""
     directory, wanted = DataDirectory(path), planned.wanted
     rows = Rows(wanted.topic, wanted.partition, headers=how.headers, keys=how.keys, values=how.values)
-    try:
+    with as_read_errors((wanted.topic, wanted.partition)):
         _check(directory, planned)
         for batch in _wanted(directory, wanted, how):
             rows.add(batch)
@@ -48,10 +47,6 @@ def read(path: str, how: Reading, planned: FileRange) -> Iterator[pa.RecordBatch
                 yield made
         _check(directory, planned)
         made = rows.take()
-    except (CorruptLog, CorruptCheckpoint, CodecError) as error:
-        raise ReadError(f"{wanted.topic}-{wanted.partition}: {error}") from None
-    except OSError as error:
-        raise ReadError(f"{error.filename}: {error.strerror}: it was deleted meanwhile; read again") from None
     if made is not None:
         yield made
 
@@ -59,10 +54,8 @@ def read(path: str, how: Reading, planned: FileRange) -> Iterator[pa.RecordBatch
 def _check(directory: DataDirectory, planned: FileRange) -> None:
     """`ReadError` if the topic was made again or the log is shorter than it was."""
     partition = (planned.wanted.topic, planned.wanted.partition)
-    if (
-        directory.identity(partition, planned.end) != planned.identity
-        or directory.high_watermark(partition) < planned.end
-    ):
+    now = directory.identity(partition, planned.end)
+    if not planned.identity.may_become(now) or directory.high_watermark(partition) < planned.end:
         raise ReadError(
             f"{directory.folder(partition)}: the topic was made again, or its log truncated, meanwhile; read again"
         )
@@ -142,16 +135,20 @@ def _open(
         if directory.segments(partition) == bases:
             return path, fd, bases[index + 1] if index + 1 < len(bases) else None
         directory.files.close(fd)
-    raise ReadError(f"{folder}: its segments change all the time; read again")
+    raise ReadError(f"{folder}: {_CHANGING}")
 
 
 def _aborted(directory: DataDirectory, partition: Partition, start: int) -> dict[int, list[tuple[int, int]]]:
-    """Offsets of aborted transactions that end at an offset or later, by their producers' ids."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    """Offsets of aborted transactions that end at an offset or later, by their producers' ids. A compaction may move
+    entries to the index of another segment, so the list of segments must be the same before and after."""
     folder = directory.folder(partition)
-    bases = directory.segments(partition)
-    for base in bases[max(0, bisect_right(bases, start) - 1) :]:
-        path = f"{folder}/{names.file_name(base, names.TXN_INDEX_SUFFIX)}"
-        for each in TransactionIndex(directory.files, path, new=False).entries():
-            found.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
-    return found
+    for _ in range(_TRIES):
+        found: dict[int, list[tuple[int, int]]] = {}
+        bases = directory.segments(partition)
+        for base in bases[max(0, bisect_right(bases, start) - 1) :]:
+            path = f"{folder}/{names.file_name(base, names.TXN_INDEX_SUFFIX)}"
+            for each in TransactionIndex(directory.files, path, new=False).entries():
+                found.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+        if directory.segments(partition) == bases:
+            return found
+    raise ReadError(f"{folder}: {_CHANGING}")
