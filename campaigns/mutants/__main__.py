@@ -36,6 +36,7 @@ from campaigns.mutants import (
 from campaigns.mutants.mutant import Mutant
 from campaigns.schemas import mutants as schemas
 from campaigns.seeds import silence
+from campaigns.segment_files import mutants as segment_files
 
 COLLECT_AFTER = 50_000
 """The garbage collector's threshold: schedules leave few reference cycles behind."""
@@ -61,6 +62,7 @@ FAMILIES = {
     "backups": Family(backups.MUTANTS, first=1),
     "quotas": Family(quotas.MUTANTS, first=1),
     "schemas": Family(schemas.MUTANTS, first=1),
+    "segment-files": Family(segment_files.MUTANTS, first=1),
     "share": Family(share.MUTANTS, first=1),
     "share-state": Family(share_state.MUTANTS, first=1),
     "share-cluster": Family(share_cluster.MUTANTS, first=1),
