@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 keep_unchanged()  # each of Spark's Python processes that has to do with the source or the sink loads this module
 
 NAME = "kwire"
-_SCHEMA: Final = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-)
-_HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
 
 
 class KwireDataSource(DataSource):
@@ -37,29 +33,35 @@ class KwireDataSource(DataSource):
         """The name in ``format``."""
         return NAME
 
-    def schema(self) -> str:
-        """The columns: those of Spark's Kafka source."""
-        return _SCHEMA + (_HEADERS if self.options.get("includeHeaders", "").lower() == "true" else "")
+    def schema(self) -> StructType:
+        """The columns: those of Spark's Kafka source. A query may name some of them in a schema of its own."""
+        from kwire.spark.source.columns import all_columns
+
+        return all_columns(headers=self.options.get("includeHeaders", "").lower() == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The source of batch queries. `SourceError`."""
+        from kwire.spark.source.columns import named_in
+
+        columns = named_in(schema)
         if "path" in self.options:
             from kwire.spark.source.files_reader import FilesReader
 
-            return FilesReader(self.options)
+            return FilesReader(self.options, columns)
         from kwire.spark.source.options import SourceOptions
         from kwire.spark.source.readers import BatchReader
 
-        return BatchReader(SourceOptions.parse(self.options, streaming=False))
+        return BatchReader(SourceOptions.parse(self.options, streaming=False)._replace(columns=columns))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The source of streaming queries. `SourceError`."""
+        from kwire.spark.source.columns import named_in
         from kwire.spark.source.errors import SourceError
         from kwire.spark.source.options import SourceOptions
 
         if "path" in self.options:
             raise SourceError("option path is for batch queries: a stream reads from brokers (kafka.bootstrap.servers)")
-        options = SourceOptions.parse(self.options, streaming=True)
+        options = SourceOptions.parse(self.options, streaming=True)._replace(columns=named_in(schema))
         if find_spec("pyspark.sql.streaming.datasource") is None:  # before 4.2
             from kwire.spark.source.readers import OldStreamReader
 

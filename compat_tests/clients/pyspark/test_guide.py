@@ -50,8 +50,12 @@ def test_the_guide_reads_the_files_of_a_broker(spark: Any, broker: Broker, fille
     assert "/var/lib/kwire/data" in FILES
     code = FILES.replace("/var/lib/kwire/data", str(broker.data_dir)).replace('"orders"', f'"{filled}"')
     names = {"spark": spark}
-    exec(code, names)
-    wait_until(lambda: names["rows"].count() == RECORDS, 60, "a checkpoint of the high watermarks", 0.5)
+
+    def count() -> int:
+        exec(code, names)
+        return int(names["rows"].count())
+
+    wait_until(lambda: count() == RECORDS, 60, "a checkpoint of the high watermarks", 0.5)
 
 
 @pytest.mark.parametrize("command", ["python orders.py", SUBMIT], ids=["python", "spark-submit"])

@@ -32,14 +32,14 @@ class FileRangePartition(InputPartition):
 
 
 class FilesReader(DataSourceReader):
-    """Reads a data directory. Without an option for topics: all but the internal ones."""
+    """Reads a data directory. Without an option for topics: all but the internal ones. ``columns``: by default all."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    def __init__(self, given: Mapping[str, str], columns: tuple[str, ...] = ()) -> None:
         options = {name.lower(): value for name, value in given.items()}
         self._path = options.pop("path").removeprefix("file:")
         if not any(name in options for name in _TOPICS):
             options["subscribepattern"] = f"(?!{_INTERNAL}).*"
-        self._options = SourceOptions.parse(options, streaming=False, files=True)
+        self._options = SourceOptions.parse(options, streaming=False, files=True)._replace(columns=columns)
         for limit in (self._options.starting, self._options.ending):
             if limit.timestamp is not None or limit.timestamps is not None:
                 raise SourceError("timestamps mean nothing with path: filter by the column timestamp")

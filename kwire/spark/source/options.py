@@ -40,7 +40,7 @@ class Limit(NamedTuple):
 
 class SourceOptions(NamedTuple):
     """One of ``topics``, ``pattern`` and ``partitions`` is given. Rates are 0 for none; ``delay_s`` is the longest time
-    for which ``at_least`` records are waited for."""
+    for which ``at_least`` records are waited for. ``columns``: the query's, not an option; empty for all."""
 
     bootstrap: str
     properties: dict[str, str]
@@ -58,6 +58,7 @@ class SourceOptions(NamedTuple):
     delay_s: float = 900.0
     committed: bool = False
     timeout_s: float = 60.0
+    columns: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Without the properties, which may have passwords."""
@@ -71,7 +72,14 @@ class SourceOptions(NamedTuple):
     @property
     def reading(self) -> Reading:
         """How to read."""
-        return Reading(self.committed, self.fails_on_loss, self.headers)
+        wanted = self.columns or ("key", "value", *(["headers"] if self.headers else ()))
+        return Reading(
+            self.committed,
+            self.fails_on_loss,
+            headers="headers" in wanted,
+            keys="key" in wanted,
+            values="value" in wanted,
+        )
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool, files: bool = False) -> SourceOptions:

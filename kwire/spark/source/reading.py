@@ -11,6 +11,7 @@ from kwire.arrow.errors import ReadError, RecordsGone
 from kwire.arrow.files import segments
 from kwire.arrow.files.segments import FileRange
 from kwire.arrow.ranges import Range
+from kwire.spark.source.columns import only
 from kwire.spark.source.errors import DataLossError, SourceError
 from kwire.spark.source.options import SourceOptions
 
@@ -32,10 +33,12 @@ def as_source_errors() -> Iterator[None]:
 def read(options: SourceOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
     """The records of a range, from brokers. `SourceError`."""
     with as_source_errors():
-        yield from brokers.read(options.brokers, options.reading, wanted)
+        for batch in brokers.read(options.brokers, options.reading, wanted):
+            yield only(batch, options.columns)
 
 
 def read_files(path: str, options: SourceOptions, planned: FileRange) -> Iterator[pa.RecordBatch]:
     """The records of a range, from segment files. `SourceError`."""
     with as_source_errors():
-        yield from segments.read(path, options.reading, planned)
+        for batch in segments.read(path, options.reading, planned):
+            yield only(batch, options.columns)
