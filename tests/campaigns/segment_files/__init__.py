@@ -1,0 +1,1 @@
+"""Segment files read beside busy brokers (`campaigns.segment_files`)."""
