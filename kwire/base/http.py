@@ -1,8 +1,8 @@
-"""One small HTTP or HTTPS request, within limits. It blocks: call it on a thread (`Executor.run_apart`).
+"""One HTTP or HTTPS request, within limits. It blocks: call it on a thread (`Executor.run_apart`).
 
-No redirects and no proxies: what answers is what the URL names. A response has at most `SIZE_MAX` bytes. `http.client`
-is imported when it is needed. What lives elsewhere: what is requested, and which URLs are allowed
-(`kwire.security.oauth`).
+No redirects and no proxies: what answers is what the URL names. A response has at most `SIZE_MAX` bytes, unless the
+caller allows more. `http.client` is imported when it is needed. What lives elsewhere: what is requested, and which URLs
+are allowed (`kwire.security.oauth`, `kwire.cli.schemas.client`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 SIZE_MAX: Final = 1024 * 1024
-"""Bytes of a response."""
+"""Bytes of a response, unless the caller allows more."""
 
 TIMEOUT_S: Final = 10.0
 """Seconds to connect, and then for the whole response, unless the caller sets others."""
@@ -40,10 +40,11 @@ USUAL: Final = Timeouts()
 
 
 class Response(NamedTuple):
-    """A response."""
+    """A response. ``headers``: by their names in lower case."""
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = {}
 
 
 def request(
@@ -53,13 +54,17 @@ def request(
     headers: Mapping[str, str],
     body: bytes | None = None,
     timeouts: Timeouts = USUAL,
+    *,
+    method: str | None = None,
+    size_max: int = SIZE_MAX,
 ) -> Response:
-    """The response to a GET, or to a POST of a body. ``context``: how a server's certificate is checked.
-    `HttpError`."""
+    """The response to a request, by default a GET, or a POST of a body. ``context``: how a server's certificate is
+    checked; ``size_max``: bytes of the response. `HttpError`."""
     from http.client import HTTPException
 
+    chosen = method or ("GET" if body is None else "POST")
     try:
-        return _request(url, context, monotonic, headers, body, timeouts)
+        return _request(url, context, monotonic, headers, body, timeouts, chosen, size_max)
     except OSError as error:
         raise HttpError(error.strerror or str(error) or type(error).__name__) from None
     except (HTTPException, ValueError) as error:
@@ -73,6 +78,8 @@ def _request(
     headers: Mapping[str, str],
     body: bytes | None,
     timeouts: Timeouts,
+    method: str,
+    size_max: int,
 ) -> Response:
     from http.client import HTTPResponse
 
@@ -83,17 +90,17 @@ def _request(
         connection.connect()
         deadline = monotonic() + timeouts.response_s
         connection.sock.settimeout(timeouts.response_s)
-        method = "GET" if body is None else "POST"
         connection.request(method, target, body, {**headers, "Connection": "close"})
-        received = _Received(_read_all(connection.sock, deadline, monotonic, timeouts.response_s))
+        received = _Received(_read_all(connection.sock, deadline, monotonic, timeouts.response_s, size_max))
     finally:
         connection.close()
     response = HTTPResponse(received, method=method)  # type: ignore[arg-type] # it calls makefile only
     response.begin()
-    return Response(response.status, response.read())
+    names = {name.lower(): value for name, value in response.getheaders()}
+    return Response(response.status, response.read(), names)
 
 
-def _read_all(sock: Any, deadline: float, monotonic: Callable[[], float], timeout_s: float) -> bytes:
+def _read_all(sock: Any, deadline: float, monotonic: Callable[[], float], timeout_s: float, size_max: int) -> bytes:
     """All that a server sends before it closes the connection. http.client itself would wait for ever for a server that
     sends a byte from time to time."""
     found = bytearray()
@@ -103,8 +110,8 @@ def _read_all(sock: Any, deadline: float, monotonic: Callable[[], float], timeou
         if not chunk:
             return bytes(found)
         found += chunk
-        if len(found) > SIZE_MAX:
-            raise HttpError(f"the answer has more than {SIZE_MAX} bytes")
+        if len(found) > size_max:
+            raise HttpError(f"the answer has more than {size_max} bytes")
     raise HttpError(f"the answer is not there after {timeout_s:g} seconds")
 
 

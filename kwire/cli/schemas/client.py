@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
+from kwire.base.http import HttpError, Timeouts, request
 from kwire.cli.connection.errors import CommandError
 
 if TYPE_CHECKING:
-    from http.client import HTTPConnection
+    from ssl import SSLContext
 
 DEFAULT_URL: Final = "http://localhost:8081"
 URL: Final = "schema.registry.url"
@@ -26,23 +28,14 @@ class RegistryClient:
     and `ssl.truststore.certificates` count. `CommandError` for a URL that is none."""
 
     def __init__(self, url: str | None, properties: Mapping[str, str], timeout_s: float) -> None:
-        self.url = (url or properties.get(URL) or DEFAULT_URL).rstrip("/")
-        parts = urlsplit(self.url)
-        try:
-            self._host, self._port = parts.hostname, parts.port
-        except ValueError:
-            self._host = None
-        if parts.scheme not in ("http", "https") or not self._host:
-            raise CommandError(f"{self.url} is no URL of a registry: it is as in {DEFAULT_URL}")
-        self._secure = parts.scheme == "https"
-        self._prefix = parts.path
-        self._timeout_s = timeout_s
+        parts = _parsed((url or properties.get(URL) or DEFAULT_URL).rstrip("/"))
+        self.url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        self._timeouts = Timeouts(timeout_s, timeout_s)
         self._trusted = properties.get("ssl.truststore.certificates")
         self._headers = {"Content-Type": _CONTENT_TYPE, "Accept": _CONTENT_TYPE}
         user = properties.get(_USER)
         if user is None and parts.username:
             user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self.url = self.url.replace(f"{parts.netloc.rpartition('@')[0]}@", "", 1)
         if user is not None:
             self._headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
 
@@ -59,27 +52,25 @@ class RegistryClient:
         return self._ask("DELETE", path, query)
 
     def _ask(self, method: str, path: tuple[str, ...], query: str, body: bytes | None = None) -> Any:
-        from http.client import HTTPException
-
-        target = "/".join((self._prefix, *(quote(each, safe=":") for each in path))) + (query and f"?{query}")
-        connection = self._connection()
+        target = "".join(f"/{quote(each, safe=':')}" for each in path) + (query and f"?{query}")
         try:
-            connection.request(method, target, body, self._headers)
-            response = connection.getresponse()
-            status, content = response.status, response.read(_SIZE_MAX)
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise CommandError(f"registry {self.url}: {reason}") from None
-        finally:
-            connection.close()
-        return self._read(status, content)
+            response = request(
+                self.url + target,
+                self._context(),
+                time.monotonic,
+                self._headers,
+                body,
+                self._timeouts,
+                method=method,
+                size_max=_SIZE_MAX,
+            )
+        except HttpError as error:
+            raise CommandError(f"registry {self.url}: {error}") from None
+        return self._read(response.status, response.body)
 
-    def _connection(self) -> HTTPConnection:
-        from http.client import HTTPConnection, HTTPSConnection
-
-        assert self._host is not None
-        if not self._secure:
-            return HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+    def _context(self) -> SSLContext | None:
+        if not self.url.startswith("https:"):
+            return None
         import ssl
 
         context = ssl.create_default_context()
@@ -88,7 +79,7 @@ class RegistryClient:
                 context.load_verify_locations(cadata=self._trusted)
             except ssl.SSLError as error:
                 raise CommandError(f"ssl.truststore.certificates: {error.reason or error}") from None
-        return HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
+        return context
 
     def _read(self, status: int, content: bytes) -> Any:
         try:
@@ -101,3 +92,15 @@ class RegistryClient:
             raise CommandError(f"registry {self.url}: HTTP status {status}")
         message = found["message"] if found.get("error_code") in _NOT_FOUND else f"registry: {found['message']}"
         raise CommandError(message, int(found.get("error_code", 0)))
+
+
+def _parsed(url: str) -> SplitResult:
+    """The parts of a registry's URL. `CommandError`."""
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.query
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise CommandError(f"{url} is no URL of a registry: it is as in {DEFAULT_URL}")
+    return parts

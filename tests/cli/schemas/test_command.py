@@ -48,9 +48,13 @@ def test_the_url_comes_from_the_option_or_a_property() -> None:
 
 def test_a_password_in_the_url_is_not_shown() -> None:
     assert RegistryClient("http://alice:secret@registry:8081", {}, 1).url == "http://registry:8081"
+    other = {"basic.auth.user.info": "bob:other"}
+    assert RegistryClient("HTTP://alice:secret@[::1]:8081/a", other, 1).url == "http://[::1]:8081/a"
 
 
-@pytest.mark.parametrize("url", ["registry:8081", "ftp://registry", "http://", "http://registry:x"])
+@pytest.mark.parametrize(
+    "url", ["registry:8081", "ftp://registry", "http://", "http://registry:x", "http://registry?a=b"]
+)
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(CommandError, match="is no URL of a registry"):
         RegistryClient(url, {}, 1)
