@@ -59,6 +59,12 @@ def _shown_version(instance: Instance, call: Call) -> dict[str, Any]:
     return _formatted(instance, call, _version(instance, call)).shown()
 
 
+def _with_metadata(instance: Instance, call: Call) -> dict[str, Any]:
+    flag = call.flag("deleted")
+    found = reading.latest_with_metadata(instance.state, call.subject, call.metadata, deleted=flag)
+    return _formatted(instance, call, found).shown()
+
+
 def _text_of_version(instance: Instance, call: Call) -> str:
     return _formatted(instance, call, _version(instance, call)).text
 
@@ -159,6 +165,7 @@ READING: Final[list[tuple[str, Action]]] = [
     ("/", lambda instance, call: {}),
     ("/subjects", _subjects),
     ("/subjects/{subject}", _look_up),
+    ("/subjects/{subject}/metadata", _with_metadata),
     ("/subjects/{subject}/versions", _numbers),
     ("/subjects/{subject}/versions/{version}", _shown_version),
     ("/subjects/{subject}/versions/{version}/schema", _text_of_version),

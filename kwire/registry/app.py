@@ -148,7 +148,9 @@ def _call(request: Request, content: bytes) -> Call:
     from urllib.parse import unquote
 
     path = {name: unquote(value) for name, value in request.path_params.items()}
-    return Call(path, dict(request.query_params), parsed_body(content), request.scope["context"])
+    query = request.query_params
+    metadata = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
+    return Call(path, dict(query), parsed_body(content), request.scope["context"], metadata)
 
 
 async def _content(request: Request) -> bytes:

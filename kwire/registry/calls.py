@@ -19,12 +19,14 @@ _LIMIT_MAX: Final = 2**31 - 1
 
 
 class Call(NamedTuple):
-    """A request. ``context``: the prefix of subjects (``:.name:``) if the path names one, else ""."""
+    """A request. ``context``: the prefix of subjects (``:.name:``) if the path names one, else "". ``metadata``: the
+    properties that the query names, by pairs of ``key`` and ``value``."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: Any
     context: str
+    metadata: Mapping[str, str]
 
     def flag(self, name: str) -> bool:
         """A boolean of the query."""

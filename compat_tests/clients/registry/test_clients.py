@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Metadata, MetadataProperties, Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from compat_tests.clients.registry.conftest import Registry
+from harness.registries.process import Registry
 from kwire.schemas import decode, parse
 
 RECORD = '{"type":"record","name":"Order","fields":[{"name":"id","type":"int"}]}'
@@ -46,3 +46,15 @@ def test_administration(client: SchemaRegistryClient) -> None:
     assert (error.value.http_status_code, error.value.error_code) == (409, 409)
     assert client.delete_subject("a") == [1]
     assert client.delete_subject("a", permanent=True) == [1]
+
+
+def test_a_version_is_found_by_its_metadata(client: SchemaRegistryClient) -> None:
+    for number, owner in enumerate(("alice", "bob", "alice")):
+        metadata = Metadata(None, MetadataProperties({"owner": owner, "number": str(number)}), None)
+        client.register_schema("a", Schema(RECORD, "AVRO", metadata=metadata))
+    assert client.get_latest_with_metadata("a", {"owner": "alice"}).version == 3
+    assert client.get_latest_with_metadata("a", {"owner": "alice", "number": "0"}).version == 1
+    for subject, wanted, code in (("a", {"owner": "carol"}, 40403), ("b", {"owner": "alice"}, 40401)):
+        with pytest.raises(SchemaRegistryError) as error:
+            client.get_latest_with_metadata(subject, wanted)
+        assert error.value.error_code == code

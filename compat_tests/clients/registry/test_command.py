@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients.registry.conftest import Registry, Start
+from compat_tests.clients.registry.conftest import Start
+from harness.registries.process import Registry
 from kwire.cli import main
 
 RECORD = '{"type":"record","name":"Order","fields":[{"name":"id","type":"int"}]}'

@@ -12,8 +12,8 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from compat_tests.clients.registry.conftest import Registry
 from harness.processes.brokers import Broker
+from harness.registries.process import Registry
 from kwire.cli import main
 from kwire.schemas import parse, wire
 

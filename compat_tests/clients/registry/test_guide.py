@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compat_tests import guides
-from compat_tests.clients.registry.conftest import Registry
 from harness.processes.brokers import Broker
+from harness.registries.process import Registry
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing (apt-get install curl)")

@@ -6,8 +6,9 @@ import threading
 import urllib.error
 from collections.abc import Callable
 
-from compat_tests.clients.registry.conftest import Registry, Start
+from compat_tests.clients.registry.conftest import Start
 from harness.processes.brokers import wait_until
+from harness.registries.process import Registry
 
 
 def schema(number: int) -> dict[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from compat_tests.clients.registry.conftest import Registry, Start
+from compat_tests.clients.registry.conftest import Start
+from harness.registries.process import Registry
 from kwire.registry.calls import BODY_BYTES_MAX
 
 RECORD = '{"type":"record","name":"Order","fields":[{"name":"id","type":"int"}]}'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kwire.registry import failures
@@ -43,6 +43,20 @@ def version(state: State, subject: str, text: str, *, deleted: bool = False) -> 
     if not found:
         raise failures.no_version(number) if versions else failures.no_subject(subject)
     return found[0]
+
+
+def latest_with_metadata(state: State, subject: str, wanted: Mapping[str, str], *, deleted: bool) -> Version:
+    """The last version of a subject whose metadata has these properties. `Refusal` if there is none."""
+    versions = state.versions(subject, deleted=deleted)
+    if not versions:
+        raise failures.no_subject(subject)
+    each: Version
+    for each in reversed(versions):
+        metadata = each.fields.get("metadata")
+        properties = metadata.get("properties") if isinstance(metadata, dict) else None
+        if isinstance(properties, dict) and wanted.items() <= properties.items():
+            return each
+    raise failures.no_schema()
 
 
 def referred_by(state: State, subject: str, text: str) -> list[int]:

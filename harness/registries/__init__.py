@@ -1,0 +1,1 @@
+"""Schema registries as processes: kwire's, and Apicurio Registry with Confluent's interface."""
