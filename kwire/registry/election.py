@@ -21,6 +21,7 @@ from kwire.codec.messages.heartbeat_request import HeartbeatRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from kwire.registry.rights import Forbidden, needing
 from kwire.registry.topic import Place
 
 _log = get_logger("kwire.registry")
@@ -67,15 +68,22 @@ class Identity(NamedTuple):
 
 
 class Election:
-    """Membership of this instance. ``changed`` is called with the leader, or None while there is none."""
+    """Membership of this instance. ``changed`` is called with the leader, or None while there is none, ``refused`` when
+    the cluster does not let it be a member."""
 
     def __init__(
-        self, place: Place, group: str, identity: Identity, changed: Callable[[Identity | None], None]
+        self,
+        place: Place,
+        group: str,
+        identity: Identity,
+        changed: Callable[[Identity | None], None],
+        refused: Callable[[Forbidden], None],
     ) -> None:
         self._place = place
         self._group = group
         self._identity = identity
         self._changed = changed
+        self._refused = refused
         self._member = ""
         self._generation = -1
         self._cluster: Cluster | None = None
@@ -86,10 +94,11 @@ class Election:
             try:
                 self._cluster = self._place.cluster()
                 await self._cluster.connect()
-                while True:
-                    self._changed(await self._joined(self._cluster))
-                    await self._kept(self._cluster)
-                    self._changed(None)
+                with needing("READ", f"group {self._group}"):
+                    await self._belong(self._cluster)
+            except Forbidden as error:
+                self._changed(None)
+                self._refused(error)
             except CommandError as error:
                 self._changed(None)
                 _log.warning("this instance is no member of the group", group=self._group, error=str(error))
@@ -98,14 +107,18 @@ class Election:
                     self._cluster.close()
             await asyncio.sleep(_PAUSE_S)
 
+    async def _belong(self, cluster: Cluster) -> None:
+        while True:
+            self._changed(await self._joined(cluster))
+            await self._kept(cluster)
+            self._changed(None)
+
     async def leave(self) -> None:
         """Leave the group, so that another instance leads at once."""
         cluster = self._cluster
         if cluster is None or not self._member:
             return
-        request = LeaveGroupRequest(
-            group_id=self._group, member_id=self._member, members=[MemberIdentity(member_id=self._member)]
-        )
+        request = LeaveGroupRequest(group_id=self._group, members=[MemberIdentity(member_id=self._member)])
         try:
             await self._asked(cluster, request, "leave")
         except CommandError as error:

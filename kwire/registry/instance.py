@@ -13,6 +13,7 @@ from kwire.registry.election import Election, Identity
 from kwire.registry.operations.registering import Registering
 from kwire.registry.operations.requests import Change
 from kwire.registry.operations.schemas import Schemas
+from kwire.registry.rights import Forbidden
 from kwire.registry.store.state import State
 from kwire.registry.topic import Fenced, Place, TooLarge, TopicReader, TopicWriter, ensure_topic
 
@@ -40,24 +41,49 @@ class Instance:
         self.leader: Identity | None = None
         """Who leads, as far as this instance knows."""
         self._place = place
-        self._reader = TopicReader(place, self.state.apply)
-        self._election = Election(place, group, identity, self._elected)
+        self._reader = TopicReader(place, self.state.apply, self._refuse)
+        self._election = Election(place, group, identity, self._elected, self._refuse)
         self._writer: TopicWriter | None = None
         self._writing = asyncio.Lock()
         self._known = asyncio.Condition()
         self._tasks: list[asyncio.Task[None]] = []
         self._leading: asyncio.Task[None] | None = None
+        self._refusal: asyncio.Future[Forbidden] | None = None
+        """While this instance starts: for the first right that it lacks."""
 
     async def start(self) -> None:
-        """Create the topic if need be, read it, and take part in the election; return when it is known who leads.
-        `CommandError`."""
-        await ensure_topic(self._place)
+        """Create the topic if need be, read it, and take part in the election; return when all that the topic has is
+        read, and it is known who leads. `CommandError`."""
+        end = await ensure_topic(self._place)
+        self._refusal = asyncio.get_running_loop().create_future()
         self._tasks = [asyncio.create_task(self._reader.run()), asyncio.create_task(self._election.run())]
+        begun = asyncio.create_task(self._begun(end))
         try:
-            await self._until(lambda: self.leader is not None and (self._writer is not None or not self.leads))
-        except TimeoutError:
+            waiting: set[asyncio.Future[Any]] = {begun, self._refusal}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if self._refusal.done():
+                raise self._refusal.result()
+            await begun
+        except BaseException:
+            begun.cancel()
             await self.close()
+            raise
+        finally:
+            self._refusal = None
+
+    async def _begun(self, end: int) -> None:
+        try:
+            await self._reader.reach(end)
+            await self._until_leader()
+        except TimeoutError:
             raise CommandError("no instance leads: the cluster does not keep the group or the topic") from None
+
+    def _refuse(self, error: Forbidden) -> None:
+        """A right is missing: end a start, or go on with what can be done until somebody grants it."""
+        if self._refusal is None:
+            _log.warning("the cluster forbids what the registry needs", error=str(error))
+        elif not self._refusal.done():
+            self._refusal.set_result(error)
 
     async def close(self) -> None:
         """Leave the group and end all connections."""
@@ -107,6 +133,9 @@ class Instance:
             except TimeoutError:
                 writer.close()
                 raise
+        except Forbidden as error:
+            self._refuse(error)
+            return
         except (CommandError, Fenced, TimeoutError) as error:
             _log.warning("this instance cannot lead yet", error=str(error) or type(error).__name__)
             return
@@ -136,15 +165,15 @@ class Instance:
                 self._leading.cancel()
             self._leading = asyncio.create_task(self._lead())
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for who leads. TimeoutError."""
+    async def _until_leader(self) -> None:
+        """Wait until it is known who leads, and, if it is this instance, until it can write. TimeoutError."""
         async with asyncio.timeout(self._place.timeout_s * 2), self._known:
-            await self._known.wait_for(condition)
+            await self._known.wait_for(lambda: self.leader is not None and (self._writer is not None or not self.leads))
 
     async def leader_ready(self) -> Identity:
         """Who leads; if it is this instance, once it can write. `Refusal` if that takes too long."""
         try:
-            await self._until(lambda: self.leader is not None and (self._writer is not None or not self.leads))
+            await self._until_leader()
         except TimeoutError:
             raise failures.no_leader("No instance leads at the moment") from None
         assert self.leader is not None

@@ -18,7 +18,7 @@ from kwire.base.errors import ErrorCode
 from kwire.base.logging import get_logger
 from kwire.cli.connection.cluster import TRANSACTION, Cluster
 from kwire.cli.connection.errors import CommandError, check
-from kwire.cli.connection.offsets import leaders
+from kwire.cli.connection.offsets import EARLIEST, LATEST, leaders, list_offsets
 from kwire.cli.records.reading import Reader
 from kwire.cli.records.writing.outcomes import RETRIED, TOO_LARGE
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -26,6 +26,7 @@ from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record as BatchRecord
 from kwire.codec.records import build_batch, sequence_after
+from kwire.registry.rights import Forbidden, needing
 from kwire.registry.store.records import NOOP_KEY, Record
 
 _log = get_logger("kwire.registry")
@@ -68,48 +69,69 @@ class Place(NamedTuple):
         return Cluster.of(self.bootstrap, self.properties, self.timeout_s)
 
 
-async def ensure_topic(place: Place) -> None:
+async def ensure_topic(place: Place) -> int:
     """Create the topic if there is none: compacted, one partition, as many replicas as Confluent's registry gives it.
-    `CommandError`, also for a topic that would lose schemas."""
+    The offset up to which it has records. `CommandError`, also for a topic that would lose schemas."""
+    what = f"topic {place.topic}"
     cluster = place.cluster()
     try:
         await cluster.connect()
-        brokers = len((await cluster.metadata([])).brokers)
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=place.topic,
-                    num_partitions=1,
-                    replication_factor=min(max(brokers, 1), _REPLICAS_MAX),
-                    configs=[CreatableTopicConfig(name="cleanup.policy", value="compact")],
-                )
-            ],
-            timeout_ms=round(place.timeout_s * 1000),
-        )
-        response = await cluster.call(request)
-        created = response.topics[0]
-        if created.error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
-            check(created.error_code, f"topic {place.topic}", created.error_message)
-        await _check_topic(cluster, place.topic)
+        with needing("DESCRIBE", what):
+            there = await _is_there(cluster, place.topic)
+        if not there:
+            with needing("CREATE", what):
+                await _create(cluster, place)
+        with needing("DESCRIBE", what):
+            await _check_partitions(cluster, place.topic)
+        with needing("DESCRIBE_CONFIGS", what):
+            await _check_policy(cluster, place.topic)
+        with needing("DESCRIBE", what):
+            return await _end(cluster, place.topic)
     finally:
         cluster.close()
 
 
-async def _check_topic(cluster: Cluster, name: str) -> None:
+async def _is_there(cluster: Cluster, name: str) -> bool:
+    [topic] = (await cluster.metadata([name])).topics
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return False
+    if topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+        check(topic.error_code, f"topic {name}")
+    return True
+
+
+async def _create(cluster: Cluster, place: Place) -> None:
+    brokers = len(await cluster.nodes())
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=place.topic,
+                num_partitions=1,
+                replication_factor=min(max(brokers, 1), _REPLICAS_MAX),
+                configs=[CreatableTopicConfig(name="cleanup.policy", value="compact")],
+            )
+        ],
+        timeout_ms=round(place.timeout_s * 1000),
+    )
+    [created] = (await cluster.call(request)).topics
+    if created.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:  # by another instance, at the same time
+        check(created.error_code, f"topic {place.topic}", created.error_message)
+
+
+async def _check_partitions(cluster: Cluster, name: str) -> None:
     async def known() -> Any:
         [topic] = (await cluster.metadata([name])).topics
-        check(
-            ErrorCode.LEADER_NOT_AVAILABLE
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else topic.error_code,
-            f"topic {name}",
-        )
+        is_new = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        check(ErrorCode.LEADER_NOT_AVAILABLE if is_new else topic.error_code, f"topic {name}")
         return topic
 
     topic = await cluster.until_done(known)
     if len(topic.partitions) != 1:
         count = len(topic.partitions)
         raise CommandError(f"topic {name} has {count} partitions: schemas need a topic with one, for their order")
+
+
+async def _check_policy(cluster: Cluster, name: str) -> None:
     from kwire.cli.configs.requests import describe_resources
 
     described = await describe_resources(cluster, "topic", [name])
@@ -119,13 +141,28 @@ async def _check_topic(cluster: Cluster, name: str) -> None:
         raise CommandError(f"topic {name} has cleanup.policy={policy}, which deletes schemas in time: {hint}")
 
 
-class TopicReader:
-    """Reads the topic for ever and passes each record to ``apply``. `reach` waits for an offset."""
+async def _end(cluster: Cluster, name: str) -> int:
+    """The offset after the last record; 0 if there is none."""
+    partition = (name, 0)
+    latest = (await list_offsets(cluster, {partition: LATEST}))[partition].offset
+    earliest = (await list_offsets(cluster, {partition: EARLIEST}))[partition].offset
+    return latest if earliest < latest else 0
 
-    def __init__(self, place: Place, apply: Callable[[bytes | None, bytes | None], None]) -> None:
+
+class TopicReader:
+    """Reads the topic for ever and passes each record to ``apply``. `reach` waits for an offset. ``refused`` is called
+    when the cluster does not let it read."""
+
+    def __init__(
+        self,
+        place: Place,
+        apply: Callable[[bytes | None, bytes | None], None],
+        refused: Callable[[Forbidden], None],
+    ) -> None:
         self.next_offset = 0
         self._place = place
         self._apply = apply
+        self._refused = refused
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def run(self) -> None:
@@ -135,7 +172,10 @@ class TopicReader:
             try:
                 cluster = self._place.cluster()
                 await cluster.connect()
-                await self._read(cluster)
+                with needing("READ", f"topic {self._place.topic}"):
+                    await self._read(cluster)
+            except Forbidden as error:
+                self._refused(error)
             except CommandError as error:
                 _log.warning("the topic of the schemas cannot be read", error=str(error))
             finally:
@@ -262,12 +302,13 @@ class TopicWriter:
             await asyncio.sleep(_PAUSE_S)
 
     async def _sent(self, request: ProduceRequest) -> int:
-        partition = (self._place.topic, 0)
-        [leader] = await leaders(self._cluster, [partition])
-        response = await self._cluster.call(request, leader, _PRODUCE_VERSION_MAX)
-        found = response.responses[0].partition_responses[0]
-        if found.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            check(found.error_code, f"topic {self._place.topic}", found.error_message)
+        partition, what = (self._place.topic, 0), f"topic {self._place.topic}"
+        with needing("WRITE", what):
+            [leader] = await leaders(self._cluster, [partition])
+            response = await self._cluster.call(request, leader, _PRODUCE_VERSION_MAX)
+            found = response.responses[0].partition_responses[0]
+            if found.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                check(found.error_code, what, found.error_message)
         return int(found.base_offset)
 
 
@@ -281,10 +322,12 @@ async def _producer(cluster: Cluster, transactional_id: str, present: tuple[int,
         producer_id=producer_id,
         producer_epoch=epoch,
     )
-    response = await cluster.at_coordinator(
-        transactional_id, request, lambda found: int(found.error_code), TRANSACTION, 5
-    )
-    if response.error_code in _FENCED:
-        raise Fenced("another instance leads")
-    check(response.error_code, f"transactional id {transactional_id}")
+    what = f"transactional id {transactional_id}"
+    with needing("WRITE", what):
+        response = await cluster.at_coordinator(
+            transactional_id, request, lambda found: int(found.error_code), TRANSACTION, 5
+        )
+        if response.error_code in _FENCED:
+            raise Fenced("another instance leads")
+        check(response.error_code, what)
     return int(response.producer_id), int(response.producer_epoch)
