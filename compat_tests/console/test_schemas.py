@@ -11,10 +11,10 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from compat_tests.clients.registry.conftest import Registry
 from compat_tests.console.conftest import CLUSTER, running_console
 from compat_tests.names import Names
 from harness.processes.brokers import Broker
+from harness.registries.process import Registry
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -16,10 +16,10 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from compat_tests.clients.registry.conftest import Registry
 from harness.console.asgi_client import AsgiClient
 from harness.console.in_process import console
 from harness.processes.brokers import Broker
+from harness.registries.process import Registry
 from kwire.schemas import parse, wire
 
 RECORD = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"},{"name":"raw","type":"bytes"}]}'

@@ -17,6 +17,7 @@ from harness.registries.process import Registry
 from kwire.cli.records.columns import Columns
 from kwire.cli.records.decoding import PayloadDecoder
 from kwire.cli.schemas.client import RegistryClient
+from kwire.cli.schemas.lookup import SchemaLookup
 
 CONTEXT: Final = SerializationContext("orders", MessageField.VALUE)
 ONE, MANY = FieldDescriptorProto.LABEL_OPTIONAL, FieldDescriptorProto.LABEL_REPEATED
@@ -97,7 +98,7 @@ def decoded(decoder: PayloadDecoder, payload: bytes) -> Any:
 
 def test_messages_go_through_with_all_that_they_refer_to(registry: Registry, classes: dict[str, Any]) -> None:
     client = SchemaRegistryClient({"url": registry.url})
-    decoder = PayloadDecoder(RegistryClient(registry.url, {}, 60))
+    decoder = PayloadDecoder(SchemaLookup(RegistryClient(registry.url, {}, 60)))
     for name, (indexes, value) in VALUES.items():
         message = json_format.ParseDict(value, classes[name]())
         payload = ProtobufSerializer(classes[name], client, {"use.deprecated.format": False})(message, CONTEXT)

@@ -18,8 +18,9 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from compat_tests.clients.registry.conftest import Registry, Start
+from compat_tests.clients.registry.conftest import Start
 from harness.processes.brokers import Broker
+from harness.registries.process import Registry
 from kwire.cli import main
 from kwire.schemas import parse, wire
 from kwire.schemas.protobuf.schema import ProtobufSchema

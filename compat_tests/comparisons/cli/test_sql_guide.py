@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compat_tests import guides
-from compat_tests.clients.registry.conftest import Registry
 from harness.processes.brokers import Broker
+from harness.registries.process import Registry
 
 
 def test_the_guide_prints_what_it_shows(broker_factory: Callable[..., Broker], tmp_path: Path) -> None:
