@@ -57,9 +57,16 @@ def chromium() -> Iterator[Browser]:
 @contextmanager
 def running_console(home: Path, bootstrap: str, *options: str) -> Iterator[Console]:
     """A console of a cluster, which it may change."""
+    words = ["--bootstrap-server", f"{CLUSTER}={bootstrap}", "--allow-changes"]
+    with console_process(home, *words, *options) as url:
+        yield Console(url)
+
+
+@contextmanager
+def console_process(home: Path, *options: str) -> Iterator[str]:
+    """The URL of a console with these options."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KWIRE_")}
-    words = ["--listen", "127.0.0.1:0", "--bootstrap-server", f"{CLUSTER}={bootstrap}", "--allow-changes"]
-    words += ["--timeout", str(PATIENCE_MS // 1000), *options]
+    words = ["--listen", "127.0.0.1:0", "--timeout", str(PATIENCE_MS // 1000), *options]
     command = [sys.executable, "-m", "kwire", "console", *words]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**environment, "HOME": str(home)}
@@ -68,7 +75,7 @@ def running_console(home: Path, bootstrap: str, *options: str) -> Iterator[Conso
         line = process.stdout.readline()
         assert line.startswith("kwire console ready url="), line
         try:
-            yield Console(line.strip().partition("url=")[2])
+            yield line.strip().partition("url=")[2]
         finally:
             process.terminate()
 

@@ -13,8 +13,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kwire.cli.connection.cluster import Cluster, LoginRefused
@@ -27,6 +26,7 @@ from kwire.console.calls import Call
 from kwire.console.clusters import Clusters, Connections
 from kwire.console.events import Events, EventStream
 from kwire.console.failures import Refusal, refusal_of
+from kwire.console.files import PREFIX, Files
 from kwire.console.records import pages, searching, tailing
 from kwire.console.sessions import Sessions, Workspace
 
@@ -120,7 +120,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
-                headers["cache-control"] = "no-store" if is_api or scope["path"] == "/" else "no-cache"
+                headers.setdefault("cache-control", "no-store")
             await send(message)
 
         response = self._refused(_asked(scope), is_api)
@@ -152,6 +152,7 @@ class Console:
         self._shared = None if isinstance(clusters, Sessions) else Workspace(clusters)
         self._access = access
         self._settings = settings
+        self._files = Files(STATIC)
 
     def app(self) -> ASGIApp:
         """What uvicorn runs."""
@@ -171,7 +172,7 @@ class Console:
             *(self._route(method, path, action) for method, path, action in READING_BY_GROUP),
             *(self._route(method, path, action, changing=True) for method, path, action in CHANGING_BY_GROUP),
             Route("/api/{rest:path}", _no_such),
-            Mount("/", StaticFiles(directory=STATIC)),
+            Route(PREFIX + "{version}/{name:path}", self._files.serve),
         ]
         handlers: dict[Any, Any] = {
             Refusal: _refused,
@@ -300,7 +301,7 @@ class Console:
             again = given is None and asked.header("sec-fetch-site") in ("cross-site", "same-site")
             expired = "" if given is None else "; the one given is wrong, or has expired"
             return HTMLResponse(_TELLING.format(again=_AGAIN if again else "", expired=expired), 401)
-        response = HTMLResponse((STATIC / "index.html").read_bytes())
+        response = HTMLResponse(self._files.page("" if self._shared is None else self._shared.clusters.first))
         if given is not None and "token" in request.query_params and self._sessions is None:
             response.headers["set-cookie"] = self._access.set_cookie(given)
         return response

@@ -228,9 +228,14 @@ class Clusters:
         target = self._targets[name]._replace(properties=properties)
         self._open[name] = Connections(target, read_only=self._read_only)
 
+    @property
+    def first(self) -> str:
+        """The name of the default."""
+        return next(iter(self._targets))
+
     def named(self, name: str | None) -> Connections:
         """One of them. `Refusal` if there is none with this name, or it needs a login."""
-        chosen = next(iter(self._targets)) if name is None else name
+        chosen = self.first if name is None else name
         if chosen not in self._targets:
             raise unknown("cluster", f"there is no cluster {chosen}")
         if chosen not in self._open:

@@ -220,6 +220,7 @@ async def test_a_file_outside_the_page_is_not_served() -> None:
     async with console(NOWHERE) as client:
         for target in ("/../command.py", "/%2e%2e/command.py", "/app/../../command.py", "//etc/passwd"):
             assert (await client.get(target)).status == 404
+            assert (await client.get(f"/static/x{target}")).status == 404
 
 
 def test_the_headers_of_the_tests_are_those_of_a_browser() -> None:

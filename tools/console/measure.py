@@ -1,45 +1,36 @@
-"""Measure the console with a broker of kwire: large topics, fast topics, many topics, and what it costs producers.
+"""Measure the console with a broker of kwire: searches through a large topic, and the page of a fast one.
 
     nice -n 5 .venv/bin/python -m tools.console.measure
     .venv/bin/python -m tools.console.measure --messages 1000000 --only search
 
 ``search``: through all messages of a topic, to the end, and how fast it ends when it is stopped.
 ``tail``: frames of the page while a producer writes; a frame that comes late is a page that has frozen.
-``topics``: the first page with 1,000 topics of 10 partitions.
-``producer``: the p99 of a producer of 1,000 records/s, with the console open on all pages and without it, in turns.
+
+The first page of a large cluster is measured by `tools.console.first_page`, and what the console costs producers by
+`tools.console.beside_producer`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.console.browser import browser, why_no_chromium
+from tools.console.processes import KWIRE, started
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-KWIRE: Final = (sys.executable, "-m", "kwire")
 BATCH: Final = 1_000_000
 TAIL_S: Final = 20
-ROUNDS: Final = 3
-PAGES: Final = ("topics", "groups", "brokers", "transactions", "access", "clusters")
-TABS: Final = ("messages", "search", "tail", "partitions", "groups", "configs", "producers")
-SEARCHES: Final = {
-    "value": "value=no+such+words",
-    "regular expression": "regex=1&value=user-9%2Bx",
-    "json": "json=id%3D-1",
-}
 FRAMES: Final = """(seconds) => new Promise((done) => {
     const gaps = [];
     let last = performance.now();
@@ -51,20 +42,6 @@ FRAMES: Final = """(seconds) => new Promise((done) => {
     };
     requestAnimationFrame(frame);
 })"""
-
-
-@contextmanager
-def started(words: Sequence[str], pattern: str) -> Iterator[str]:
-    """A command of kwire that runs; what the pattern finds in its first line."""
-    with subprocess.Popen([*KWIRE, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        match = re.search(pattern, line)
-        assert match is not None, line
-        try:
-            yield match[1]
-        finally:
-            process.terminate()
 
 
 class Measurement:
@@ -167,49 +144,9 @@ def tail(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def topics(measurement: Measurement) -> dict[str, Any]:
-    """Seconds until the first page shows topics, of 1,000 with 10 partitions each."""
-    for first in range(0, 1000, 100):
-        names = [f"many-{number:04}" for number in range(first, first + 100)]
-        measurement.run("topic", "create", *names, "--partitions", "10", "--timeout", "120")
-    context = measurement.context()
-    times = []
-    for _ in range(5):
-        page = context.new_page()
-        began_s = time.monotonic()
-        page.goto(measurement.place("topics"))
-        page.get_by_role("link", name="many-0000").wait_for()
-        times.append(round(time.monotonic() - began_s, 3))
-        page.close()
-    context.close()
-    return {"first page s": times}
-
-
-def producer(measurement: Measurement) -> dict[str, Any]:
-    """The p99 of a producer with the console open on all pages, and without it."""
-    measurement.run("topic", "create", "steady")
-    measured: dict[str, list[float]] = {"closed": [], "open": []}
-    for _ in range(ROUNDS):
-        measured["closed"].append(_p99(measurement))
-        context = measurement.context()
-        for path in [*PAGES, *(f"topics/steady?tab={tab}" for tab in TABS)]:
-            context.new_page().goto(measurement.place(path))
-        measured["open"].append(_p99(measurement))
-        context.close()
-    middle = {name: statistics.median(values) for name, values in measured.items()}
-    return {"p99 ms": measured, "changed by %": round((middle["open"] / middle["closed"] - 1) * 100, 1)}
-
-
-def _p99(measurement: Measurement) -> float:
-    output = measurement.run("bench", "produce", "steady", "--num-records", "15000", "--rate", "1000", "-o", "json")
-    return float(json.loads(output)["latency_ms"]["p99"])
-
-
 PARTS: Final[dict[str, Callable[[Measurement], dict[str, Any]]]] = {
     "search": search,
     "tail": tail,
-    "topics": topics,
-    "producer": producer,
 }
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from harness.console.browser import browser, why_no_chromium
 from harness.paths import ROOT
-from tools.console.measure import KWIRE, started
+from tools.console.processes import KWIRE, started
 
 FOLDER: Final = ROOT / "docs" / "images"
 COUNTRIES: Final = ("NO", "DE", "JP", "BR")

@@ -26,6 +26,20 @@ export function askEarly(path, query) {
   early.set(address(path, query), response);
 }
 
+const last = new Map(); // by address: the text of a response, and what it says
+const LAST_MAX = 16;
+const LAST_CHARACTERS_MAX = 1_000_000;
+
+// What a text says; the same object as the last time if the text is the same, so that nothing is drawn anew.
+function parsed(target, text) {
+  const before = last.get(target);
+  last.delete(target);
+  const now = before?.text === text ? before : { text, content: JSON.parse(text) };
+  if (text.length <= LAST_CHARACTERS_MAX) last.set(target, now);
+  if (last.size > LAST_MAX) last.delete(last.keys().next().value);
+  return now.content;
+}
+
 // The JSON of a response; rejects with ApiError.
 export async function ask(path, { query, method = "GET", body, signal } = {}) {
   const begun = method === "GET" ? early.get(address(path, query)) : undefined;
@@ -44,8 +58,10 @@ export async function ask(path, { query, method = "GET", body, signal } = {}) {
   }
   let content = null;
   try {
-    content = await response.json();
-  } catch {
+    const text = await response.text();
+    content = method === "GET" && response.ok ? parsed(address(path, query), text) : JSON.parse(text);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
     throw new ApiError(response.status, "no_json", `The console answered with status ${response.status}.`);
   }
   if (!response.ok) throw new ApiError(response.status, content.error.code, content.error.message);

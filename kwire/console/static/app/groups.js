@@ -1,6 +1,5 @@
 // Groups: their list, one of them, its lag over time.
 
-import uPlot from "/vendor/uplot.js";
 import { ask, part } from "./api.js";
 import { Badge, Dialog, Failure, html, Loading, number, stateKind, Table, useChange, useEffect, useLoad, useRef, useState } from "./ui.js";
 import { alter, place } from "./route.js";
@@ -73,9 +72,15 @@ const COLOURS = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--
 
 function Lag({ route }) {
   const box = useRef(null);
+  const [Plot, setPlot] = useState(null);
+  useEffect(() => {
+    let wanted = true;
+    import("../vendor/uplot.js").then((uplot) => wanted && setPlot(() => uplot.default), () => {});
+    return () => (wanted = false);
+  }, []);
   const { data, error } = useLoad((signal) => ask(`groups/${part(route.name)}/history`, { query: { cluster: route.cluster, minutes: 60 }, signal }), [route.cluster, route.name], 5000);
   useEffect(() => {
-    if (!data || !box.current) return undefined;
+    if (!data || !Plot || !box.current) return undefined;
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
     const [first, last] = [data.times[0] ?? Date.now(), data.times[data.times.length - 1] ?? Date.now()].map((each) => each / 1000);
@@ -85,7 +90,7 @@ function Lag({ route }) {
     const isFirst = data.times.length === 1;
     const times = data.times.map((each) => each / 1000);
     if (isFirst) times.unshift(times[0] - 60);
-    const plot = new uPlot(
+    const plot = new Plot(
       {
         width: box.current.clientWidth || 600,
         height: 200,
@@ -103,7 +108,7 @@ function Lag({ route }) {
       removeEventListener("resize", resize);
       plot.destroy();
     };
-  }, [data]);
+  }, [data, Plot]);
   const words = data && Object.entries(data.topics).map(([name, lags]) => `${name}: ${lags[lags.length - 1] ?? "unknown"}`).join(", ");
   return html`<${Failure} error=${error} />
     <div ref=${box} class="plot" role="img" aria-label=${"Lag over time; now " + (words || "nothing")}></div>

@@ -1,6 +1,6 @@
 // The page: navigation, the place that the address names, light and dark, keys.
 
-import { render } from "/vendor/htm-preact.js";
+import { render } from "../vendor/htm-preact.js";
 import { ask, askEarly } from "./api.js";
 import { Badge, Failure, html, Loading, stateKind, useEffect, useLoad, useState, useStored } from "./ui.js";
 import { Access, Broker, Brokers, Clusters, Transaction, Transactions } from "./cluster.js";
@@ -15,7 +15,9 @@ if (url.searchParams.has("token")) {
   history.replaceState(null, "", url);
 }
 
+const firstCluster = document.querySelector("meta[name=first-cluster]").content; // empty where people log in
 const first = parse(location.hash);
+first.cluster ||= firstCluster;
 askEarly("clusters");
 if (first.cluster && first.page === "topics" && !first.name) askEarly("topics", { cluster: first.cluster });
 
@@ -73,7 +75,7 @@ function Page() {
     if (theme) document.documentElement.dataset.theme = theme;
     else delete document.documentElement.dataset.theme;
   }, [theme]);
-  const name = route.cluster || clusters?.[0]?.name || "";
+  const name = route.cluster || firstCluster || clusters?.[0]?.name || "";
   const here = { ...route, cluster: name };
   const cluster = clusters?.find((each) => each.name === name);
   const [title, Many, One] = PAGES[route.page] ?? PAGES.topics;

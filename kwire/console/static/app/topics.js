@@ -16,6 +16,7 @@ export function Topics({ route, mayChange }) {
   useEffect(() => {
     asked.current = new Set();
     setSizes({});
+    return () => (asked.current = null);
   }, [route.cluster]);
   const rows = useMemo(() => {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
@@ -24,12 +25,16 @@ export function Topics({ route, mayChange }) {
     return found.sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1));
   }, [data, filter, internal, favourites]);
   const seen = (shown) => {
-    const names = shown.map((each) => each.name).filter((name) => !asked.current.has(name)).slice(0, 100);
+    const known = asked.current;
+    const names = shown.map((each) => each.name).filter((name) => !known.has(name)).slice(0, 100);
     if (!names.length) return;
-    names.forEach((name) => asked.current.add(name));
+    names.forEach((name) => known.add(name));
     ask("topics/sizes", { query: { names: names.join(","), cluster: route.cluster } })
       .then((found) => setSizes((old) => ({ ...old, ...Object.fromEntries(found.map((each) => [each.name, each])) })))
-      .catch(() => names.forEach((name) => asked.current.delete(name)));
+      .catch(() => {
+        names.forEach((name) => known.delete(name));
+        setTimeout(() => asked.current === known && seen(shown), 5000);
+      });
   };
   const turn = (name) => setFavourites(favourites.includes(name) ? favourites.filter((each) => each !== name) : [...favourites, name]);
   const open = (each) => (location.hash = place(route.cluster, "topics", each.name));

@@ -1,11 +1,14 @@
 // What pages have in common: loading, tables, fields, texts of numbers and times.
 
-import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "/vendor/htm-preact.js";
+import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
 
 export { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState };
 
-// The result of `load(signal)`, again when `inputs` change and every `interval` ms; an old result stays while a new one
-// is on its way.
+const SLOWER = 1.5;
+const SLOWEST = 3;
+
+// The result of `load(signal)`, again when `inputs` change and every `interval` ms, or up to three times as seldom while
+// it stays the same; an old result stays while a new one is on its way.
 export function useLoad(load, inputs, interval = 0) {
   const [state, setState] = useState({ data: null, error: null, inputs: null });
   const [round, setRound] = useState(0);
@@ -13,21 +16,28 @@ export function useLoad(load, inputs, interval = 0) {
   useEffect(() => {
     const abort = new AbortController();
     let timer = 0;
+    let pause = interval;
+    let before = null;
     const run = async () => {
       try {
         const data = await load(abort.signal);
-        if (!abort.signal.aborted) setState({ data, error: null, key });
+        if (abort.signal.aborted) return;
+        pause = data === before ? Math.min(pause * SLOWER, interval * SLOWEST) : interval;
+        before = data;
+        setState((old) => (old.data === data && old.error === null && old.key === key ? old : { data, error: null, key }));
       } catch (error) {
         if (abort.signal.aborted) return;
+        [pause, before] = [interval, null];
         setState((old) => ({ data: old.key === key ? old.data : null, error, key }));
       }
-      if (interval && !abort.signal.aborted) timer = setTimeout(next, interval);
+      if (interval) timer = setTimeout(next, pause);
     };
     let late = false; // its time came while nobody saw the page
     const next = () => (document.hidden ? (late = true) : run());
     const seen = () => {
       if (document.hidden || !late) return;
       late = false;
+      pause = interval;
       run();
     };
     document.addEventListener("visibilitychange", seen);
@@ -141,6 +151,7 @@ export function Table({ label, columns, rows, rowKey, open, seen, empty = "Nothi
   const [range, setRange] = useState([0, 60]);
   const [order, setOrder] = useState(start ?? null);
   const [at, setAt] = useState(-1);
+  const chosen = useRef(-1); // the same, for a key that comes before the table is drawn again
   const sorted = useMemo(() => {
     const column = order && columns.find((each) => each.id === order.id);
     if (!column?.sort) return rows;
@@ -171,19 +182,20 @@ export function Table({ label, columns, rows, rowKey, open, seen, empty = "Nothi
     const press = (event) => {
       if (event.target.closest("input, textarea, select, [contenteditable]") || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === "j" || event.key === "k") {
-        const next = Math.min(Math.max(at + (event.key === "j" ? 1 : -1), 0), sorted.length - 1);
+        const next = Math.min(Math.max(chosen.current + (event.key === "j" ? 1 : -1), 0), sorted.length - 1);
+        chosen.current = next;
         setAt(next);
         const top = next * ROW;
         const element = box.current;
         if (top < element.scrollTop) element.scrollTop = top;
         else if (top + 2 * ROW > element.scrollTop + element.clientHeight) element.scrollTop = top + 2 * ROW - element.clientHeight;
-      } else if (event.key === "Enter" && at >= 0 && sorted[at] && event.target === document.body) {
-        open(sorted[at]);
+      } else if (event.key === "Enter" && sorted[chosen.current] && !event.target.closest("a, button, summary")) {
+        open(sorted[chosen.current]);
       }
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
-  }, [open, at, sorted]);
+  }, [open, sorted]);
   const turn = (column) =>
     setOrder((old) => ({ id: column.id, down: old?.id === column.id ? !old.down : Boolean(column.number) }));
   if (!rows.length) return html`<p class="quiet">${empty}</p>`;
@@ -225,7 +237,9 @@ export function Table({ label, columns, rows, rowKey, open, seen, empty = "Nothi
 export function Dialog({ title, close, children }) {
   const box = useRef(null);
   useEffect(() => {
-    box.current.showModal();
+    const element = box.current;
+    element.showModal();
+    return () => element.close(); // before it is removed: so the focus goes back to where it was
   }, []);
   return html`<dialog ref=${box} aria-label=${title} onClose=${close} onCancel=${close}>
     <h2>${title}</h2>
