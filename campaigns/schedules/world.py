@@ -157,7 +157,8 @@ class Metadata:
             topics_by_id={topic.id: topic for topic in topics.values()},
             features=old.features,
         )
-        delta = Delta([name for name, count in counts.items() if count], deleted, [], False, False)
+        every = {name: range(len(topics[name].partitions)) for name, count in counts.items() if count}
+        delta = Delta(list(every), deleted, [], brokers=False, controller=False, partitions=every)
         for listener in self.listeners:
             listener(self.image, delta)
 

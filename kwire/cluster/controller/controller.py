@@ -8,7 +8,7 @@ and tokens (`credentials`, `delegation_tokens`), names and placement (`topics`),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -30,7 +30,6 @@ from kwire.cluster.controller.topics import (
     check_name,
     check_replicas,
     check_same_factor,
-    collision_key,
     new_partition,
 )
 from kwire.cluster.metadata.features import FeatureUpdate, updated
@@ -154,12 +153,11 @@ class Controller:
 
         def decide(part: Sequence[NewTopic], image: ClusterImage, plan: Plan) -> dict[str, CreatedTopic | KafkaError]:
             quota.restart()
-            existing = {collision_key(name): name for name in image.topics if name not in requested}
             placer = self._placer(image)
             results: dict[str, CreatedTopic | KafkaError] = {}
             for topic in part:
                 try:
-                    created, states = self._plan_topic(image, topic, existing, placer)
+                    created, states = self._plan_topic(image, topic, requested, placer)
                     quota.spend(created.partitions)
                 except KafkaError as error:
                     results[topic.name] = error
@@ -181,14 +179,14 @@ class Controller:
         return results
 
     def _plan_topic(
-        self, image: ClusterImage, topic: NewTopic, existing: Mapping[str, str], placer: Placer
+        self, image: ClusterImage, topic: NewTopic, requested: Collection[str], placer: Placer
     ) -> tuple[CreatedTopic, list[PartitionState]]:
         if topic.name == CLUSTER_METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited.")
         check_name(topic.name)
         if topic.name in image.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-        other = existing.get(collision_key(topic.name))
+        other = self._metadata.collision(topic.name, requested)
         if other is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with existing topic: {other}"

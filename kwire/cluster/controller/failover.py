@@ -11,6 +11,7 @@ What lives elsewhere: the rules (`elections`), the decision in the store (`contr
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import KafkaError
@@ -21,7 +22,7 @@ from kwire.cluster.metadata.image import ConfigResource
 if TYPE_CHECKING:
     from kwire.cluster.controller.controller import Controller
     from kwire.cluster.controller.membership import Membership
-    from kwire.cluster.metadata.image import ClusterImage, Delta, MetadataCache
+    from kwire.cluster.metadata.image import BrokerImage, ClusterImage, Delta, MetadataCache
 
 RETRY_S: Final = 0.2
 
@@ -38,6 +39,8 @@ class Failover:
         self._all = False
         self._registered = False
         self._topics: dict[str, None] = {}
+        self._brokers: dict[int, None] = {}  # that came, went or began to leave
+        self._known: Mapping[int, BrokerImage] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -55,12 +58,17 @@ class Failover:
     def _on_image(self, image: ClusterImage, delta: Delta) -> None:
         if delta.brokers:
             self._note_registration(self._membership.registered)
-        if image.controller_id == -1 or (self._controller.active and (delta.brokers or delta.controller)):
+        known, self._known = self._known, image.brokers
+        if image.controller_id == -1 or (self._controller.active and delta.controller):
             self._all = True
         elif self._controller.active:
             live = image.brokers
+            if delta.brokers:
+                self._brokers |= {each: None for each in (*known, *live) if known.get(each) != live.get(each)}
             for name in delta.changed:
-                for state in image.topics[name].partitions:
+                partitions = image.topics[name].partitions
+                for index in delta.partitions[name]:
+                    state = partitions[index]
                     if state.leader not in live or any(each not in live for each in state.isr) or is_moving(state):
                         self._topics[name] = None
                         break
@@ -69,7 +77,7 @@ class Failover:
                     self._all = True
                 elif resource == ConfigResource.TOPIC and name in image.topics:
                     self._topics[name] = None
-        if self._all or self._topics:
+        if self._all or self._topics or self._brokers:
             self._wake.set()
 
     def _note_registration(self, registered: bool) -> None:
@@ -84,25 +92,36 @@ class Failover:
             self._wake.clear()
             everything, self._all = self._all, False
             topics, self._topics = self._topics, {}
+            brokers, self._brokers = self._brokers, {}
             try:
                 if self._metadata.image.controller_id == -1:
                     await self._membership.claim_controllership()
                     everything = True
                 if self._controller.active:
-                    count = await self._controller.leaders.settle_leaders(None if everything else list(topics))
-                    if count:
-                        _logger.info("partitions have new leaders or in-sync replicas", partitions=count)
+                    await self._settle(everything, topics, brokers)
                 elif self._metadata.image.controller_id == -1:
-                    await self._again(everything, topics)
+                    await self._again(everything, topics, brokers)
             except KafkaError as error:
                 _logger.warning("leaders cannot be elected now", error=str(error))
-                await self._again(everything, topics)
+                await self._again(everything, topics, brokers)
             except Exception as error:
                 _logger.error("failover failed", exc_info=error)
-                await self._again(everything, topics)
+                await self._again(everything, topics, brokers)
 
-    async def _again(self, everything: bool, topics: dict[str, None]) -> None:
+    async def _settle(self, everything: bool, topics: Collection[str], brokers: Collection[int]) -> None:
+        """Settle all partitions, or those of some topics and those with a replica on some brokers."""
+        leaders = self._controller.leaders
+        if everything:
+            count = await leaders.settle_leaders()
+        else:
+            count = await leaders.settle_leaders(brokers=brokers) if brokers else 0
+            count += await leaders.settle_leaders(topics)
+        if count:
+            _logger.info("partitions have new leaders or in-sync replicas", partitions=count)
+
+    async def _again(self, everything: bool, topics: dict[str, None], brokers: dict[int, None]) -> None:
         await asyncio.sleep(RETRY_S)
         self._all |= everything
         self._topics = {**topics, **self._topics}
+        self._brokers = {**brokers, **self._brokers}
         self._wake.set()

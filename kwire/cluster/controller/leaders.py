@@ -9,7 +9,8 @@ the leader's own changes of the ISR (`isr_writer`), decisions about topics and c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,18 +18,25 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.controller import elections, reassignment
 from kwire.cluster.controller.decisions import Decisions
 from kwire.cluster.controller.elections import ElectionRules, led_by
-from kwire.cluster.controller.plan import ChangedStates, Plan
+from kwire.cluster.controller.plan import ChangedStates, Plan, parts
 from kwire.cluster.controller.topics import Reassignment, check_reassignment
 from kwire.cluster.metadata.features import ELR_VERSION
 from kwire.cluster.metadata.image import ClusterImage
-from kwire.cluster.store.keys import PartitionState
+from kwire.cluster.store.keys import SHARD_PARTITIONS, PartitionState
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
     from kwire.base.topic_partition import TopicPartition
 
-PARTITIONS_PER_DECISION: Final = 2000
-"""About this many partitions are changed by one commit, so that one commit does not delay other decisions."""
+SHARDS_PER_DECISION: Final = 32
+"""So many shards of partitions are changed by one commit when brokers come and go, so that it does not delay other
+decisions, and brokers apply it quickly."""
+
+VISITED_PER_DECISION: Final = 4000
+"""After so many partitions that need no change, other work of the event loop has its turn."""
+
+Place = tuple[int, int]
+"""How far a walk over all partitions has come: the number of a topic, and the index of a partition."""
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
@@ -50,14 +58,27 @@ class LeaderElections:
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Elect the preferred replica, or (unclean) any live one. ``None``: all partitions; the result then leaves out
-        those that needed no election."""
+        those that needed no election. Many partitions are elected by several commits."""
+        wanted = partitions
+        if wanted is None:
+            topics = self._decisions.image.topics
+            wanted = [
+                (topic.name, index)
+                for topic in topics.values()
+                for index, state in enumerate(topic.partitions)
+                if state.leader != (state.replicas[0] if election_type == PREFERRED else elections.NO_LEADER)
+            ]
+        results: dict[TopicPartition, KafkaError | None] = {}
+        for part in list(parts(wanted)) or [[]]:
+            results |= await self._elect_part(election_type, part, timeout_ms)
+        if partitions is None:
+            results = {key: error for key, error in results.items() if not _not_needed(error)}
+        return results
 
+    async def _elect_part(
+        self, election_type: int, wanted: Sequence[TopicPartition], timeout_ms: int | None
+    ) -> dict[TopicPartition, KafkaError | None]:
         def decide(image: ClusterImage, plan: Plan) -> dict[TopicPartition, KafkaError | None]:
-            wanted = partitions
-            if wanted is None:
-                wanted = [
-                    (topic.name, index) for topic in image.topics.values() for index in range(len(topic.partitions))
-                ]
             results: dict[TopicPartition, KafkaError | None] = {}
             elected: ChangedStates = {}
             for topic, index in wanted:
@@ -69,8 +90,6 @@ class LeaderElections:
                     results[topic, index] = None
                     elected.setdefault(topic, {})[index] = state
             plan.write_states(elected)
-            if partitions is None:
-                results = {key: error for key, error in results.items() if not _not_needed(error)}
             return results
 
         return await self._decisions.decide_in_time(decide, timeout_ms)
@@ -78,19 +97,19 @@ class LeaderElections:
     async def replicas_failed(self, partitions: Sequence[TopicPartition]) -> None:
         """Mark these replicas of this broker as offline, because their log directories have failed: another in-sync
         replica is elected; a partition that has none is without a leader until the directory is online again."""
+        for part in parts(partitions):
+            await self._decisions.decide(partial(self._plan_failed, part), as_controller=False)
+
+    def _plan_failed(self, partitions: Sequence[TopicPartition], image: ClusterImage, plan: Plan) -> None:
         broker_id = self._decisions.broker_id
-
-        def decide(image: ClusterImage, plan: Plan) -> None:
-            settle = self._settler(image)
-            changed: ChangedStates = {}
-            for topic, index in partitions:
-                state = image.partition(topic, index)
-                if state is not None and broker_id in state.replicas and broker_id not in state.offline:
-                    failed = state._replace(offline=(*state.offline, broker_id))
-                    changed.setdefault(topic, {})[index] = elections.numbered(state, settle(topic, failed))
-            plan.write_states(changed)
-
-        await self._decisions.decide(decide, as_controller=False)
+        settle = self._settler(image)
+        changed: ChangedStates = {}
+        for topic, index in partitions:
+            state = image.partition(topic, index)
+            if state is not None and broker_id in state.replicas and broker_id not in state.offline:
+                failed = state._replace(offline=(*state.offline, broker_id))
+                changed.setdefault(topic, {})[index] = elections.numbered(state, settle(topic, failed))
+        plan.write_states(changed)
 
     async def alter_partition_reassignments(
         self,
@@ -119,36 +138,50 @@ class LeaderElections:
 
         return await self._decisions.decide_in_time(decide, timeout_ms)
 
-    async def settle_leaders(self, topics: Iterable[str] | None = None) -> int:
-        """Bring all partitions, or those of some topics, in line with the live brokers (`elections.after`). Returns how
-        many partitions changed."""
-        image = self._decisions.image
-        names: list[str] = []
-        size = count = 0
-        for name in list(image.topics if topics is None else topics):
-            names.append(name)
-            topic = image.topics.get(name)
-            size += 0 if topic is None else len(topic.partitions)
-            if size >= PARTITIONS_PER_DECISION:
-                count += await self._decisions.decide(partial(self._plan_leaders, names))
-                names, size = [], 0
-        if names:
-            count += await self._decisions.decide(partial(self._plan_leaders, names))
+    async def settle_leaders(self, topics: Iterable[str] | None = None, brokers: Collection[int] | None = None) -> int:
+        """Bring all partitions, or those of some topics, in line with the live brokers (`elections.after`).
+        ``brokers``: only the partitions that have a replica on one of these. Returns how many partitions changed.
+
+        One commit after the other changes some shards, and a long walk gives way to other work."""
+        names = list(self._decisions.image.topics if topics is None else topics)
+        chosen = None if brokers is None else frozenset(brokers)
+        count = 0
+        place: Place | None = (0, 0)
+        while place is not None:
+            changed, place = await self._decisions.decide(partial(self._plan_leaders, names, chosen, place))
+            count += changed
+            await asyncio.sleep(0)
         return count
 
-    def _plan_leaders(self, names: Sequence[str], image: ClusterImage, plan: Plan) -> int:
+    def _plan_leaders(
+        self, names: Sequence[str], brokers: frozenset[int] | None, place: Place, image: ClusterImage, plan: Plan
+    ) -> tuple[int, Place | None]:
+        """Plan one part of a walk from ``place``: how many partitions change, and where the next part begins."""
         settle = self._settler(image)
-        changed: ChangedStates = {}
-        for name in names:
+        count = visited = 0
+        start, first = place
+        for number in range(start, len(names)):
+            name = names[number]
             topic = image.topics.get(name)
-            if topic is None:
-                continue
-            for index, state in enumerate(topic.partitions):
-                new = elections.numbered(state, settle(name, state))
-                if new is not state:
-                    changed.setdefault(name, {})[index] = new
-        plan.write_states(changed)
-        return sum(map(len, changed.values()))
+            size = 0 if topic is None else len(topic.partitions)
+            while topic is not None and first < size:
+                end = min(first + SHARD_PARTITIONS, size)
+                changed = {}
+                for index in range(first, end):
+                    state = topic.partitions[index]
+                    if brokers is None or not brokers.isdisjoint(state.replicas):
+                        new = elections.numbered(state, settle(name, state))
+                        if new is not state:
+                            changed[index] = new
+                if changed:
+                    plan.write_states({name: changed})
+                    count += len(changed)
+                visited += end - first
+                first = end
+                if plan.writes >= SHARDS_PER_DECISION or visited >= VISITED_PER_DECISION:
+                    return count, (number, first)
+            first = 0
+        return count, None
 
     def _settler(self, image: ClusterImage) -> Callable[[str, PartitionState], PartitionState]:
         """(topic, partition) -> the partition in line with an image's brokers, its reassignment completed if it can

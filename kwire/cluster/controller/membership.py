@@ -3,7 +3,8 @@
 `join` does everything in one commit, so that a start costs one sync of the disk: it writes the cluster's id and
 features if there are none yet, registers the broker (ephemerally: the registration vanishes with the session), ends the
 leaderships of an earlier registration, claims the controllership if there is no controller, and then also holds the
-elections that wait for this broker. After an unclean shutdown the broker leaves every ISR in the same commit. Every
+elections that wait for this broker. After an unclean shutdown the broker leaves every ISR in the same commit. If that
+is more than the store accepts at once, commits before it end the leaderships, and elections are held after it. Every
 registration has a new broker epoch, and every election a new leader epoch, so everything that this broker sent under an
 earlier registration is stale.
 
@@ -13,24 +14,35 @@ on the partitions (`replica_manager`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.uuids import random_uuid, uuid_to_text
 from kwire.cluster.controller import elections
-from kwire.cluster.controller.plan import ChangedStates, Plan
+from kwire.cluster.controller.plan import ChangedStates, Plan, parts
 from kwire.cluster.metadata import features
 from kwire.cluster.metadata.image import Endpoint, MetadataCache
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import PartitionState
-from kwire.cluster.store.store import Check, MetadataStore, Session, SessionLost, StoreError, StoreUnavailable, Write
+from kwire.cluster.store.store import (
+    Check,
+    CommitTooLarge,
+    MetadataStore,
+    Session,
+    SessionLost,
+    StoreError,
+    StoreUnavailable,
+    Write,
+)
 
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
+    from kwire.base.topic_partition import TopicPartition
     from kwire.cluster.controller.elections import ElectionRules, RulesOfTopic
     from kwire.cluster.metadata.features import Range
+    from kwire.cluster.metadata.image import ClusterImage
 
 ATTEMPTS_MAX: Final = 20
 
@@ -123,16 +135,32 @@ class Membership:
             raise
 
     async def _register(self, cluster_id: str | None, clean: bool, is_offline: IsOffline) -> str:
-        for _ in range(ATTEMPTS_MAX):
+        refused = 0
+        in_parts = False  # many partitions are more than ZooKeeper accepts at once; `failover` then holds the elections
+        while refused < ATTEMPTS_MAX:
             plan = Plan(self._metadata)
             self.founded = False
             found_or_made = self._plan_cluster(plan, cluster_id)
             self._plan_features(plan)
             self._plan_registration(plan)
             becomes_controller = self._plan_controllership(plan)
-            self._plan_elections(plan, clean, is_offline, becomes_controller)
-            if await plan.commit(self._store):
+            changed = self._elections(plan.image, clean, is_offline, becomes_controller and not in_parts)
+            first, *others = list(parts(_partitions(changed))) or [[]]
+            unfinished = in_parts and bool(others)
+            if unfinished:
+                plan = self._end_leaderships(changed, first)
+            else:
+                plan.write_states(changed)
+            try:
+                committed = await plan.commit(self._store)
+            except CommitTooLarge:
+                if in_parts:
+                    raise
+                in_parts = True
+                continue
+            if committed and not unfinished:
                 return found_or_made
+            refused += not committed
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept getting in between.")
 
     async def rejoin(self, is_offline: IsOffline) -> None:
@@ -206,27 +234,41 @@ class Membership:
         plan.write(keys.CONTROLLER_EPOCH, keys.pack(epoch=epoch))
         return True
 
-    def _plan_elections(self, plan: Plan, clean: bool, is_offline: IsOffline, becomes_controller: bool) -> None:
-        """End this broker's earlier leaderships; a new controller also elects a leader wherever there can be one."""
-        image = plan.image
-        live = {*image.brokers, self._broker_id}
+    def _end_leaderships(self, changed: ChangedStates, part: Sequence[TopicPartition]) -> Plan:
+        """A plan that ends leaderships in one part of the partitions, while this broker is not registered yet. What is
+        left is planned from the next image."""
+        plan = Plan(self._metadata)
+        plan.check(keys.broker_key(self._broker_id))
+        some: ChangedStates = {}
+        for topic, index in part:
+            some.setdefault(topic, {})[index] = changed[topic][index]
+        plan.write_states(some)
+        return plan
+
+    def _elections(
+        self, image: ClusterImage, clean: bool, is_offline: IsOffline, becomes_controller: bool
+    ) -> ChangedStates:
+        """The end of this broker's earlier leaderships; a new controller also elects a leader wherever there can be
+        one."""
+        me = self._broker_id
+        live = {*image.brokers, me}
         changed: ChangedStates = {}
         for topic in image.topics.values():
             rules = self._rules(image, topic.name)
             for index, state in enumerate(topic.partitions):
-                new = self._after_restart(state, live, rules, clean, is_offline(topic.name, index))
+                new = state
+                if me in state.replicas:
+                    new = self._after_restart(state, live, rules, clean, is_offline(topic.name, index))
                 if becomes_controller:
                     new = elections.after(new, live, rules)
                 if new is not state:
                     changed.setdefault(topic.name, {})[index] = elections.numbered(state, new)
-        plan.write_states(changed)
+        return changed
 
     def _after_restart(
         self, state: PartitionState, live: set[int], rules: ElectionRules, clean: bool, offline: bool
     ) -> PartitionState:
         me = self._broker_id
-        if me not in state.replicas:
-            return state
         new = state
         if state.leader == me or me in state.isr or (not clean and me in state.elr):
             without_unclean_election = rules._replace(unclean=False)
@@ -263,3 +305,7 @@ class Membership:
         """The session that this broker's ephemeral keys vanish with. Only after `join`."""
         assert self._session is not None
         return self._session.id
+
+
+def _partitions(changed: ChangedStates) -> Iterator[TopicPartition]:
+    return ((topic, index) for topic, states in changed.items() for index in states)

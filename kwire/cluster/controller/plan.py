@@ -7,14 +7,17 @@ make a new plan from the newest image. What lives elsewhere: the decisions (`con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kwire.cluster.metadata import features
 from kwire.cluster.metadata.image import SHARD_PARTITIONS, MetadataCache
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import PartitionState
 from kwire.cluster.store.store import Check, Conflict, MetadataStore, Write
+
+if TYPE_CHECKING:
+    from kwire.base.topic_partition import TopicPartition
 
 ChangedStates = dict[str, dict[int, PartitionState]]
 """New states of partitions, by topic name and index."""
@@ -24,6 +27,9 @@ WRITES_MAX: Final = 500
 BYTES_MAX: Final = 256 * 1024
 """What one commit of many entries writes at most; ZooKeeper refuses commits of about 1 MiB, and brokers apply one
 between requests."""
+
+SHARDS_MAX: Final = 200
+"""Shards of partitions in one commit: at most about half a megabyte with three replicas."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,6 +50,21 @@ def chunks(changes: Mapping[K, V], bytes_of: Callable[[K, V], int]) -> Iterator[
         yield chunk
 
 
+def parts(partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    """Partitions, in their order, in parts that one commit may write."""
+    part: list[TopicPartition] = []
+    shards: dict[TopicPartition, None] = {}
+    for topic, index in partitions:
+        shard = (topic, index // SHARD_PARTITIONS)
+        if shard not in shards and len(shards) == SHARDS_MAX:
+            yield part
+            part, shards = [], {}
+        shards[shard] = None
+        part.append((topic, index))
+    if part:
+        yield part
+
+
 def value_bytes(_key: str, value: bytes) -> int:
     """For `chunks` of values by key."""
     return len(value)
@@ -62,6 +83,11 @@ class Plan:
     def is_empty(self) -> bool:
         """Whether the plan writes nothing."""
         return not self._writes
+
+    @property
+    def writes(self) -> int:
+        """How many keys the plan writes."""
+        return len(self._writes)
 
     def check(self, key: str) -> None:
         """Commit only if the key has not changed since the image."""

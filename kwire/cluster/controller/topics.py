@@ -46,12 +46,6 @@ def check_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
-def collision_key(name: str) -> str:
-    """Topics whose names have the same key would share metric names, so a second one is refused. (As in Kafka, two
-    topics of one request are not compared with each other.)"""
-    return name.replace(".", "_")
-
-
 def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
     """INVALID_REPLICA_ASSIGNMENT for a manual assignment of one partition that is not possible. ``brokers``: all
     registered ones."""

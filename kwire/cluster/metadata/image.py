@@ -9,13 +9,15 @@ listeners (`Delta`). What lives elsewhere: decisions (`controller`), this broker
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.base.config.listeners import Endpoint
 from kwire.base.uuids import uuid_from_text, uuid_to_text
 from kwire.cluster.metadata import features
+from kwire.cluster.metadata.dotted_names import DottedNames
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import SHARD_PARTITIONS, BalanceState, ConfigResource, PartitionState
 from kwire.cluster.store.store import ABSENT, Event, MetadataStore, Subscription
@@ -72,13 +74,15 @@ class TopicImage(NamedTuple):
 
 class Delta(NamedTuple):
     """The changes of one step of the feed, each in a stable order. A topic that was deleted and created again under the
-    same name is in ``deleted`` (the old topic) and in ``changed`` (the name)."""
+    same name is in ``deleted`` (the old topic) and in ``changed`` (the name). ``partitions``: for each changed topic
+    the indexes of the partitions that are new or whose state has changed."""
 
     changed: list[str]
     deleted: list[TopicImage]
     configs: list[tuple[ConfigResource, str]]
     brokers: bool
     controller: bool
+    partitions: Mapping[str, Sequence[int]]
 
 
 class ClusterImage:
@@ -225,6 +229,11 @@ class MetadataCache:
         """The revision that created a key; 0 if it does not exist."""
         return self._builder.created.get(key, 0)
 
+    def collision(self, name: str, requested: Collection[str] = ()) -> str | None:
+        """A topic of the newest image, but for those that are ``requested`` together, whose name collides with that of
+        a new topic; None if there is none."""
+        return self._builder.dotted.collision(name, self.image.topics, requested)
+
     def add_listener(self, listener: Callable[[ClusterImage, Delta], None]) -> None:
         """Call ``listener`` with each new image, and at once with the whole state if there is one already."""
         self._listeners.append(listener)
@@ -273,7 +282,8 @@ class MetadataCache:
 
 def whole_delta(image: ClusterImage) -> Delta:
     """The delta from an empty image to this one."""
-    return Delta(list(image.topics), [], list(image.configs), brokers=True, controller=True)
+    every = {topic.name: range(len(topic.partitions)) for topic in image.topics.values()}
+    return Delta(list(image.topics), [], list(image.configs), brokers=True, controller=True, partitions=every)
 
 
 class _Builder:
@@ -286,6 +296,7 @@ class _Builder:
         self._shards: dict[str, dict[int, list[PartitionState]]] = {}  # by topic id text
         self._names: dict[str, str] = {}  # topic id text -> name
         self._registrations: dict[int, BrokerImage] = {}
+        self.dotted = DottedNames()
 
     def gather(self, event: Event) -> None:
         """Collect an event for `build`."""
@@ -337,9 +348,16 @@ class _Builder:
             from kwire.cluster.metadata.client_quotas import changed_quotas  # few clusters have any
 
             image.client_quotas = changed_quotas(image.client_quotas, groups["quotas"]) or NO_QUOTAS
-        changed, deleted = self._build_topics(image, groups.get("topics", ()), groups.get("partitions", ()))
+        partitions, deleted = self._build_topics(image, groups.get("topics", ()), groups.get("partitions", ()))
         configs = self._build_configs(image, groups.get("configs", ()))
-        delta = Delta(changed, deleted, configs, brokers="brokers" in groups, controller=keys.CONTROLLER in pending)
+        delta = Delta(
+            list(partitions),
+            deleted,
+            configs,
+            brokers="brokers" in groups,
+            controller=keys.CONTROLLER in pending,
+            partitions=partitions,
+        )
         return image, delta
 
     def _build_single_keys(self, image: ClusterImage, pending: Mapping[str, bytes | None]) -> None:
@@ -378,12 +396,14 @@ class _Builder:
         image: ClusterImage,
         topics: Sequence[tuple[str, bytes | None]],
         shards: Sequence[tuple[str, bytes | None]],
-    ) -> tuple[list[str], list[TopicImage]]:
+    ) -> tuple[dict[str, Sequence[int]], list[TopicImage]]:
+        """The changed partitions of each changed topic, and the topics that were deleted."""
         if not topics and not shards:
-            return [], []
+            return {}, []
         image.topics = dict(image.topics)
         image.topics_by_id = dict(image.topics_by_id)
-        touched: dict[str, None] = {}  # ids, in order
+        touched: dict[str, list[int]] = {}  # the changed partitions by topic id, in order
+        new: dict[str, None] = {}
         deleted = []
         for key, value in topics:
             name = key.partition("/")[2]
@@ -393,34 +413,54 @@ class _Builder:
                 deleted.append(old)
                 del image.topics[name], image.topics_by_id[old.id]
                 del self._names[uuid_to_text(old.id)]
+                self.dotted.discard(name)
             if topic_id is not None:
                 self._names[topic_id] = name
-                touched[topic_id] = None
+                touched[topic_id] = []
+                new[topic_id] = None
+                self.dotted.add(name)
         for key, shard in shards:
-            touched.setdefault(self._gather_shard(key, shard))
-        names = [self._assemble(image, topic_id) for topic_id in touched]
-        return [name for name in names if name is not None], deleted
+            topic_id, changed = self._gather_shard(key, shard)
+            touched.setdefault(topic_id, []).extend(changed)
+        partitions: dict[str, Sequence[int]] = {}
+        for topic_id, changed in touched.items():
+            topic = self._assemble(image, topic_id)
+            if topic is not None:
+                partitions[topic.name] = range(len(topic.partitions)) if topic_id in new else changed
+        return partitions, deleted
 
-    def _gather_shard(self, key: str, value: bytes | None) -> str:
-        _, topic_id, shard = key.split("/")
+    def _gather_shard(self, key: str, value: bytes | None) -> tuple[str, list[int]]:
+        """Take over a shard; the topic's id and the partitions that changed. The states of all others stay the same
+        objects, so that comparing an image with the one before is cheap."""
+        _, topic_id, number = key.split("/")
+        shard = int(number)
         if value is not None:
-            self._shards.setdefault(topic_id, {})[int(shard)] = keys.unpack_shard(key, value)
-        elif topic_id in self._shards:
-            self._shards[topic_id].pop(int(shard), None)
+            shards = self._shards.setdefault(topic_id, {})
+            states, former = keys.unpack_shard(key, value), shards.get(shard, [])
+            changed = []
+            for at, state in enumerate(states):
+                if at < len(former) and state == former[at]:
+                    states[at] = former[at]
+                else:
+                    changed.append(shard * SHARD_PARTITIONS + at)
+            shards[shard] = states
+            return topic_id, changed
+        if topic_id in self._shards:
+            self._shards[topic_id].pop(shard, None)
             if not self._shards[topic_id]:
                 del self._shards[topic_id]
-        return topic_id
+        return topic_id, []
 
-    def _assemble(self, image: ClusterImage, topic_id: str) -> str | None:
-        """Assemble a topic from its shards; its name, or None if the topic has been deleted."""
+    def _assemble(self, image: ClusterImage, topic_id: str) -> TopicImage | None:
+        """Assemble a topic from its shards; None if it has been deleted."""
         name = self._names.get(topic_id)
         if name is None:
             return None
         shards = self._shards.get(topic_id, {})
-        partitions = tuple(state for number in sorted(shards) for state in shards[number])
+        partitions = tuple(chain.from_iterable(shards[number] for number in sorted(shards)))
         topic = TopicImage(name, uuid_from_text(topic_id), partitions)
         image.topics[name] = image.topics_by_id[topic.id] = topic
-        return name
+        return topic
 
     def _build_configs(
         self, image: ClusterImage, changes: Sequence[tuple[str, bytes | None]]

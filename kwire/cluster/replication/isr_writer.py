@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Final
 from kwire.base.logging import get_logger
 from kwire.base.metrics import metric_name
 from kwire.cluster.controller.elections import with_isr
-from kwire.cluster.controller.plan import ChangedStates, Plan
+from kwire.cluster.controller.plan import SHARDS_MAX, ChangedStates, Plan
 from kwire.cluster.store import keys
+from kwire.cluster.store.keys import SHARD_PARTITIONS
 from kwire.cluster.store.store import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from kwire.base.metrics import MetricsRegistry
+    from kwire.base.topic_partition import TopicPartition
     from kwire.cluster.controller.elections import RulesOfTopic
     from kwire.cluster.metadata.image import ClusterImage, MetadataCache
     from kwire.cluster.replication.partition import Partition
@@ -78,7 +80,7 @@ class IsrWriter:
 
     async def _write_all(self) -> None:
         while self._proposed:
-            batch = dict(list(self._proposed.items())[:CHANGES_PER_COMMIT])
+            batch = self._batch()
             for partition in batch:  # before writing: a proposal that arrives meanwhile is another change
                 del self._proposed[partition]
             try:
@@ -90,6 +92,17 @@ class IsrWriter:
             except StoreError:  # this broker lost its registration, and with it all leaderships
                 for partition in batch:
                     partition.isr_refused()
+
+    def _batch(self) -> dict[Partition, tuple[int, ...]]:
+        """The next proposals that one commit may write."""
+        shards: dict[TopicPartition, None] = {}
+        batch: dict[Partition, tuple[int, ...]] = {}
+        for partition, isr in self._proposed.items():
+            shards[partition.topic, partition.index // SHARD_PARTITIONS] = None
+            if len(shards) > SHARDS_MAX or len(batch) == CHANGES_PER_COMMIT:
+                break
+            batch[partition] = isr
+        return batch
 
     async def _write(self, batch: dict[Partition, tuple[int, ...]]) -> None:
         """Write the changes that are still valid. The partitions learn the outcome from the image."""

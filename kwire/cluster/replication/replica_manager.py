@@ -285,8 +285,8 @@ class ReplicaManager:
         at_once = sum(len(image.topics[name].partitions) for name in delta.changed) <= LOGS_PER_STEP_MAX
         for name in delta.changed:
             topic = image.topics[name]
-            for index, state in enumerate(topic.partitions):
-                if self._broker_id not in state.replicas:
+            for index in delta.partitions[name]:
+                if self._broker_id not in topic.partitions[index].replicas:
                     if (name, index) in self._partitions:
                         self._drop_replicas([(name, index)])
                     continue
@@ -360,6 +360,11 @@ class ReplicaManager:
                 await asyncio.sleep(0)
                 budget = WORK_PER_STEP
             self._apply_newest(name, topic_id, index)
+
+    @property
+    def is_applying(self) -> bool:
+        """Whether partitions have yet to be brought in line with the image."""
+        return self._applying is not None and not self._applying.done()
 
     async def wait_until_applied(self) -> None:
         """Return when all partitions are in line with the image."""

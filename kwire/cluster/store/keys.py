@@ -221,10 +221,15 @@ def pack_shard(states: list[PartitionState]) -> bytes:
 
 def unpack_shard(key: str, value: bytes) -> list[PartitionState]:
     """The inverse of `pack_shard`."""
-    return [
-        PartitionState(tuple(replicas), tuple(isr), leader, leader_epoch, partition_epoch, *map(tuple, more[:5]))
-        for replicas, isr, leader, leader_epoch, partition_epoch, *more in unpack(key, value)["p"]
-    ]
+    return [_state(*fields) for fields in unpack(key, value)["p"]]
+
+
+def _state(
+    replicas: list[int], isr: list[int], leader: int, leader_epoch: int, partition_epoch: int, *more: list[int]
+) -> PartitionState:
+    assigned = tuple(replicas)
+    in_sync = assigned if isr == replicas else tuple(isr)  # one tuple: every broker has every partition in memory
+    return PartitionState(assigned, in_sync, leader, leader_epoch, partition_epoch, *map(tuple, more[:5]))
 
 
 def _escape(name: str) -> str:

@@ -142,3 +142,36 @@ async def test_access_control_entries_are_the_same_object_until_one_changes(feed
     feed.send((acl_key(binding), None))
     assert feed.image.acls == {}
     assert list(first.values()) == [binding]
+
+
+async def test_a_delta_names_the_partitions_that_changed(feed: Feed) -> None:
+    feed.send(topic("a"), shard(0, 64), shard(1, 6))
+    assert list(feed.deltas[-1].partitions["a"]) == list(range(70))
+    before = feed.image.topics["a"].partitions
+    states = [PartitionState((1,), (1,), 1, 0, 0)] * 5 + [PartitionState((1,), (1,), 1, 1, 1)]
+    feed.send((keys.shard_key(ID, 1), keys.pack_shard(states)))
+    assert feed.deltas[-1].partitions == {"a": [69]}
+    after = feed.image.topics["a"].partitions
+    assert after[69] == states[5]
+    assert all(new is old for new, old in zip(after[:69], before[:69], strict=True))
+    feed.send(shard(1, 8))
+    assert feed.deltas[-1].partitions == {"a": [69, 70, 71]}
+
+
+async def test_an_isr_of_all_replicas_is_no_second_tuple(feed: Feed) -> None:
+    states = [PartitionState((1, 2), (1, 2), 1, 0, 0), PartitionState((1, 2), (2,), 2, 0, 0)]
+    feed.send(topic("a"), (keys.shard_key(ID, 0), keys.pack_shard(states)))
+    whole, part = feed.image.topics["a"].partitions
+    assert [whole, part] == states
+    assert whole.isr is whole.replicas
+
+
+async def test_names_that_collide_are_found(feed: Feed) -> None:
+    feed.send(topic("a.b_c"), topic("a_b.c", OTHER), topic("d_e", b"k" * 16))
+    assert feed.cache.collision("a.b.c") in ("a.b_c", "a_b.c")
+    assert feed.cache.collision("d.e") == "d_e"
+    assert feed.cache.collision("a.b") is None
+    feed.send((keys.topic_key("a.b_c"), None))
+    assert feed.cache.collision("a_b_c") == "a_b.c"
+    feed.send((keys.topic_key("a_b.c"), None))
+    assert feed.cache.collision("a_b_c") is None

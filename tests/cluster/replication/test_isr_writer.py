@@ -10,6 +10,7 @@ import pytest
 
 from harness.waiting import until
 from kwire.base.metrics import MetricsRegistry
+from kwire.cluster.controller.plan import SHARDS_MAX
 from kwire.cluster.replication.isr_writer import IsrWriter
 from kwire.cluster.store.store import SessionLost
 from tests.cluster.helpers import default_rules, node
@@ -56,3 +57,21 @@ async def test_an_isr_can_be_proposed_again_after_the_session_was_lost(
     partition: Any = UnknownPartition()
     writer.propose(partition, (1, 2))
     await until(lambda: partition.refused)
+
+
+async def test_one_commit_writes_no_more_shards_than_the_store_accepts(
+    writer: IsrWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    async def count(batch: dict[Any, object]) -> None:
+        sizes.append(len(batch))
+
+    monkeypatch.setattr(writer, "_write", count)
+    for number in range(SHARDS_MAX + 5):
+        for index in (0, 1):
+            partition: Any = UnknownPartition()
+            partition.topic, partition.index = f"t{number}", index
+            writer.propose(partition, (1, 2))
+    await until(lambda: len(sizes) == 2)
+    assert sizes == [2 * SHARDS_MAX, 10]
