@@ -2,8 +2,9 @@
 
 Each curve goes in steps of ten, with a last one at the size that is promised, and prints the cost of one unit of work
 at each step. It should stay level: a column that rises with the first one shows work that grows faster than its cause.
-Only kwire is measured. With ``--record`` the output goes to docs/curves.txt; curves that are not named stay as they
-are.
+Only kwire is measured. With ``--record`` the output goes to docs/curves.txt and a picture of it to docs/curves.svg;
+curves that are not named stay as they are. Columns of processor time and memory hardly depend on what else the machine
+does; those of elapsed time ("of all", "restart") do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from harness.charts.log_log import Panel, svg
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.list_groups_request import ListGroupsRequest
@@ -125,6 +127,7 @@ def _growing_topics(create: Callable[[Target, int], Topic], unit: str) -> Iterat
             template = [frames.Template(frames.frame(wanted, frames.METADATA_VERSION))]
             metadata = generator.run(target, template, producers=1, inflight=1, requests=50)
             restart = start_again_s(target)
+            restart_cpu = target.cpu_s()
             more = memory - memories.get(previous, memory)
             grown = f"{more * 1e3 / (count - previous):.1f} kB" if previous else ""
             previous = count
@@ -139,6 +142,7 @@ def _growing_topics(create: Callable[[Target, int], Topic], unit: str) -> Iterat
                 "idle CPU": f"{idle:.2f} %",
                 "Metadata" if unit == "partitions" else "Metadata of one": f"{metadata['cpu_s'] / 50 * 1e6:.0f} us",
                 "restart": f"{restart:.2f} s",
+                "restart, CPU": f"{restart_cpu:.2f} s",
             }
 
 
@@ -171,6 +175,9 @@ def _commit(topic: Topic, group: str) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic.name, partitions=[part])])
 
 
+STAT_BLOCK_BYTES = 512
+"""The unit of `os.stat_result.st_blocks`."""
+
 SPARSE_STEP_MB = 2000
 """So much is written before its zeros are given back to the file system."""
 
@@ -190,13 +197,17 @@ def data() -> Iterator[Row]:
             first = [frames.Template(frames.frame(_look_up(topic, 1), 7))]
             looked_up = generator.run(target, first, producers=1, inflight=1, requests=500)
             memory = target.proportional_mb()
+            allocated = sum(path.stat().st_blocks for path in topic.directories()[0].iterdir()) * STAT_BLOCK_BYTES
             restart = start_again_s(target)
+            restart_cpu = target.cpu_s()
             yield {
                 "MB": f"{megabytes}",
+                "on disk": f"{allocated / MEGABYTE:.0f} MB",
                 "one-record request": f"{request:.1f} us",
                 "look-up by time": f"{looked_up['cpu_s'] / 500 * 1e6:.0f} us",
                 "memory": f"{memory:.0f} MB",
                 "restart": f"{restart:.2f} s",
+                "restart, CPU": f"{restart_cpu:.2f} s",
             }
 
 
@@ -212,7 +223,8 @@ def _fill(topic: Topic, held: int, megabytes: int) -> bool:
         generator.run(topic.target, [template], producers=1, inflight=5, requests=step, limit_s=600)
         held += step
         for path in sorted(topic.directories()[0].glob("*.log"))[:-1]:
-            if shutil.which("fallocate"):
+            status = path.stat()
+            if status.st_blocks * STAT_BLOCK_BYTES > status.st_size / 2 and shutil.which("fallocate"):
                 subprocess.run(["fallocate", "--dig-holes", str(path)], check=False, stderr=subprocess.DEVNULL)
     return True
 
@@ -236,6 +248,47 @@ CURVES: dict[str, Callable[[], Iterator[Row]]] = {
     "groups": groups,
     "data": data,
 }
+
+
+PANELS: tuple[tuple[str, str, float], ...] = (
+    ("connections", "request on so many active ones", 0),
+    ("connections", "memory of an idle one", 0),
+    ("groups", "OffsetCommit", 0),
+    ("partitions", "creation of one, CPU", 0),
+    ("partitions", "memory", 1),
+    ("partitions", "restart, CPU", 1),
+    ("topics", "creation of one, CPU", 0),
+    ("topics", "memory", 1),
+    ("topics", "restart, CPU", 1),
+    ("data", "one-record request", 0),
+    ("data", "look-up by time", 0),
+    ("data", "restart, CPU", 0),
+)
+"""The columns in the picture: curve, column, and how it should grow (0: not at all, 1: linearly)."""
+
+
+def picture(text: str) -> str:
+    """A recorded output as a picture; columns that it does not have are left out."""
+    recorded = sections(text)
+    panels = []
+    for name, column, slope in PANELS:
+        rows = _rows_of(recorded.get(name, ""))
+        points = [(_number(row[name if name in row else "MB"]), _number(row[column])) for row in rows if column in row]
+        points = [point for point in points if point[1] > 0]  # on a logarithmic axis
+        if points:
+            unit = rows[0][column].split()[-1]
+            panels.append(Panel(f"{name}: {column}", {name: points}, unit, slope))
+    return svg("How costs grow (dashed: constant, or linear)", panels, "docs/curves.txt")
+
+
+def _rows_of(section: str) -> list[Row]:
+    lines = [line.split(" | ") for line in section.splitlines() if " | " in line]
+    head = [cell.strip() for cell in lines[0]] if lines else []
+    return [dict(zip(head, (cell.strip() for cell in line), strict=True)) for line in lines[1:]]
+
+
+def _number(cell: str) -> float:
+    return float(cell.split(maxsplit=1)[0])
 
 
 def sections(text: str) -> dict[str, str]:
@@ -263,6 +316,7 @@ def main(names: list[str], text: Path | None = None) -> int:
         known[name] = "\n".join(out)
         if text is not None:
             text.write_text("\n\n".join(known[each] for each in CURVES if each in known) + "\n")
+            text.with_suffix(".svg").write_text(picture(text.read_text()))
     return 0
 
 
