@@ -12,6 +12,7 @@ from contextvars import copy_context
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from harness.simulation.disk import Disk
 from harness.simulation.loop import LIFE, Life
 from harness.simulation.network import SimulatedSockets
 from harness.simulation.power import PowerDisk
@@ -35,7 +36,7 @@ class SimulatedBroker:
         self.node_id = node_id
         self.host = f"b{node_id}"
         self._cluster = cluster
-        self._disk = PowerDisk(cluster.simulation.time_ms)
+        self._disk: Disk = cluster.new_disk()
         self._random = cluster.simulation.random(self.host)
         self.life: Life | None = None
         self.broker: Broker | None = None
@@ -51,6 +52,11 @@ class SimulatedBroker:
         if not self._client.sessions or not self._client.sessions[-1].noticed_loss:
             return False
         return any(partition.leading for partition in broker.replicas.partitions())
+
+    @property
+    def disk(self) -> Disk:
+        """The machine's disk."""
+        return self._disk
 
     @property
     def running(self) -> bool:
@@ -111,6 +117,7 @@ class SimulatedBroker:
     def lose_power(self) -> None:
         """Cut the power: what was not synced is gone or torn."""
         self._end()
+        assert isinstance(self._disk, PowerDisk)
         self._disk = self._disk.after_power_loss(self._random)
 
     def _end(self) -> None:
@@ -190,6 +197,10 @@ class SimulatedCluster:
                 **self._properties,
             }
         )
+
+    def new_disk(self) -> Disk:
+        """An empty disk for one broker."""
+        return PowerDisk(self.simulation.time_ms)
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:

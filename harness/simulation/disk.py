@@ -64,12 +64,15 @@ def _within(names: dict[str, Any], directory: str) -> list[str]:
     return [name for name in names if name == directory or name.startswith(prefix)]
 
 
-def _missing(path: str) -> FileNotFoundError:
+def missing(path: str) -> FileNotFoundError:
+    """The error for a path that does not exist."""
     return FileNotFoundError(errno.ENOENT, "No such file or directory", path)
 
 
 class Disk(Files):
     """The files of one machine."""
+
+    INODE: type[Inode] = Inode
 
     def __init__(self, trace: Trace, name: str, time_ms: Callable[[], int]) -> None:
         self._trace = trace
@@ -97,7 +100,7 @@ class Disk(Files):
         """Bind, rebind or drop a name, so that it can be undone."""
         directory = os.path.dirname(path)
         if directory not in self._directories:
-            raise _missing(path)
+            raise missing(path)
         self._undo_names.setdefault(directory, []).append((os.path.basename(path), self._files.get(path)))
         if inode is None:
             del self._files[path]
@@ -107,7 +110,7 @@ class Disk(Files):
     def _inode(self, path: str) -> Inode:
         inode = self._files.get(self._path(path))
         if inode is None:
-            raise _missing(path)
+            raise missing(path)
         return inode
 
     def exists(self, path: str) -> bool:
@@ -130,7 +133,7 @@ class Disk(Files):
         """See `kwire.base.doors.Files`."""
         path = self._path(path)
         if path not in self._directories:
-            raise _missing(path)
+            raise missing(path)
         prefix = path.rstrip("/") + "/"
         below = [name[len(prefix) :] for name in (*self._files, *self._directories) if name.startswith(prefix)]
         return sorted(name for name in below if name and "/" not in name)
@@ -179,7 +182,7 @@ class Disk(Files):
         """See `kwire.base.doors.Files`."""
         path = self._path(path)
         if path not in self._directories:
-            raise _missing(path)
+            raise missing(path)
         self._record("rmtree", path)
         for names in self._name_tables():
             for name in _within(names, path):
@@ -195,9 +198,9 @@ class Disk(Files):
         inode = self._files.get(path)
         if inode is None:
             if not flags & os.O_CREAT:
-                raise _missing(path)
+                raise missing(path)
             self._next_inode += 1
-            inode = Inode(self._next_inode, self._time_ms())
+            inode = self.INODE(self._next_inode, self._time_ms())
             self._set_name(path, inode)
             self._record("create", path)
         elif flags & os.O_CREAT and flags & os.O_EXCL:

@@ -1,0 +1,1 @@
+"""Simulated clusters of many brokers and partitions: what each step of their life costs."""
