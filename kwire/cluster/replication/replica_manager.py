@@ -282,7 +282,7 @@ class ReplicaManager:
         if self._fenced or self._closed:
             return
         budget = WORK_PER_STEP
-        at_once = sum(len(image.topics[name].partitions) for name in delta.changed) <= LOGS_PER_STEP_MAX
+        at_once = sum(map(len, delta.partitions.values())) <= LOGS_PER_STEP_MAX
         for name in delta.changed:
             topic = image.topics[name]
             for index in delta.partitions[name]:

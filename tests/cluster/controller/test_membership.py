@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from kwire.base.doors import Doors
-from kwire.cluster.controller.controller import NewTopic
 from kwire.cluster.controller.leaders import PREFERRED
 from kwire.cluster.controller.plan import SHARDS_MAX, Plan, parts
+from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.metadata.image import MetadataCache
 from kwire.cluster.store.memory import MemoryStore
 from kwire.cluster.store.store import Check, CommitTooLarge, SessionLost, StoreUnavailable, Write
