@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.arrow.decoding import Batch, Body, Fields, decode, read
+from kwire.arrow.errors import ReadError
 from kwire.codec.records.reader import read_headers
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ HEADERS: Final = "headers"
 _ROWS_MAX: Final = 32_768
 _BYTES_MAX: Final = 8 * 1024 * 1024
 _MICROSECONDS: Final = 1000
+_LATEST_MS: Final = (2**63 - 1) // _MICROSECONDS
 
 
 class Rows:
@@ -55,7 +57,7 @@ def to_arrow(
     fields: Fields, topic: str, partition: int, *, headers: bool, keys: bool = True, values: bool = True
 ) -> pa.RecordBatch:
     """A row for each record of a partition; without ``keys`` or ``values`` these are null. `CorruptBatch` for headers
-    that are none."""
+    that are none; `ReadError` for a timestamp that is too large."""
     import pyarrow as pa
 
     rows = len(fields.offsets)
@@ -64,12 +66,26 @@ def to_arrow(
         pa.repeat(pa.scalar(topic, pa.string()), rows),
         pa.repeat(pa.scalar(partition, pa.int32()), rows),
         pa.array(fields.offsets),
-        pa.array(fields.timestamps * _MICROSECONDS).cast(pa.timestamp("us", tz="UTC")),
+        pa.array(_microseconds(fields, topic, partition)).cast(pa.timestamp("us", tz="UTC")),
         pa.array(fields.kinds),
     ]
     if headers:
         columns.append(_headers(fields))
     return pa.RecordBatch.from_arrays(columns, [*NAMES, *([HEADERS] if headers else [])])
+
+
+def _microseconds(fields: Fields, topic: str, partition: int) -> Numbers:
+    """The timestamps. Producers that take nanoseconds for milliseconds write some that microseconds cannot hold."""
+    import numpy as np
+
+    times = fields.timestamps
+    if times.max(initial=0) > _LATEST_MS or times.min(initial=0) < -_LATEST_MS:
+        index = int(np.argmax(np.abs(times)))
+        raise ReadError(
+            f"{topic}-{partition}: the record at offset {fields.offsets[index]} has the timestamp {times[index]}, which"
+            " is no number of milliseconds since 1970"
+        )
+    return times * _MICROSECONDS
 
 
 def _contents(fields: Fields, *, keys: bool, values: bool) -> tuple[Any, Any]:

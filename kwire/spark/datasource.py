@@ -48,8 +48,8 @@ class KwireDataSource(DataSource):
             from kwire.spark.source.files_reader import FilesReader
 
             return FilesReader(self.options, columns)
+        from kwire.spark.source.batch_reader import BatchReader
         from kwire.spark.source.options import SourceOptions
-        from kwire.spark.source.readers import BatchReader
 
         return BatchReader(SourceOptions.parse(self.options, streaming=False)._replace(columns=columns))
 

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from kwire.arrow.decoding import Batch
+from kwire.arrow.errors import ReadError
 from kwire.arrow.rows import Rows
 from kwire.codec.errors import CorruptBatch
 from kwire.codec.records import LOG_APPEND_TIME, Record, RecordHeader, build_batch, iter_records, parse_header
@@ -121,6 +122,14 @@ def test_timestamps_far_apart_are_kept() -> None:
     assert made is not None
     microseconds = made.column("timestamp").cast("int64").to_pylist()
     assert microseconds == [-(1 << 50) * 1000, (1 << 50) * 1000, 0]
+
+
+@pytest.mark.parametrize("time", [1 << 60, -(1 << 60)])
+def test_a_timestamp_that_microseconds_cannot_hold_is_named(time: int) -> None:
+    rows = Rows("t", 3, headers=False)
+    added(rows, build_batch([Record(5, 1), Record(6, time)], base_offset=5))
+    with pytest.raises(ReadError, match=f"t-3: the record at offset 6 has the timestamp {time}, which is no number"):
+        rows.take()
 
 
 def test_a_header_name_that_is_no_text_is_replaced_as_in_java() -> None:

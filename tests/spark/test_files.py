@@ -18,10 +18,10 @@ from kwire.codec.messages.delete_records_request import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kwire.spark.source.batch_reader import BatchReader
 from kwire.spark.source.errors import DataLossError, SourceError
 from kwire.spark.source.files_reader import FilesReader
 from kwire.spark.source.options import SourceOptions
-from kwire.spark.source.readers import BatchReader
 from kwire.testing import Kwire, KwireProcess
 
 SETTINGS = {"log.segment.bytes": str(1 << 20), "replica.high.watermark.checkpoint.interval.ms": "200"}

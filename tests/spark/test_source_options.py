@@ -30,6 +30,14 @@ def test_names_are_read_in_any_case_and_values_as_spark_writes_them() -> None:
     assert options.properties == {"client.id": "mine"}
 
 
+def test_offsets_are_given_for_partitions_and_for_whole_topics() -> None:
+    found = parse(startingOffsets='{"a": {"0": 23}, "b": "Earliest"}').starting
+    assert found == Limit(offsets={"a": {0: 23}}, topics={"b": EARLIEST})
+    assert [found.offset_of("a", 0), found.offset_of("b", 7), found.offset_of("c", 0)] == [23, EARLIEST, None]
+    assert Limit(offset=LATEST).offset_of("a", 0) == LATEST
+    assert parse(startingOffsets='{"a": {"0": 3}}', endingOffsets='{"a": {"0": -1}}').ending.offset_of("a", 0) == LATEST
+
+
 def test_topics_are_named_listed_or_matched() -> None:
     assert parse(subscribe=" a , b,a").topics == ("a", "b")
     pattern = SourceOptions.parse({"kafka.bootstrap.servers": "x:1", "subscribePattern": "orders-.*"}, streaming=True)
@@ -59,6 +67,18 @@ def test_a_timestamp_comes_before_timestamps_and_those_before_offsets() -> None:
         ({"endingOffsets": "earliest"}, "endingOffsets=earliest means nothing in a batch query"),
         ({"startingOffsets": '{"a": {"0": -1}}'}, "startingOffsets: -1 for a-0 means nothing in a batch query"),
         ({"endingOffsets": '{"a": {"0": -2}}'}, "endingOffsets: -2 for a-0 means nothing in a batch query"),
+        ({"startingOffsets": '{"a": "latest"}'}, "startingOffsets: -1 for a means nothing in a batch query"),
+        ({"endingOffsets": '{"a": "earliest"}'}, "endingOffsets: -2 for a means nothing in a batch query"),
+        ({"startingOffsets": '{"a": {"0": 1, "0": 2}}'}, "option startingOffsets names 0 twice"),
+        ({"startingOffsetsByTimestamp": '{"a": "earliest"}'}, r'it must be as in \{"topic"'),
+        (
+            {"startingOffsets": '{"a": {"0": 3}}', "endingOffsets": '{"a": {"0": 2}}'},
+            "a-0 begins at 3, after its end at 2",
+        ),
+        (
+            {"startingOffsets": '{"a": {"0": 3}}', "endingOffsets": '{"a": {"1": 9}}'},
+            "only one of them names a-0",
+        ),
         ({"startingOffsets": "23"}, r'it must be as in \{"topic"'),
         ({"startingOffsets": '{"a": {"x": 1}}'}, r'it must be as in \{"topic"'),
         ({"startingOffsets": '{"a": {"0": -3}}'}, r'it must be as in \{"topic"'),
@@ -67,6 +87,7 @@ def test_a_timestamp_comes_before_timestamps_and_those_before_offsets() -> None:
         ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset cannot be set: set startingOffsets"),
         ({"kafka.isolation.level": "read_all"}, "read_uncommitted or read_committed"),
         ({"failOnDataLoss": "yes"}, "failOnDataLoss=yes: it is true or false"),
+        ({"maxRecordsPerPartition": "many"}, "maxRecordsPerPartition=many: it is a number of at least 1"),
         ({"minPartitions": "0"}, "minPartitions=0: it is a number of at least 1"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger means nothing in a batch query"),
     ],

@@ -23,11 +23,12 @@ def test_ranges_lie_between_the_positions_and_none_is_empty() -> None:
     assert ranges(starts, ends) == [Range("a", 0, 5, 9)]
 
 
-@given(SPANS, st.integers(1, 40))
-def test_divided_ranges_are_the_same_offsets_and_at_least_so_many_if_there_are(spans: Spans, least: int) -> None:
+@given(SPANS, st.integers(1, 40), st.sampled_from([0, 1 << 18, 1 << 19]))
+def test_divided_ranges_are_the_same_offsets_and_none_has_too_many(spans: Spans, least: int, most: int) -> None:
     whole = ranges(*split(spans))
-    found = divided(whole, least)
+    found = divided(whole, least, most)
     assert all(each.size > 0 for each in found)
+    assert not most or all(each.size <= most for each in found)
     offsets = [(each.topic, each.partition, each.start, each.end) for each in found]
     joined: list[Range] = []
     for each in sorted(offsets):
@@ -42,6 +43,12 @@ def test_a_large_partition_is_divided_more_often_than_a_small_one() -> None:
     found = divided([Range("a", 0, 0, 900), Range("a", 1, 0, 100)], 10)
     assert [each.size for each in found] == [100] * 10
     assert divided([Range("a", 0, 0, 900)], 1) == [Range("a", 0, 0, 900)]
+
+
+def test_ranges_that_stay_whole_do_not_count_for_the_others() -> None:
+    """SPARK-36576."""
+    found = divided([Range("a", 0, 0, 500), Range("b", 0, 0, 12000), Range("c", 0, 0, 15001)], 6)
+    assert [each.size for each in found] == [500, 6000, 6000, 5000, 5000, 5001]
 
 
 @given(SPANS, st.integers(1, 10**6))

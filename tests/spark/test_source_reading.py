@@ -26,9 +26,10 @@ from kwire.codec.messages.delete_records_request import (
 )
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.spark.sink.options import SinkOptions
+from kwire.spark.source.batch_reader import BatchReader
 from kwire.spark.source.errors import DataLossError, SourceError
 from kwire.spark.source.options import SourceOptions
-from kwire.spark.source.readers import BatchReader, Offsets, OldStreamReader, StreamCore
+from kwire.spark.source.readers import Offsets, OldStreamReader, StreamCore
 from kwire.spark.source.reading import read
 from kwire.testing import Kwire, KwireProcess
 
@@ -190,6 +191,53 @@ def test_offsets_for_other_partitions_are_refused(source: Source, text: str, mes
         source.batch(startingOffsets=text.replace("TOPIC", source.topic))
 
 
+def test_the_ends_of_partitions_are_those_when_a_task_reads(source: Source) -> None:
+    """Spark plans a frame once, however often it is read."""
+    source.numbers(0, 0, 10)
+    reader = BatchReader(source.options({}))
+    parts = reader.partitions()
+    assert len(parts) == 2, "a task for the partition with records, one for those without"
+    source.cut(0, 4)
+    source.numbers(0, 10, 12)
+    source.numbers(2, 12, 15)
+    assert values([each for part in parts for each in reader.read(part)]) == texts(4, 15)
+
+
+def test_with_given_ends_a_task_reads_those(source: Source) -> None:
+    source.numbers(0, 0, 10)
+    start = f'{{"{source.topic}": {{"0": 2, "1": 0, "2": 0}}}}'
+    end = f'{{"{source.topic}": {{"0": 8, "1": 0, "2": 0}}}}'
+    reader = BatchReader(source.options({"startingOffsets": start, "endingOffsets": end}))
+    (part,) = reader.partitions()
+    source.numbers(0, 10, 12)
+    assert values(list(reader.read(part))) == texts(2, 8)
+
+
+def test_a_topic_deleted_between_planning_and_reading_is_an_error_or_nothing(source: Source) -> None:
+    source.numbers(0, 0, 10)
+    readers = [BatchReader(source.options({"failOnDataLoss": fails})) for fails in ("true", "false")]
+    (strict, *_), (careless, *_) = (reader.partitions() for reader in readers)
+    source.delete()
+    with pytest.raises(DataLossError, match=source.topic):
+        list(readers[0].read(strict))
+    assert list(readers[1].read(careless)) == []
+
+
+def test_a_start_after_the_end_is_named(source: Source) -> None:
+    start = f'{{"{source.topic}": {{"0": 1, "1": 0, "2": 0}}}}'
+    with pytest.raises(SourceError, match="-0 begins at 1, after its end at 0"):
+        source.batch(startingOffsets=start)
+    assert source.batch(startingOffsets=start, failOnDataLoss="false") == []
+
+
+def test_a_word_for_each_topic(source: Source) -> None:
+    source.numbers(0, 0, 10)
+    core = source.stream(startingOffsets=f'{{"{source.topic}": "latest"}}')
+    assert core.initial()[source.topic]["0"] == 10
+    with pytest.raises(SourceError, match="startingOffsets names nowhere, which is not read"):
+        source.stream(startingOffsets=f'{{"{source.topic}": "latest", "nowhere": "latest"}}').initial()
+
+
 def test_timestamps(source: Source) -> None:
     for partition in range(3):
         source.numbers(partition, 0, 10)
@@ -315,15 +363,18 @@ def test_too_few_records_are_waited_for_so_long(source: Source, monkeypatch: pyt
     monkeypatch.setattr("kwire.spark.source.readers.time.monotonic", lambda: now_s)
     core = source.stream(minOffsetsPerTrigger="10", maxTriggerDelay="5m")
     start = core.initial()
-    source.numbers(0, 0, 4)
-    assert core.latest(start, 0, 10) is start
+    source.numbers(0, 0, 2)
+    first = core.latest(start, 0, 10)
+    assert source.read(core, start, first) == texts(0, 2), "the first batch of a run has what there is"
+    source.numbers(0, 2, 6)
+    assert core.latest(first, 0, 10) is first
     now_s += 299
-    assert core.latest(start, 0, 10) is start
+    assert core.latest(first, 0, 10) is first
     now_s += 1
-    end = core.latest(start, 0, 10)
-    assert source.read(core, start, end) == texts(0, 4)
-    source.numbers(0, 4, 14)
-    assert source.read(core, end, core.latest(end, 0, 10)) == texts(4, 14)
+    end = core.latest(first, 0, 10)
+    assert source.read(core, first, end) == texts(2, 6)
+    source.numbers(0, 6, 16)
+    assert source.read(core, end, core.latest(end, 0, 10)) == texts(6, 16)
 
 
 def test_new_partitions_are_read_from_their_beginning(source: Source) -> None:
@@ -384,6 +435,18 @@ def test_a_deleted_topic_is_an_error_or_left_out(source: Source) -> None:
         source.read(core, start, end)
     careless = source.stream(failOnDataLoss="false", **both)
     assert source.read(careless, start, end) == texts(5, 8)
+
+
+def test_without_topics_there_are_no_new_offsets(source: Source) -> None:
+    """SPARK-41375: with empty offsets, what is made again would be new."""
+    source.numbers(0, 0, 5)
+    core = source.stream(failOnDataLoss="false")
+    start = core.latest(core.initial(), 0, 0)
+    source.delete()
+    assert core.latest(start, 0, 0) is start
+    source.create()
+    source.numbers(0, 5, 8)
+    assert source.read(core, start, core.latest(start, 0, 0)) == texts(5, 8)
 
 
 def test_records_deleted_meanwhile_are_an_error_or_left_out(source: Source) -> None:

@@ -98,9 +98,7 @@ class FilesReader(DataSourceReader):
         return start, min(end, visible.end)
 
     def _offset(self, partition: Partition, visible: Visible, limit: Limit) -> int:
-        offset = limit.offset
+        offset = limit.offset_of(*partition)
         if offset is None:
-            offset = (limit.offsets or {}).get(partition[0], {}).get(partition[1])
-            if offset is None:
-                raise SourceError(f"option for offsets does not name {partition[0]}-{partition[1]}")
+            raise SourceError(f"option for offsets does not name {partition[0]}-{partition[1]}")
         return {EARLIEST: visible.start, LATEST: visible.end}.get(offset, offset)

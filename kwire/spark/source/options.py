@@ -14,7 +14,7 @@ EARLIEST, LATEST = -2, -1
 """Offsets that stand for the ends of a partition, in options and in ListOffsets."""
 ByPartition = dict[str, dict[int, int]]
 
-_CLIENT_ID: Final = "kwire-spark"
+CLIENT_ID: Final = "kwire-spark"
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _RESERVED: Final = {
     "auto.offset.reset": "set startingOffsets",
@@ -25,22 +25,32 @@ _RESERVED: Final = {
 }
 _ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 class Limit(NamedTuple):
     """Where to begin or to end: ``offset`` (`EARLIEST` or `LATEST`) everywhere, or ``offsets`` or ``timestamps``
-    (milliseconds) by partition, or ``timestamp`` everywhere."""
+    (milliseconds) by partition, or ``timestamp`` everywhere. ``topics``: beside ``offsets``, `EARLIEST` or `LATEST` for
+    all partitions of a topic."""
 
     offset: int | None = None
     offsets: ByPartition | None = None
     timestamp: int | None = None
     timestamps: ByPartition | None = None
+    topics: Mapping[str, int] = {}
+
+    def offset_of(self, topic: str, partition: int) -> int | None:
+        """The offset that is given for a partition; None for a timestamp."""
+        if self.offset is not None:
+            return self.offset
+        return self.topics.get(topic, (self.offsets or {}).get(topic, {}).get(partition))
 
 
 class SourceOptions(NamedTuple):
-    """One of ``topics``, ``pattern`` and ``partitions`` is given. Rates are 0 for none; ``delay_s`` is the longest time
-    for which ``at_least`` records are waited for. ``columns``: the query's, not an option; empty for all."""
+    """One of ``topics``, ``pattern`` and ``partitions`` is given. Rates are 0 for none, and so is ``max_records``, the
+    size of a task's range; ``delay_s`` is the longest time for which ``at_least`` records are waited for. ``columns``:
+    the query's, not an option; empty for all."""
 
     bootstrap: str
     properties: dict[str, str]
@@ -53,6 +63,7 @@ class SourceOptions(NamedTuple):
     fails_on_loss: bool = True
     headers: bool = False
     min_partitions: int = 0
+    max_records: int = 0
     at_most: int = 0
     at_least: int = 0
     delay_s: float = 900.0
@@ -67,7 +78,7 @@ class SourceOptions(NamedTuple):
     @property
     def brokers(self) -> Brokers:
         """The cluster to read from."""
-        return Brokers(self.bootstrap, {"client.id": _CLIENT_ID, **self.properties}, self.timeout_s)
+        return Brokers(self.bootstrap, {"client.id": CLIENT_ID, **self.properties}, self.timeout_s)
 
     @property
     def reading(self) -> Reading:
@@ -106,18 +117,22 @@ class SourceOptions(NamedTuple):
         at_most, at_least = _count(options, "maxOffsetsPerTrigger"), _count(options, "minOffsetsPerTrigger")
         if at_most and at_least > at_most:
             raise SourceError(f"option minOffsetsPerTrigger={at_least} is more than maxOffsetsPerTrigger={at_most}")
+        starting = _limit(options, "starting", LATEST if streaming else EARLIEST, () if streaming else (LATEST,))
+        ending = _limit(options, "ending", LATEST, (EARLIEST,))
+        _check_order(starting, ending)
         return cls(
             bootstrap=bootstrap,
             properties=properties,
             topics=topics,
             pattern=pattern,
             partitions=partitions,
-            starting=_limit(options, "starting", LATEST if streaming else EARLIEST, () if streaming else (LATEST,)),
-            ending=_limit(options, "ending", LATEST, (EARLIEST,)),
+            starting=starting,
+            ending=ending,
             late_is_error=strategy == "error",
             fails_on_loss=_flag(options, "failOnDataLoss", default=True),
             headers=_flag(options, "includeHeaders", default=False),
             min_partitions=_count(options, "minPartitions"),
+            max_records=_count(options, "maxRecordsPerPartition"),
             at_most=at_most,
             at_least=at_least,
             delay_s=_seconds(options, "maxTriggerDelay", 900.0),
@@ -176,23 +191,51 @@ def _limit(options: Mapping[str, str], word: str, default: int, forbidden: tuple
     text = options.get(name.lower(), "").strip()
     if not text:
         return Limit(offset=default)
-    words = {"earliest": EARLIEST, "latest": LATEST}
-    if text.lower() in words:
-        if words[text.lower()] in forbidden:
+    if text.lower() in _WORDS:
+        if _WORDS[text.lower()] in forbidden:
             raise SourceError(f"option {name}={text} means nothing in a batch query")
-        return Limit(offset=words[text.lower()])
-    offsets = _by_partition(text, name, lowest=EARLIEST)
+        return Limit(offset=_WORDS[text.lower()])
+    topics: dict[str, int] = {}
+    offsets = _by_partition(text, name, lowest=EARLIEST, topics=topics)
+    for topic, offset in topics.items():
+        if offset in forbidden:
+            raise SourceError(f"option {name}: {offset} for {topic} means nothing in a batch query")
     for topic, partitions in offsets.items():
         for number, offset in partitions.items():
             if offset in forbidden:
                 raise SourceError(f"option {name}: {offset} for {topic}-{number} means nothing in a batch query")
-    return Limit(offsets=offsets)
+    return Limit(offsets=offsets, topics=topics)
 
 
-def _by_partition(text: str, name: str, lowest: int) -> ByPartition:
+def _check_order(starting: Limit, ending: Limit) -> None:
+    """`SourceError` if offsets are given for other partitions than those at which the query ends, or for later ones."""
+    if starting.offsets is None or ending.offsets is None or starting.topics or ending.topics:
+        return
+    starts, ends = (
+        {(topic, number): offset for topic, each in limit.offsets.items() for number, offset in each.items()}
+        for limit in (starting, ending)
+        if limit.offsets is not None
+    )
+    if different := starts.keys() ^ ends.keys():
+        topic, number = min(different)
+        raise SourceError(f"options startingOffsets and endingOffsets: only one of them names {topic}-{number}")
+    for (topic, number), start in starts.items():
+        if start > ends[topic, number] >= 0:
+            raise SourceError(
+                f"options startingOffsets and endingOffsets: {topic}-{number} begins at {start}, after its end at"
+                f" {ends[topic, number]}"
+            )
+
+
+def _by_partition(text: str, name: str, lowest: int, topics: dict[str, int] | None = None) -> ByPartition:
+    """The numbers of partitions. ``topics``: takes the topics that have a word for an offset instead; None if they may
+    not."""
     example = '{"topic": {"0": 23, "1": 42}}'
     found: ByPartition = {}
     for topic, partitions in _object(text, name, example).items():
+        if topics is not None and isinstance(partitions, str) and partitions.lower() in _WORDS:
+            topics[topic] = _WORDS[partitions.lower()]
+            continue
         if not isinstance(partitions, dict) or not all(
             number.isdecimal() and type(value) is int and value >= lowest for number, value in partitions.items()
         ):
@@ -202,8 +245,14 @@ def _by_partition(text: str, name: str, lowest: int) -> ByPartition:
 
 
 def _object(text: str, name: str, example: str) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [key for key, _ in pairs]
+        if twice := [key for key in names if names.count(key) > 1]:
+            raise SourceError(f"option {name} names {twice[0]} twice: {text}")
+        return dict(pairs)
+
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=once)
     except ValueError:
         found = None
     if not isinstance(found, dict) or not found:

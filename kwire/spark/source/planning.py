@@ -15,17 +15,34 @@ def ranges(starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> li
     return [each for each in found if each.size > 0]
 
 
-def divided(whole: list[Range], min_partitions: int) -> list[Range]:
-    """The same offsets in at least as many ranges if there are so many; large ones are divided into equal parts."""
-    total = sum(each.size for each in whole)
-    if min_partitions <= len(whole) or total == 0:
+def divided(whole: list[Range], min_partitions: int, max_records: int = 0) -> list[Range]:
+    """The same offsets in ranges of at most ``max_records`` (0: any number), and in about ``min_partitions`` of them or
+    more; large ranges are divided into equal parts. The same parts as those of Spark's source."""
+    if max_records:
+        whole = [part for each in whole for part in _parts(each, -(-each.size // max_records))]
+    sizes = [each.size for each in whole]
+    if min_partitions <= len(whole) or not any(sizes):
         return whole
+    # Ranges that stay whole take one of the parts each; the others share the rest in proportion to their sizes.
+    total = sum(sizes)
+    large = [_share(size, total, min_partitions) > 1 for size in sizes]
+    rest = max(1, min_partitions - large.count(False))
+    total = sum(size for size, is_large in zip(sizes, large, strict=True) if is_large)
     found = []
-    for each in whole:
-        parts = min(each.size, max(1, math.floor(each.size / total * min_partitions + 0.5)))
-        bounds = [each.start + each.size * index // parts for index in range(parts + 1)]
-        found += [each._replace(start=low, end=high) for low, high in pairwise(bounds)]
+    for each, is_large in zip(whole, large, strict=True):
+        found += _parts(each, _share(each.size, total, rest)) if is_large else [each]
     return found
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    return max(1, math.floor(size / total * parts + 0.5))
+
+
+def _parts(whole: Range, count: int) -> list[Range]:
+    """A range in so many parts, or in as many as it has offsets."""
+    count = min(count, whole.size)
+    bounds = [whole.start + whole.size * index // count for index in range(count + 1)]
+    return [whole._replace(start=low, end=high) for low, high in pairwise(bounds)]
 
 
 def limited(starts: Mapping[Partition, int], ends: Mapping[Partition, int], at_most: int) -> Positions:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kwire.arrow.ranges import Partition, Positions
 from kwire.base.errors import ErrorCode
@@ -14,8 +14,9 @@ from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError, check
 from kwire.cli.connection.offsets import NO_OFFSET, list_offsets
 from kwire.spark.source.errors import SourceError
-from kwire.spark.source.options import EARLIEST, LATEST, ByPartition, Limit, SourceOptions
+from kwire.spark.source.options import CLIENT_ID, EARLIEST, LATEST, ByPartition, Limit, SourceOptions
 
+T = TypeVar("T")
 _PAUSE_S: Final = 0.1
 _CREATION_S: Final = 10.0
 """Seconds for which a topic that does not exist is waited for."""
@@ -26,6 +27,23 @@ class Topics(NamedTuple):
 
     partitions: tuple[Partition, ...]
     ids: Mapping[str, str]
+
+
+def ask_cluster(options: SourceOptions, action: Callable[[Cluster], Awaitable[T]]) -> T:
+    """The outcome of something asked of the cluster. `SourceError` for what the cluster refuses, too."""
+
+    async def act() -> T:
+        cluster = Cluster.of(options.bootstrap, {"client.id": CLIENT_ID, **options.properties}, options.timeout_s)
+        try:
+            await cluster.connect()
+            return await action(cluster)
+        finally:
+            cluster.close()
+
+    try:
+        return asyncio.run(act())
+    except CommandError as error:
+        raise SourceError(str(error)) from None
 
 
 async def find_topics(cluster: Cluster, options: SourceOptions, *, must_exist: bool = True) -> Topics:
@@ -91,7 +109,11 @@ async def resolve(
     if limit.offset is not None:
         return await ends_of(cluster, options, partitions, limit.offset)
     if limit.offsets is not None:
-        given = _each(partitions, limit.offsets, f"{name}Offsets")
+        if unknown := limit.topics.keys() - {topic for topic, _ in partitions}:
+            raise SourceError(f"option {name}Offsets names {min(unknown)}, which is not read")
+        by_topic = {each: limit.topics[each[0]] for each in partitions if each[0] in limit.topics}
+        rest = tuple(each for each in partitions if each not in by_topic)
+        given = by_topic | _each(rest, limit.offsets, f"{name}Offsets")
         found = {partition: offset for partition, offset in given.items() if offset >= 0}
         for which in (EARLIEST, LATEST):
             ends = [partition for partition, offset in given.items() if offset == which]

@@ -1,4 +1,4 @@
-"""The readers that PySpark calls: partitions and offsets at the driver, `read` in a task.
+"""The readers of streams that PySpark calls: partitions and offsets at the driver, `read` in a task.
 
 Offsets of a stream are as in Spark's own Kafka source, ``{"orders": {"0": 23, "1": 42}}``, so that its checkpoints can
 be taken over; under ``"id"`` a topic has its topic id besides.
@@ -6,65 +6,25 @@ be taken over; under ``"id"`` a topic has its topic id besides.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kwire.arrow.ranges import Partition, Positions, Range
 from kwire.cli.connection.cluster import Cluster
-from kwire.cli.connection.errors import CommandError
-from kwire.spark.source.errors import DataLossError, SourceError
+from kwire.spark.source.batch_reader import RangePartition, parts_of
+from kwire.spark.source.errors import DataLossError
 from kwire.spark.source.options import EARLIEST, LATEST, SourceOptions
-from kwire.spark.source.planning import divided, limited, ranges, total
-from kwire.spark.source.positions import Topics, ends_of, find_topics, resolve
-from kwire.spark.source.reading import read
+from kwire.spark.source.planning import limited, ranges, total
+from kwire.spark.source.positions import Topics, ask_cluster, ends_of, find_topics, resolve
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
 Offsets = dict[str, dict[str, Any]]
 ID: Final = "id"
-
-
-class RangePartition(InputPartition):
-    """What a task reads. Where there is nothing PySpark passes None or, from 4.1 on, an empty partition of its own."""
-
-    def __init__(self, wanted: Range) -> None:
-        super().__init__(wanted)
-        self.wanted = wanted
-
-    def rows(self, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-        """The records of the range. `SourceError`."""
-        return read(options, self.wanted)
-
-
-class BatchReader(DataSourceReader):
-    """Reads what lies between two positions, which are found once."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """A range for each partition that has records, or more. `SourceError`."""
-        return _partitions(_at(self._options, self._ranges), self._options)
-
-    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """The records of a range. `SourceError`."""
-        return partition.rows(self._options) if isinstance(partition, RangePartition) else iter(())
-
-    async def _ranges(self, cluster: Cluster) -> list[Range]:
-        options = self._options
-        topics = await find_topics(cluster, options)
-        starts = await resolve(cluster, options, topics.partitions, options.starting, "starting")
-        ends = await resolve(cluster, options, topics.partitions, options.ending, "ending")
-        if not options.fails_on_loss:
-            earliest = await ends_of(cluster, options, topics.partitions, EARLIEST)
-            starts = {each: max(offset, earliest[each]) for each, offset in starts.items()}
-        return ranges(starts, ends)
 
 
 class StreamCore:
@@ -74,7 +34,10 @@ class StreamCore:
         self.options = options
         self.position: Offsets | None = None
         """Where the next batch begins, as far as Spark has told."""
-        self._waiting_since_s: float | None = None
+        self.newest: Offsets | None = None
+        """The latest offsets that there were, whatever the limits."""
+        self._planned_s: float | None = None
+        """When the last batch was planned."""
 
     def initial(self) -> Offsets:
         """Where the query begins, the first time."""
@@ -84,7 +47,7 @@ class StreamCore:
             starts = await resolve(cluster, self.options, topics.partitions, self.options.starting, "starting")
             return to_offsets(starts, topics)
 
-        self.position = _at(self.options, ask)
+        self.position = ask_cluster(self.options, ask)
         return self.position
 
     def latest(self, start: Offsets | None, at_most: int, at_least: int) -> Offsets:
@@ -94,17 +57,21 @@ class StreamCore:
             topics = await find_topics(cluster, self.options, must_exist=False)
             ends = await ends_of(cluster, self.options, topics.partitions, LATEST)
             if start is None:
-                return to_offsets(ends, topics)
+                self._planned_s = time.monotonic()
+                self.newest = to_offsets(ends, topics)
+                return self.newest
+            if not ends and not self.options.fails_on_loss:
+                return start  # offsets of nothing would have no past: what is made again would be new
             starts = await self._starts(cluster, start, topics)
             ends = {each: max(offset, starts.get(each, 0)) for each, offset in ends.items()}
-            if at_least and total(starts, ends) < at_least and not self._has_waited():
+            self.newest = to_offsets(ends, topics)
+            if at_least and self._puts_off(total(starts, ends) < at_least):
                 return start
-            self._waiting_since_s = None
             if at_most:
                 ends = limited(starts, ends, at_most)
             return kept(start, to_offsets(ends, topics))
 
-        return _at(self.options, ask)
+        return ask_cluster(self.options, ask)
 
     def between(self, start: Offsets, end: Offsets) -> list[Range]:
         """What lies between two offsets."""
@@ -112,12 +79,13 @@ class StreamCore:
 
         async def ask(cluster: Cluster) -> list[Range]:
             topics = await find_topics(cluster, self.options, must_exist=False)
-            wanted = Topics(tuple(each for each in positions(end)), {name: each[ID] for name, each in end.items()})
+            ids = {name: each[ID] for name, each in end.items() if ID in each}  # Spark's own source writes none
+            wanted = Topics(tuple(positions(end)), ids)
             starts = await self._starts(cluster, start, wanted)
             self._check(start, end, topics)
             return ranges(starts, {each: at for each, at in positions(end).items() if each in topics.partitions})
 
-        return [] if start == end else _at(self.options, ask)
+        return [] if start == end else ask_cluster(self.options, ask)
 
     async def _starts(self, cluster: Cluster, start: Offsets, topics: Topics) -> Positions:
         """The start of each partition; one that the start does not have is new, and so is a topic with another id: they
@@ -147,12 +115,14 @@ class StreamCore:
             if topic not in end or str(number) not in end[topic]:
                 raise DataLossError(f"{topic}-{number} does not exist any more")
 
-    def _has_waited(self) -> bool:
-        """Whether records have been waited for long enough."""
+    def _puts_off(self, too_few: bool) -> bool:
+        """Whether a batch of too few records is put off: never the first one of a run, as in Spark's source."""
         now_s = time.monotonic()
-        if self._waiting_since_s is None:
-            self._waiting_since_s = now_s
-        return now_s - self._waiting_since_s >= self.options.delay_s
+        is_time = self._planned_s is None or now_s - self._planned_s >= self.options.delay_s
+        if too_few and not is_time:
+            return True
+        self._planned_s = now_s
+        return False
 
 
 class StreamReader(DataSourceStreamReader):
@@ -168,7 +138,7 @@ class StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A range for each partition that has records, or more."""
-        return _partitions(self.core.between(start, end), self.options)
+        return [RangePartition(each) for each in parts_of(self.core.between(start, end), self.options)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The records of a range."""
@@ -216,24 +186,3 @@ def kept(start: Offsets, end: Offsets) -> Offsets:
     """The start itself if nothing has come: Spark compares offsets as they are."""
     same = all(start.get(topic, {}).get(ID, own[ID]) == own[ID] for topic, own in end.items() if ID in own)
     return start if same and positions(start) == positions(end) else end
-
-
-def _partitions(found: list[Range], options: SourceOptions) -> list[InputPartition]:
-    return [RangePartition(each) for each in divided(found, options.min_partitions)]
-
-
-def _at(options: SourceOptions, action: Callable[[Cluster], Awaitable[T]]) -> T:
-    """The outcome of something asked of the cluster. `SourceError` for what the cluster refuses, too."""
-
-    async def act() -> T:
-        cluster = Cluster.of(options.bootstrap, {"client.id": "kwire-spark", **options.properties}, options.timeout_s)
-        try:
-            await cluster.connect()
-            return await action(cluster)
-        finally:
-            cluster.close()
-
-    try:
-        return asyncio.run(act())
-    except CommandError as error:
-        raise SourceError(str(error)) from None
