@@ -43,6 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--broker", choices=("kwire", "kafka", "both"), default="both", help="which broker to test against"
     )
     parser.addoption(
+        "--every-case",
+        action="store_true",
+        help="clients/pyspark/ported: all cases of Spark's suites, not only the quick ones",
+    )
+    parser.addoption(
         "--every-set",
         action="store_true",
         help="test_through_another_broker.py: every set of ACLs also for what each broker handles by itself",

@@ -20,12 +20,15 @@ from harness.kafka_jars import cache_root, locked
 from harness.paths import ROOT
 from harness.processes.brokers import Broker
 
+_PATIENCE_S = 300  # for a connection between Spark and Python; by default 15 s, too few on a busy machine
+
 # The queries are short: code generation would cost more time than it saves.
 _QUICK = {
     "spark_driver_memory": "512m",
     "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark_sql_codegen_wholeStage": "false",
     "spark_sql_adaptive_enabled": "false",
+    "spark_python_authenticate_socketTimeout": f"{_PATIENCE_S}s",
 }
 
 
@@ -52,6 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The Spark session that all tests of a process share."""
     from examples.spark_orders.pipeline import spark_session
 
+    os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = str(_PATIENCE_S)
     with contextlib.chdir(tmp_path_factory.mktemp("spark")):  # Spark creates folders in the current one
         session = spark_session("kwire compat tests", **_QUICK)
     yield session
