@@ -27,9 +27,10 @@ def test_messages_are_shown_found_and_sent_again(
     page: Page, broker: Broker, make_topic: Callable[..., str], new_name: Names, tmp_path: Path
 ) -> None:
     topic, registry = make_topic(1), Registry(broker.bootstrap, new_name("schemas"))
-    serialize = AvroSerializer(SchemaRegistryClient({"url": registry.url}), RECORD)
     context = SerializationContext(topic, MessageField.VALUE)
-    payloads = [serialize({"id": id, "region": region}, context) for id, region in enumerate(("eu", "us"))]
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        serialize = AvroSerializer(client, RECORD)
+        payloads = [serialize({"id": id, "region": region}, context) for id, region in enumerate(("eu", "us"))]
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for each in payloads:
         producer.produce(topic, each)

@@ -12,20 +12,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kwire.spark.avro.functions import from_avro, to_avro
     from kwire.spark.datasource import KwireDataSource, register
     from kwire.spark.sessions import connector_settings, session
     from kwire.spark.sink.errors import SinkError
     from kwire.spark.sink.forgetting import forget_sink
 
-__all__ = ["KwireDataSource", "SinkError", "connector_settings", "forget_sink", "register", "session"]
+__all__ = [
+    "KwireDataSource",
+    "SinkError",
+    "connector_settings",
+    "forget_sink",
+    "from_avro",
+    "register",
+    "session",
+    "to_avro",
+]
 
 _HOMES = {
     "KwireDataSource": "datasource",
     "SinkError": "sink.errors",
     "connector_settings": "sessions",
     "forget_sink": "sink.forgetting",
+    "from_avro": "avro.functions",
     "register": "datasource",
     "session": "sessions",
+    "to_avro": "avro.functions",
 }
 
 

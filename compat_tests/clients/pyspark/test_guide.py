@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from compat_tests.clients.pyspark.frames import RECORDS
+from compat_tests.names import Names
 from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker, wait_until
+from harness.registries.process import Registry
 
 pytestmark = pytest.mark.java
 GUIDE = (ROOT / "docs" / "SPARK.md").read_text()
-FIRST_QUERY, OWN_SESSION, FILES = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST_QUERY, OWN_SESSION, FILES, AVRO = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (SUBMIT,) = re.findall(r"^spark-submit .* orders\.py$", GUIDE, re.MULTILINE)
 QUERIES = """
 import sys
@@ -36,7 +38,7 @@ def test_the_first_query_of_the_guide_prints_what_it_says(
     import kwire.spark
 
     code = FIRST_QUERY
-    (printed,) = re.findall(r"It prints `(.*?)`", GUIDE)
+    printed = re.findall(r"It prints `(.*?)`", GUIDE)[0]
     monkeypatch.setattr(kwire.spark, "session", lambda *_, **__: spark, raising=False)
     own = {"localhost:9092": broker.bootstrap, "orders": f"{tmp_path.name}-orders", "/tmp": str(tmp_path)}
     for text, name in own.items():
@@ -56,6 +58,19 @@ def test_the_guide_reads_the_files_of_a_broker(spark: Any, broker: Broker, fille
         return int(names["rows"].count())
 
     wait_until(lambda: count() == RECORDS, 60, "a checkpoint of the high watermarks", 0.5)
+
+
+def test_the_guide_writes_and_reads_avro(
+    spark: Any, broker: Broker, new_name: Names, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry = Registry(broker.bootstrap, new_name("schemas"))
+    try:
+        code = AVRO.replace("http://localhost:8081", registry.url).replace('"payments"', f'"{new_name("payments")}"')
+        exec(code, {"spark": spark, "broker": {"kafka.bootstrap.servers": broker.bootstrap}})
+    finally:
+        registry.close()
+    (printed,) = re.findall(r"It prints `(\[Row.*?)`", GUIDE)
+    assert capsys.readouterr().out.splitlines()[-1] == printed
 
 
 @pytest.mark.parametrize("command", ["python orders.py", SUBMIT], ids=["python", "spark-submit"])

@@ -30,10 +30,11 @@ LINE = 'syntax = "proto3"; message Line { int32 n = 1; }'
 @pytest.fixture
 def written(broker: Broker, registry: Registry, make_topic: Callable[..., str]) -> str:
     """An order with a key of JSON Schema, text, a line of Protobuf, and a payload of an unknown schema."""
-    topic, client = make_topic(1), SchemaRegistryClient({"url": registry.url})
+    topic = make_topic(1)
     key, value = (SerializationContext(topic, each) for each in (MessageField.KEY, MessageField.VALUE))
-    order = AvroSerializer(client, RECORD)({"id": 7, "raw": b"\xff"}, value)
-    own_key = JSONSerializer(DOCUMENT, client)({"id": 3}, key)
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        order = AvroSerializer(client, RECORD)({"id": 7, "raw": b"\xff"}, value)
+        own_key = JSONSerializer(DOCUMENT, client)({"id": 3}, key)
     body = {"schema": LINE, "schemaType": "PROTOBUF"}
     id = registry.call("POST", "/subjects/lines/versions", body).body["id"]
     line = wire.frame(id, parse(LINE, "PROTOBUF").encode({"n": 5}))

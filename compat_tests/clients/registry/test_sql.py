@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -90,9 +90,17 @@ def orders(
     return Topic(make_topic(1), broker, registry, capsys)
 
 
-def avro(registry: Registry, topic: str) -> tuple[Callable[[Any], bytes | None], Callable[[Any], bytes | None]]:
+@pytest.fixture
+def client(registry: Registry) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": registry.url}) as made:
+        yield made
+
+
+def avro(
+    client: SchemaRegistryClient, registry: Registry, topic: str
+) -> tuple[Callable[[Any], bytes | None], Callable[[Any], bytes | None]]:
     """Serializers of the first and the second schema, which refer to a third one."""
-    client, context = SchemaRegistryClient({"url": registry.url}), SerializationContext(topic, MessageField.VALUE)
+    context = SerializationContext(topic, MessageField.VALUE)
     assert registry.call("POST", "/subjects/card/versions", {"schema": CARD}).status == 200
     ids = []
     for schema in (FIRST, SECOND):
@@ -103,8 +111,8 @@ def avro(registry: Registry, topic: str) -> tuple[Callable[[Any], bytes | None],
     return (lambda value: first(value, context)), (lambda value: second(value, context))
 
 
-def test_avro(orders: Topic, registry: Registry) -> None:
-    first, second = avro(registry, orders.name)
+def test_avro(orders: Topic, client: SchemaRegistryClient, registry: Registry) -> None:
+    first, second = avro(client, registry, orders.name)
     orders.write((b"a", first(ORDER)), (b"b", None), (b"c", second({**ORDER, "note": "x", "region": "us"})))
     assert orders.rows('select value.region, value.note, key from TOPIC order by "offset"') == [
         ("eu", None, "a"),
@@ -124,11 +132,10 @@ def test_avro(orders: Topic, registry: Registry) -> None:
     assert orders.rows("select hex(value_bytes[:1]) from TOPIC where value.note = 'x'") == [("00",)]
 
 
-def test_json_schema_and_protobuf(orders: Topic, registry: Registry) -> None:
+def test_json_schema_and_protobuf(orders: Topic, client: SchemaRegistryClient, registry: Registry) -> None:
     schema = parse(MESSAGE, "PROTOBUF")
     assert isinstance(schema, ProtobufSchema)
     order = schema.message_class("shop.Order")
-    client = SchemaRegistryClient({"url": registry.url})
     key, value = (SerializationContext(orders.name, each) for each in (MessageField.KEY, MessageField.VALUE))
     document = JSONSerializer(json.dumps(DOCUMENT), client)
     message = ProtobufSerializer(order, client, {"use.deprecated.format": False})
@@ -138,8 +145,10 @@ def test_json_schema_and_protobuf(orders: Topic, registry: Registry) -> None:
     assert orders.rows(f"{query} where key.day > '2024-01-01'") == [(7, "2024-01-02", [1], 2**40, 1, 5.0)]
 
 
-def test_rows_go_to_another_topic(orders: Topic, registry: Registry, make_topic: Callable[..., str]) -> None:
-    first, _ = avro(registry, orders.name)
+def test_rows_go_to_another_topic(
+    orders: Topic, client: SchemaRegistryClient, registry: Registry, make_topic: Callable[..., str]
+) -> None:
+    first, _ = avro(client, registry, orders.name)
     orders.write((b"a", first(ORDER)))
     target = make_topic(1)
     done = orders.run("select key, to_json(value) as value from TOPIC", "-o", "table", "--to-topic", target)
@@ -148,8 +157,8 @@ def test_rows_go_to_another_topic(orders: Topic, registry: Registry, make_topic:
     assert orders.rows(query) == [("OLD", 12.34)]
 
 
-def test_what_does_not_fit_is_counted(orders: Topic, registry: Registry) -> None:
-    first, _ = avro(registry, orders.name)
+def test_what_does_not_fit_is_counted(orders: Topic, client: SchemaRegistryClient, registry: Registry) -> None:
+    first, _ = avro(client, registry, orders.name)
     good = first(ORDER)
     orders.write(*[(None, good)] * 600, (None, wire.frame(9999, b"x")), (None, b"text"), *[(None, good)] * 600)
     status, out, err = orders.run("select count(*), count(value), count(value_bytes) from TOPIC")

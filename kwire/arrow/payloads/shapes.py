@@ -67,6 +67,11 @@ def uuid_field(name: str) -> pa.Field:
     return pa.field(name, pa.binary(UUID_BYTES), metadata=_UUID)
 
 
+def is_uuid(field: pa.Field) -> bool:
+    """Whether a field is one of UUIDs."""
+    return bool(field.metadata) and field.metadata.get(_EXTENSION.encode()) == _UUID[_EXTENSION].encode()
+
+
 def field(name: str, type: pa.DataType) -> pa.Field:
     """A field of any other type."""
     import pyarrow as pa
