@@ -12,6 +12,7 @@ from kwire.base.futures import NowOrLater, is_later
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.protocol import encode
 from kwire.handlers.cluster import describe_log_dirs
@@ -19,7 +20,7 @@ from kwire.handlers.configs import describe_configs
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data import list_offsets
 from kwire.handlers.slices import in_slices
-from kwire.handlers.topics import create_topics
+from kwire.handlers.topics import create_topics, describe_topic_partitions
 from kwire.server.broker import Broker
 
 OFFSETS = ListOffsetsRequest(
@@ -31,10 +32,15 @@ OFFSETS = ListOffsetsRequest(
 CONFIGS = DescribeConfigsRequest(
     resources=[DescribeConfigsResource(resource_type=2, resource_name=name) for name in ("a", "b", "absent", "a", "b")]
 )
+PAGE = DescribeTopicPartitionsRequest(
+    topics=[TopicRequest(name=name) for name in ("a", "absent", "b")], response_partition_limit=4
+)
 CASES = [
     (list_offsets, "SLICE_PARTITIONS", OFFSETS, 7, 3),
     (describe_log_dirs, "SLICE_PARTITIONS", DescribeLogDirsRequest(topics=None), 3, 3),
-    (describe_configs, "SLICE_RESOURCES", CONFIGS, 4, 3),
+    (describe_topic_partitions, "SLICE_TOPICS", PAGE, 0, 2),
+    (describe_configs, "SLICE_RESOURCES", CONFIGS, 3, 6),
+    (describe_configs, "SLICE_RESOURCES", CONFIGS, 4, 6),
 ]
 
 
@@ -67,6 +73,18 @@ def test_items_are_done_in_order_in_slices(count: int, turns: int) -> None:
     assert turns_and_result(in_slices(items, list, 3)) == (turns, items)
 
 
+@pytest.mark.parametrize("version", [5, 7])
+async def test_many_topics_are_described_and_encoded_in_slices(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.setattr(create_topics, "SLICE_TOPICS", 2)
+    new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "acdeefg"]
+    context = RequestContext(broker.services, api_version=version)
+    response = await create_topics.handle(CreateTopicsRequest(topics=new, timeout_ms=5000), context)
+    assert [each.error_code for each in response.topics] == [36, 0, 0, 42, 0, 0]
+    assert context.charged == [bytes(encode(response, version))]
+
+
 @pytest.mark.parametrize(("module", "size", "request_", "version", "turns"), CASES)
 async def test_the_response_is_that_of_one_turn(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, module: Any, size: str, request_: Any, version: int, turns: int
@@ -74,7 +92,9 @@ async def test_the_response_is_that_of_one_turn(
     def handled() -> tuple[int, bytes]:
         context = RequestContext(broker.services, api_version=version)
         done, response = turns_and_result(module.API.handle(request_, context))
-        return done, bytes(encode(response, version))
+        body = bytes(encode(response, version))
+        assert context.charged is None or context.charged == [body]
+        return done, body
 
     at_once = handled()
     assert at_once[0] == 1

@@ -134,8 +134,10 @@ class Decisions:
     async def _decide_all(
         self, decisions: Sequence[Callable[[ClusterImage, Plan], R]], decided: Callable[[], None]
     ) -> list[R]:
-        results = []
+        results: list[R] = []
         for each in decisions:
+            if results:
+                await asyncio.sleep(0)
             results.append(await self.decide(each))
             decided()
         return results

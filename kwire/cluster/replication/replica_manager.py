@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os.path
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -53,6 +53,9 @@ NEW_UNREPLICATED_WORK: Final = 4 * NEW_LOG_WORK
 WORK_PER_STEP: Final = LOGS_PER_STEP_MAX * NEW_LOG_WORK
 """The work of one step, up to 50 ms with replicas, and about 10 ms without. Smaller steps would start more fetch
 sessions, whose first requests are large."""
+
+TOPIC_WORK: Final = 4
+"""The work of finding a topic's properties, in units of a change of one partition."""
 
 _logger = get_logger("kwire.cluster.replicas")
 
@@ -467,9 +470,20 @@ class ReplicaManager:
 
     def _on_config(self, changed: frozenset[str]) -> None:
         """The broker's properties changed: apply them to topics without their own values."""
+        self._reconfigure_some(iter(list(self._metadata.image.topics)))
+
+    def _reconfigure_some(self, names: Iterator[str]) -> None:
+        """Apply the newest properties to topics, and to the rest of them in later turns of the event loop."""
         image = self._metadata.image
-        for topic in image.topics.values():
-            self._reconfigure(image, topic)
+        work = 0
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is not None:
+                self._reconfigure(image, topic)
+                work += TOPIC_WORK + len(topic.partitions)
+            if work >= WORK_PER_STEP:
+                asyncio.get_running_loop().call_soon(self._reconfigure_some, names)
+                return
 
     # -- start ---------------------------------------------------------------------------------------------------------
 

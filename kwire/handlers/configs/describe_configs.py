@@ -41,7 +41,7 @@ from kwire.handlers.api import Api, error_of
 from kwire.handlers.authorization import require
 from kwire.handlers.configs.config_changes import check_broker_id, operation_on
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import in_slices
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.security.acls.operations import AclOperation
 
 SLICE_RESOURCES: Final = 20
@@ -52,11 +52,17 @@ milliseconds."""
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> NowOrLater[DescribeConfigsResponse]:
     """Describe every resource."""
     results = in_slices(request.resources, partial(_results, request, context), SLICE_RESOURCES)
-    return then(results, _response)
+    return then(results, partial(_response, context))
 
 
-def _response(results: list[DescribeConfigsResult]) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=results)
+def _response(context: RequestContext, results: list[DescribeConfigsResult]) -> NowOrLater[DescribeConfigsResponse]:
+    response = DescribeConfigsResponse(results=results)
+    return _encoded(context, response) if len(results) > SLICE_RESOURCES else response
+
+
+async def _encoded(context: RequestContext, response: DescribeConfigsResponse) -> DescribeConfigsResponse:
+    await encode_in_slices(context, response, "results", SLICE_RESOURCES)
+    return response
 
 
 def _results(

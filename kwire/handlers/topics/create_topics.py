@@ -22,6 +22,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.cluster.controller.controller import CreatedTopic
 from kwire.cluster.controller.topics import NewTopic
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -34,13 +35,18 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics, is_allowed, is_topic_allowed
 from kwire.handlers.context import Purpose, RequestContext
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kwire.base.quota import MutationQuota
 
+
+SLICE_TOPICS: Final = 20
+"""Topics, each with all of its properties, that are described before other clients get their turn: some
+milliseconds."""
 
 CREATE_ANY: Final = Operation(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
 """The operation that allows creating any topic."""
@@ -54,16 +60,24 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     wanted = [topic for topic in request.topics if names[topic.name] == 1 and topic.name in allowed]
     quota = context.mutation_quota(strict_since=6)
     outcomes: Mapping[str, CreatedTopic | KafkaError] = await _create(request, context, wanted, quota)
-    results = []
-    for name, count in names.items():
-        if count > 1:
-            results.append(_failed(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
-        elif name not in allowed:
-            results.append(_failed(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")))
-        else:
-            outcome = outcomes[name]
-            results.append(_failed(name, outcome) if isinstance(outcome, KafkaError) else _created(context, outcome))
-    return CreateTopicsResponse(topics=results, throttle_time_ms=quota.throttle_time_ms())
+
+    def some(part: Sequence[tuple[str, int]]) -> list[CreatableTopicResult]:
+        return [_result(context, name, count, name in allowed, outcomes.get(name)) for name, count in part]
+
+    results = await resolved(in_slices(list(names.items()), some, SLICE_TOPICS))
+    response = CreateTopicsResponse(topics=results, throttle_time_ms=quota.throttle_time_ms())
+    await encode_in_slices(context, response, "topics", SLICE_TOPICS)
+    return response
+
+
+def _result(
+    context: RequestContext, name: str, count: int, is_allowed: bool, outcome: CreatedTopic | KafkaError | None
+) -> CreatableTopicResult:
+    if count > 1:
+        return _failed(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+    if not is_allowed or outcome is None:
+        return _failed(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
+    return _failed(name, outcome) if isinstance(outcome, KafkaError) else _created(context, outcome)
 
 
 async def _create(

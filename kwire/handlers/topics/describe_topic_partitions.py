@@ -16,7 +16,12 @@ Versions: 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
 from kwire.base.errors import ErrorCode
+from kwire.base.futures import NowOrLater, then
 from kwire.cluster.metadata.image import ClusterImage, TopicImage
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from kwire.codec.messages.describe_topic_partitions_response import (
@@ -29,11 +34,20 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import in_slices
 from kwire.handlers.topic_metadata import absence_error, offline_replicas, topic_operations
 from kwire.security.acls.operations import AclOperation
 
+SLICE_TOPICS: Final = 200
+"""Topics of a page that are described before other clients get their turn."""
 
-def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
+_Entry = tuple[str, TopicImage | ErrorCode | None, range]
+"""A topic of the page: its name; what it is, None if it does not exist, or why it is refused; the partitions."""
+
+
+def handle(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> NowOrLater[DescribeTopicPartitionsResponse]:
     """Build one page from this broker's image."""
     image = context.services.image
     requested = {topic.name for topic in request.topics}
@@ -43,29 +57,52 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     first_name = cursor.topic_name if cursor is not None else ""
     names = sorted(name for name in requested or image.topics if name >= first_name)
     room = max(1, min(request.response_partition_limit, context.services.config.max_request_partition_size_limit))
-    response = DescribeTopicPartitionsResponse(next_cursor=None)
+    next_cursor: Cursor | None = None
     allowed = allowed_topics(context, AclOperation.DESCRIBE, names)
+    page: list[_Entry] = []
     for name in names:
+        topic = image.topics.get(name)
         if name not in allowed:
             if requested:
-                refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=refused, name=name))
+                page.append((name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, range(0)))
             continue
         if room == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = image.topics.get(name)
         if topic is None:
-            response.topics.append(_absent(context, name, absence_error(name)))
+            page.append((name, None, range(0)))
             continue
         start = cursor.partition_index if cursor is not None and name == first_name else 0
         end = min(start + room, len(topic.partitions))
-        response.topics.append(_described(context, image, topic, range(start, end)))
+        page.append((name, topic, range(start, end)))
         if end < len(topic.partitions):
-            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            next_cursor = Cursor(topic_name=name, partition_index=end)
             break
         room -= max(end - start, 0)
-    return response
+    described = in_slices(page, partial(_describe_all, context, image), SLICE_TOPICS)
+    return then(described, partial(_response, next_cursor))
+
+
+def _response(
+    next_cursor: Cursor | None, topics: list[DescribeTopicPartitionsResponseTopic]
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
+
+
+def _describe_all(
+    context: RequestContext, image: ClusterImage, entries: Sequence[_Entry]
+) -> list[DescribeTopicPartitionsResponseTopic]:
+    return [_entry(context, image, *each) for each in entries]
+
+
+def _entry(
+    context: RequestContext, image: ClusterImage, name: str, topic: TopicImage | ErrorCode | None, indexes: range
+) -> DescribeTopicPartitionsResponseTopic:
+    if topic is None:
+        return _absent(context, name, absence_error(name))
+    if isinstance(topic, ErrorCode):
+        return DescribeTopicPartitionsResponseTopic(error_code=topic, name=name)
+    return _described(context, image, topic, indexes)
 
 
 def _absent(context: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
