@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -447,6 +447,43 @@ def test_without_topics_there_are_no_new_offsets(source: Source) -> None:
     source.create()
     source.numbers(0, 5, 8)
     assert source.read(core, start, core.latest(start, 0, 0)) == texts(5, 8)
+
+
+def test_a_topic_deleted_while_its_offsets_are_asked_for(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found at first is not there any more when it is looked at; then topics are found anew."""
+    from kwire.spark.source.positions import find_topics
+
+    source.numbers(0, 0, 5)
+    other = Source(source.broker)
+    other.numbers(0, 5, 8)
+    core = source.stream(subscribe=f"{source.topic},{other.topic}", failOnDataLoss="false")
+    start = core.initial()
+    found = 0
+
+    async def late(*args: Any, **kwargs: Any) -> Any:
+        nonlocal found
+        topics = await find_topics(*args, **kwargs)
+        found += 1
+        if found == 1:
+            await args[0].call(DeleteTopicsRequest(topics=[DeleteTopicState(name=source.topic)], timeout_ms=10000))
+        return topics
+
+    monkeypatch.setattr("kwire.spark.source.readers.find_topics", late)
+    assert {*core.latest(start, 0, 0)} == {other.topic}
+    assert found > 1
+
+
+def test_a_new_topic_deleted_before_it_is_planned_is_an_error_or_left_out(source: Source) -> None:
+    other = Source(source.broker)
+    start = source.stream().initial()
+    source.numbers(0, 0, 5)
+    both = {"subscribe": f"{source.topic},{other.topic}"}
+    end = source.stream(**both).latest(start, 0, 0)
+    other.delete()
+    with pytest.raises(DataLossError, match=f"{other.topic}-0 does not exist any more"):
+        source.stream(**both).between(start, end)
+    careless = source.stream(failOnDataLoss="false", **both)
+    assert source.read(careless, start, end) == texts(0, 5)
 
 
 def test_records_deleted_meanwhile_are_an_error_or_left_out(source: Source) -> None:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kwire.arrow.ranges import Partition, Positions, Range
-from kwire.base.errors import ErrorCode
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError
 from kwire.spark.source.errors import DataLossError, SourceError
 from kwire.spark.source.options import EARLIEST, LATEST, Limit, SourceOptions
 from kwire.spark.source.planning import divided, ranges
-from kwire.spark.source.positions import ask_cluster, ends_of, find_topics, resolve
+from kwire.spark.source.positions import ask_cluster, ends_of, find_topics, is_gone, resolve
 from kwire.spark.source.reading import read
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ async def _ends(cluster: Cluster, options: SourceOptions, partitions: dict[Parti
     try:
         return await ends_of(cluster, options, partitions, which)
     except CommandError as error:
-        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and "has no partition" not in str(error):
+        if not is_gone(error):
             raise
         if options.fails_on_loss:
             raise DataLossError(str(error)) from None

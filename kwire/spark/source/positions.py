@@ -18,6 +18,7 @@ from kwire.spark.source.options import CLIENT_ID, EARLIEST, LATEST, ByPartition,
 
 T = TypeVar("T")
 _PAUSE_S: Final = 0.1
+_ATTEMPTS: Final = 10
 _CREATION_S: Final = 10.0
 """Seconds for which a topic that does not exist is waited for."""
 
@@ -44,6 +45,24 @@ def ask_cluster(options: SourceOptions, action: Callable[[Cluster], Awaitable[T]
         return asyncio.run(act())
     except CommandError as error:
         raise SourceError(str(error)) from None
+
+
+def is_gone(error: CommandError) -> bool:
+    """Whether a topic or a partition does not exist, or not any more."""
+    return error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or "has no partition" in str(error)
+
+
+async def steadily(cluster: Cluster, action: Callable[[Cluster], Awaitable[T]]) -> T:
+    """The outcome of something that finds topics and asks for their offsets. It is begun anew if one of them is deleted
+    between the two."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return await action(cluster)
+        except CommandError as error:
+            if not is_gone(error):
+                raise
+        await asyncio.sleep(_PAUSE_S * (attempt + 1))
+    return await action(cluster)
 
 
 async def find_topics(cluster: Cluster, options: SourceOptions, *, must_exist: bool = True) -> Topics:

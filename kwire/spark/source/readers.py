@@ -18,7 +18,7 @@ from kwire.spark.source.batch_reader import RangePartition, parts_of
 from kwire.spark.source.errors import DataLossError
 from kwire.spark.source.options import EARLIEST, LATEST, SourceOptions
 from kwire.spark.source.planning import limited, ranges, total
-from kwire.spark.source.positions import Topics, ask_cluster, ends_of, find_topics, resolve
+from kwire.spark.source.positions import Topics, ask_cluster, ends_of, find_topics, resolve, steadily
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ class StreamCore:
                 ends = limited(starts, ends, at_most)
             return kept(start, to_offsets(ends, topics))
 
-        return ask_cluster(self.options, ask)
+        return ask_cluster(self.options, lambda cluster: steadily(cluster, ask))
 
     def between(self, start: Offsets, end: Offsets) -> list[Range]:
         """What lies between two offsets."""
@@ -80,12 +80,11 @@ class StreamCore:
         async def ask(cluster: Cluster) -> list[Range]:
             topics = await find_topics(cluster, self.options, must_exist=False)
             ids = {name: each[ID] for name, each in end.items() if ID in each}  # Spark's own source writes none
-            wanted = Topics(tuple(positions(end)), ids)
-            starts = await self._starts(cluster, start, wanted)
             self._check(start, end, topics)
-            return ranges(starts, {each: at for each, at in positions(end).items() if each in topics.partitions})
+            ends = {each: at for each, at in positions(end).items() if each in topics.partitions}
+            return ranges(await self._starts(cluster, start, Topics(tuple(ends), ids)), ends)
 
-        return [] if start == end else ask_cluster(self.options, ask)
+        return [] if start == end else ask_cluster(self.options, lambda cluster: steadily(cluster, ask))
 
     async def _starts(self, cluster: Cluster, start: Offsets, topics: Topics) -> Positions:
         """The start of each partition; one that the start does not have is new, and so is a topic with another id: they
@@ -107,10 +106,10 @@ class StreamCore:
         if not self.options.fails_on_loss:
             return
         for topic, number in positions(end):
-            if topics.ids.get(topic, "") != end[topic].get(ID, topics.ids.get(topic, "")):
-                raise DataLossError(f"topic {topic} was deleted and made again")
             if (topic, number) not in topics.partitions:
                 raise DataLossError(f"{topic}-{number} does not exist any more")
+            if topics.ids.get(topic, "") != end[topic].get(ID, topics.ids.get(topic, "")):
+                raise DataLossError(f"topic {topic} was deleted and made again")
         for topic, number in positions(start):
             if topic not in end or str(number) not in end[topic]:
                 raise DataLossError(f"{topic}-{number} does not exist any more")

@@ -75,7 +75,7 @@ def test_a_topic_made_again_between_two_runs(
 
 @original(MICRO_BATCH, "delete a topic when a Spark job is running")
 def test_a_topic_deleted_by_a_task(strict: Kafka, strict_source: Source, new_name: Names, tmp_path: Path) -> None:
-    """Each task deletes the topic that it reads, and creates it again."""
+    """The task deletes the topic that it reads, and creates it again."""
     topic = strict.create(new_name("t"))
     strict.send(topic, range(1, 11))
     bootstrap = strict.bootstrap
@@ -83,7 +83,9 @@ def test_a_topic_deleted_by_a_task(strict: Kafka, strict_source: Source, new_nam
     class Deleting:
         """Has no names of this module: Spark's Python processes cannot import it."""
 
-        def open(self, _partition: int, _epoch: int) -> bool:
+        def open(self, _partition: int, epoch: int) -> bool:
+            if epoch:  # the topic that was made again is another one, which is a batch of its own
+                return True
             import time as clock
 
             from confluent_kafka import KafkaException as Refused
