@@ -21,8 +21,10 @@ from campaigns.segment_files.witness import Late, Partition, Witness
 from campaigns.segment_files.writers import (
     AGAIN,
     COMPACTED,
+    LONG_S,
     PARTITIONS,
     PLAIN,
+    SHORT_S,
     TRANSACTIONS,
     RecordWriter,
     TransactionWriter,
@@ -88,8 +90,11 @@ class Campaign:
                 True: Witness(bootstrap, own, committed=True),
             }
             world.witness = self._witnesses[False]
-            names = [{"transactional.id": f"transaction-{number}"} for number in range(2)]
-            writers = [RecordWriter(bootstrap, 1), *(TransactionWriter(bootstrap, 2, **each) for each in names)]
+            writers = [
+                RecordWriter(bootstrap, 1),
+                *(TransactionWriter(bootstrap, number, f"short-{number}", SHORT_S) for number in range(2)),
+                *(TransactionWriter(bootstrap, number, f"long-{number}", LONG_S) for number in range(2)),
+            ]
             time.sleep(_WARM_UP_S)
             for done in range(1, rounds + 1):
                 self._round()

@@ -6,6 +6,7 @@ import contextlib
 import random
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
@@ -30,6 +31,9 @@ CONFIGS: Final = {
 _KEYS: Final = 150
 _RECORDS: Final = 25
 _PAUSE_S: Final = 0.05
+SHORT_S: Final = (0.0, 0.02, 0.1, 0.5)
+LONG_S: Final = (2.0, 4.0, 6.0)
+"""Longer than a read takes, so that it sees open transactions."""
 
 
 class Writer:
@@ -88,7 +92,11 @@ class RecordWriter(Writer):
 
 
 class TransactionWriter(Writer):
-    """Transactions that are committed, aborted or left open for a while."""
+    """Transactions that are committed, aborted or left open for a while. ``pauses_s``: how long they may be open."""
+
+    def __init__(self, bootstrap: str, seed: int, name: str, pauses_s: Sequence[float]) -> None:
+        self._pauses_s = pauses_s
+        super().__init__(bootstrap, seed, **{"transactional.id": name})
 
     def _write(self) -> None:
         chance = self._chance
@@ -101,7 +109,7 @@ class TransactionWriter(Writer):
                 number += 1
                 producer.produce(TRANSACTIONS, self._value(number), b"%d" % number, chance.randrange(PARTITIONS))
             producer.flush(5)
-            time.sleep(chance.choice((0.0, 0.02, 0.1, 0.5)))
+            self._ended.wait(chance.choice(self._pauses_s))
             if chance.random() < 0.5:
                 producer.commit_transaction(10)
             else:
