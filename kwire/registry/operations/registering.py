@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kwire.registry import failures
-from kwire.registry.operations import reading
-from kwire.registry.operations.requests import Change, Wanted
+from kwire.registry.operations.requests import LATEST, Change, Wanted, version_number
 from kwire.registry.operations.schemas import Schemas
 from kwire.registry.operations.settings import IMPORT, READWRITE, check_writable, config_of, mode_of
 from kwire.registry.store import names, records
@@ -134,11 +133,14 @@ class Registering:
         raise failures.no_schema()
 
     def compatible(self, subject: str, text: str | None, wanted: Wanted, *, verbose: bool) -> dict[str, Any]:
-        """Whether a schema may follow a version (``text``), or without one all that the level names. `Refusal`."""
+        """Whether a schema may follow a version (``text``), or without one all that the level names. It may follow the
+        latest version of a subject that has none. `Refusal`."""
+        earlier = self._state.versions(subject)
         if text is not None:
-            earlier = [reading.version(self._state, subject, text)]
-        else:
-            earlier = self._state.versions(subject)
+            number = version_number(text)
+            earlier = earlier[-1:] if number == LATEST else [each for each in earlier if each.version == number]
+            if not earlier and number != LATEST:
+                raise failures.no_version(number)
         schema, _ = self._identified(subject, wanted, normalize=False)
         level = str(config_of(self._state, subject)["compatibilityLevel"])
         found = self._found(level, schema, earlier)
