@@ -16,10 +16,12 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from compat_tests.names import Names
 from harness.processes.brokers import Broker
+from harness.processes.certificates import Certificates
 from harness.registries.process import Registry
 
 pytestmark = pytest.mark.java
 
+USER = "alice:secret"
 AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 FIELDS = [{"name": "id", "type": "int"}, {"name": "amount", "type": AMOUNT}]
 REGION = {"name": "region", "type": ["null", "string"], "default": None}
@@ -29,31 +31,47 @@ def schema(*fields: Any) -> str:
     return json.dumps({"type": "record", "name": "Order", "fields": fields})
 
 
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
 @pytest.fixture
-def registry(broker: Broker, new_name: Names, tmp_path: Path) -> Iterator[Registry]:
-    """One that wants a login."""
+def registry(broker: Broker, new_name: Names, certificates: Certificates, tmp_path: Path) -> Iterator[Registry]:
+    """One that has TLS, and wants a login."""
     users = tmp_path / "users"
-    users.write_text("alice: secret\n")
-    made = Registry(broker.bootstrap, new_name("schemas"), "--users", str(users))
+    users.write_text(USER)
+    server = certificates.server
+    options = ["--users", str(users), "--tls-cert", str(server.chain), "--tls-key", str(server.key)]
+    made = Registry(broker.bootstrap, new_name("schemas"), *options, ca=certificates.ca)
     yield made
     made.close()
 
 
 @pytest.fixture
-def client(registry: Registry) -> Iterator[SchemaRegistryClient]:
-    with SchemaRegistryClient({"url": registry.url, "basic.auth.user.info": "alice:secret"}) as made:
+def login(registry: Registry, certificates: Certificates) -> dict[str, str]:
+    return {
+        "schema.registry.url": registry.url,
+        "basic.auth.user.info": USER,
+        "ssl.ca.location": str(certificates.ca),
+    }
+
+
+@pytest.fixture
+def client(registry: Registry, certificates: Certificates) -> Iterator[SchemaRegistryClient]:
+    settings = {"url": registry.url, "basic.auth.user.info": USER, "ssl.ca.location": str(certificates.ca)}
+    with SchemaRegistryClient(settings) as made:
         yield made
 
 
 def test_serializers_and_spark_read_each_other(
-    spark: Any, broker: Broker, registry: Registry, client: SchemaRegistryClient, make_topic: Callable[..., str]
+    spark: Any, broker: Broker, login: dict[str, str], client: SchemaRegistryClient, make_topic: Callable[..., str]
 ) -> None:
     from pyspark.sql.functions import col, struct
 
     from kwire.spark import from_avro, to_avro
 
     topic, copy = make_topic(2), make_topic(1)
-    login = {"schema.registry.url": registry.url, "basic.auth.user.info": "alice:secret"}
     context = SerializationContext(topic, MessageField.VALUE)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number, each in enumerate((schema(*FIELDS), schema(*FIELDS, REGION))):
@@ -86,13 +104,12 @@ def test_serializers_and_spark_read_each_other(
 
 
 def test_what_does_not_fit_ends_the_query_or_is_null(
-    spark: Any, registry: Registry, client: SchemaRegistryClient
+    spark: Any, registry: Registry, login: dict[str, str], client: SchemaRegistryClient
 ) -> None:
     from pyspark.errors import PythonException
 
     from kwire.spark import from_avro
 
-    login = {"schema.registry.url": registry.url, "basic.auth.user.info": "alice:secret"}
     value = AvroSerializer(client, schema(*FIELDS))(
         {"id": 1, "amount": Decimal(1)}, SerializationContext("t", MessageField.VALUE)
     )
@@ -104,6 +121,8 @@ def test_what_does_not_fit_ends_the_query_or_is_null(
     with pytest.raises(ValueError, match="there is no subject none"):
         from_avro("value", "none", login)
     with pytest.raises(ValueError, match="Unauthorized"):
+        from_avro("value", "t-value", {**login, "basic.auth.user.info": "alice:wrong"})
+    with pytest.raises(ValueError, match="certificate"):
         from_avro("value", "t-value", registry.url)
     with pytest.raises(ValueError, match="Connection refused"):
         from_avro("value", "t-value", "http://127.0.0.1:1")
