@@ -308,7 +308,8 @@ def main(names: list[str], text: Path | None = None) -> int:
     for name in names or CURVES:
         out: list[str] = []
         facts = machine()
-        head = f"{name}: {CURVES[name].__doc__} ({facts['when'][:10]}, {facts['cores']} cores, {facts['cpu']})"
+        load = f"load average before {facts['load_average'][0]:.1f}"
+        head = f"{name}: {CURVES[name].__doc__} ({facts['when'][:10]}, {facts['cores']} cores, {facts['cpu']}, {load})"
         for line in _lines(head, CURVES[name]()):
             print(line, flush=True)
             out.append(line)
