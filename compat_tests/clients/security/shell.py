@@ -31,6 +31,8 @@ class Shell:
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self._directory = directory
+        self.log = directory / "brokers.log"
+        """What the brokers have written to standard error."""
         self._brokers: list[subprocess.Popen[str]] = []
         programs = directory / "programs"
         programs.mkdir()
@@ -60,9 +62,15 @@ class Shell:
         return done.stdout
 
     def _start(self, command: str) -> str:
-        broker = subprocess.Popen(
-            command.split(), cwd=self._directory, env=self._environment, stdout=subprocess.PIPE, text=True
-        )
+        with open(self.log, "ab") as log:
+            broker = subprocess.Popen(
+                command.split(),
+                cwd=self._directory,
+                env=self._environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         self._brokers.append(broker)
         assert broker.stdout is not None
         line = broker.stdout.readline()

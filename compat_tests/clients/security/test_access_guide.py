@@ -3,6 +3,8 @@ says."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,8 @@ SHOWN = (
     "Completed updating config for broker-logger 1",
 )
 """Texts that the commands print, among others."""
+LOG_LINES = 2
+"""Lines of the broker's log that the page shows."""
 STEPS_BEFORE = 2
 """Blocks of TLS_AND_SASL.md: certificates, and the configuration."""
 
@@ -47,3 +51,9 @@ def test_the_commands_of_the_guide_work_as_they_are_pasted(shell: Shell) -> None
     assert len(blocks) > 10
     printed = "".join(shell.run(block) for block in [*before[:STEPS_BEFORE], *blocks])
     assert [each for each in SHOWN if each not in printed] == [], printed
+    shell.stop()
+    logged = [json.loads(line) for line in shell.log.read_text().splitlines()]
+    lines = [json.loads(each) for each in re.findall(r"```json\n(.*?)```", texts[1], re.S)]
+    assert len(lines) == LOG_LINES
+    for line in lines:
+        assert [each for each in logged if line.items() <= each.items()], line
