@@ -20,8 +20,8 @@ LOCK = ROOT / "requirements-dev.lock"
 _STAMP = VENV / "kwire-environment.json"
 # What a level installs. Each holds everything of those before it.
 _LEVELS = {
-    "start": ["-e", ".", "kafka-python>=3.0"],
-    "spark": ["-e", ".[spark]", "kafka-python>=3.0", "confluent-kafka>=2.11"],
+    "start": ["-e", ".[console]", "kafka-python>=3.0"],
+    "spark": ["-e", ".[console,spark]", "kafka-python>=3.0", "confluent-kafka>=2.11"],
     "test": ["-e", ".[spark,test]"],
 }
 
