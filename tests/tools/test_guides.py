@@ -17,6 +17,7 @@ RUN = {
     "docs/ACCESS_CONTROL.md": "compat_tests/clients/security/test_access_guide.py",
     "docs/ARCHIVE.md": "compat_tests/comparisons/cli/test_archive_guide.py",
     "docs/AUDIT.md": "compat_tests/comparisons/cli/test_audit_guide.py",
+    "docs/BACKUP.md": "compat_tests/campaigns/archive/test_backups.py",
     "docs/COMMAND_LINE.md": "compat_tests/clients/test_guides.py",
     "docs/CONSOLE.md": "compat_tests/clients/test_guides.py",
     "docs/EVERYDAY_TASKS.md": "compat_tests/comparisons/cli/test_everyday_tasks.py",
@@ -47,7 +48,10 @@ IS_COMPARED = re.compile(r"```sh\n(?:(?!```).)*?```(?:\n\n```text\n.*?```)*", re
 """Commands with their output, as `compat_tests.guides` and others find them."""
 NO_OUTPUT = {
     ("docs/RUNNING.md", "kwire start [server.properties]"): "a synopsis, no output",
-    ("docs/ACCESS_CONTROL.md", '{"event": "denied"'): "a line of the broker's log, compared by the same test",
+    (
+        "docs/ACCESS_CONTROL.md",
+        '{"event": "denied"',
+    ): "a line of the log, as in tests/handlers/audit/test_decision_log.py",
     ("docs/ACCESS_CONTROL.md", '{"event": "ACL added"'): "a line of the broker's log, compared by the same test",
     ("docs/AUDIT.md", ""): "its test takes blocks with a sentence between command and output, too",
 }
