@@ -9,7 +9,9 @@ import os
 import secrets
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import Path
 
 import uvicorn
 
@@ -43,7 +45,7 @@ class _Server(ReadyServer):
 
 def serve(arguments: argparse.Namespace, targets: Sequence[Target]) -> int:
     """Serve until a signal comes. `StartFailure`."""
-    os.nice(max(NICENESS - os.nice(0), 0))
+    _step_back()
     secure = check_tls(arguments.tls_cert, arguments.tls_key)
     with bound_socket(arguments.listen) as bound:
         host, port = bound.getsockname()[:2]
@@ -60,6 +62,15 @@ def serve(arguments: argparse.Namespace, targets: Sequence[Target]) -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(arguments, targets, access, settings, bound, url))
     return 0
+
+
+def _step_back() -> None:
+    """Let brokers and their clients on the same machine go first."""
+    os.nice(max(NICENESS - os.nice(0), 0))
+    if os.getsid(0) == os.getpid():  # as with `kwire start --console`
+        # Linux may share processors between sessions first (autogroup); niceness then counts within a session only.
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 async def _serve(

@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from harness.processes.process_usage import family
 from harness.waiting import PATIENCE_S
 from kwire.cli import main
+from kwire.console.server import NICENESS
 
 
 @pytest.fixture
@@ -35,6 +37,20 @@ def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     yield process
     process.kill()
     process.communicate()
+
+
+def niceness(pid: int) -> dict[str, int]:
+    """That of the processes beside the brokers, by command; where Linux groups sessions, that of their session."""
+    found = {}
+    for child in family(pid)[1:]:
+        words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+        command = next((each for each in words if each in ("console", "registry")), None)
+        if command is not None:
+            group = Path(f"/proc/{child}/autogroup")
+            own = os.getpriority(os.PRIO_PROCESS, child)
+            found[command] = int(group.read_text().split()[-1]) if group.exists() else own
+            assert own >= found[command]
+    return found
 
 
 def status(url: str, path: str) -> int:
@@ -58,6 +74,7 @@ def test_its_line_comes_after_the_ready_line_and_it_ends_with_the_broker(started
     url = urls["kwire console"]
     assert status(url, "/api/topics") == 200
     assert status(urls["kwire registry"], "/subjects") == 200
+    assert niceness(started.pid)["console"] >= NICENESS
     started.send_signal(signal.SIGTERM)
     assert started.communicate(timeout=PATIENCE_S)[0] == ""
     assert started.returncode == 0
