@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError
@@ -55,6 +56,8 @@ def call(
     except HTTPError as error:
         with error:
             return Answer(error.code, _json(error.read()))
+    except HTTPException as error:  # it was killed in the middle of a response
+        raise ConnectionError(str(error)) from None
 
 
 def _json(content: bytes) -> Any:
