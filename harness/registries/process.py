@@ -51,13 +51,18 @@ def call(
     data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     request = Request(url + path, data, {"Content-Type": JSON, **(headers or {})}, method=method)
     try:
+        return _answered(request, timeout_s, context)
+    except HTTPException as error:  # it was killed in the middle of a response
+        raise ConnectionError(str(error)) from None
+
+
+def _answered(request: Request, timeout_s: float, context: ssl.SSLContext | None) -> Answer:
+    try:
         with urlopen(request, timeout=timeout_s, context=context) as response:
             return Answer(response.status, json.loads(response.read() or b"null"))
     except HTTPError as error:
         with error:
             return Answer(error.code, _json(error.read()))
-    except HTTPException as error:  # it was killed in the middle of a response
-        raise ConnectionError(str(error)) from None
 
 
 def _json(content: bytes) -> Any:
