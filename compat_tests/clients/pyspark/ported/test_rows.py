@@ -1,4 +1,4 @@
-"""Rows of a stream and what Spark makes of them: columns, counts, windows, joins, another sink."""
+"""Rows of a stream and what Spark makes of them: columns, counts, windows, joins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from compat_tests.clients.pyspark.ported.support.kafka import Kafka
 from compat_tests.clients.pyspark.ported.support.originals import MICRO_BATCH, original
 from compat_tests.clients.pyspark.ported.support.streams import Source, Stream
 from compat_tests.names import Names
-from harness.processes.brokers import wait_until
 
 pytestmark = pytest.mark.java
 
@@ -128,36 +127,6 @@ def test_a_stream_joined_with_itself(kafka: Kafka, source: Source, stream: Make,
     assert sum(each["numInputRows"] for each in progress) == (4 if reuses else 8)
 
 
-@original(MICRO_BATCH, "async progress tracking")
-def test_async_progress_tracking(kafka: Kafka, source: Source, new_name: Names, tmp_path: Path) -> None:
-    """An option of Spark's own sink; the source is kwire's."""
-    topic, target = kafka.create(new_name("t"), 5), kafka.create(new_name("target"), 5)
-    kafka.send(topic, range(15), 0)
-    frame = source.read_stream(subscribe=topic, maxOffsetsPerTrigger=5, startingOffsets="earliest")
-
-    writer = (
-        frame.select("value")
-        .writeStream.format("kafka")
-        .options(**{"kafka.bootstrap.servers": kafka.bootstrap, "kafka.max.block.ms": "5000"}, topic=target)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .option("asyncProgressTrackingEnabled", "true")
-        .option("asyncProgressTrackingCheckpointIntervalMs", "1000")
-    )
-
-    def run() -> list[int]:
-        query = started(writer)
-        try:
-            query.processAllAvailable()
-        finally:
-            query.stop()
-        copied = source.read(subscribe=target).selectExpr("cast(value as string) as value").collect()
-        return [int(row.value) for row in copied]
-
-    assert sorted(run()) == [*range(15)]
-    kafka.send(topic, range(15, 30), 0)
-    assert {*run()} == {*range(30)}
-
-
 @original(MICRO_BATCH, "default config of includeHeader doesn't break existing query from Spark 2.4")
 def test_a_checkpoint_of_spark_2_4(strict: Kafka, strict_source: Source, tmp_path: Path, stream: Make) -> None:
     """Written by Spark's own source, with state of dropDuplicates; the query goes on with ``format("kwire")``."""
@@ -177,20 +146,3 @@ def test_a_checkpoint_of_spark_2_4(strict: Kafka, strict_source: Source, tmp_pat
     saved = jars.suites() / "structured-streaming" / "checkpoint-version-2.4.3-kafka-include-headers-default"
     shutil.copytree(saved, found.checkpoint, ignore=shutil.ignore_patterns(".*.crc"))
     assert found.start().process().numbers == [*range(31, 36)]
-
-
-def started(writer: Any) -> Any:
-    """The query of a writer. Spark counts one that was just stopped as running for a moment."""
-    found: list[Any] = []
-
-    def start() -> bool:
-        try:
-            found.append(writer.start())
-        except Exception as error:
-            if "CONCURRENT_QUERY" not in str(error):
-                raise
-            return False
-        return True
-
-    wait_until(start, 60, "the end of the query before", 0.5)
-    return found[0]
