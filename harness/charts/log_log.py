@@ -1,5 +1,6 @@
 """Panels of curves on logarithmic axes, as SVG: on a card of its own, so that it reads well on a light and on a dark
-page. A dashed line through the first point of the longest curve shows what a given growth would be."""
+page. A dashed line through the last point of the longest curve shows a given growth: a curve that comes from below it
+grows faster."""
 
 from __future__ import annotations
 
@@ -121,13 +122,13 @@ class _Axes:
     def _expected(self) -> Iterator[str]:
         longest = max(self._panel.curves.values(), key=len)
         curve = sorted(longest)
-        (x, y), (end, _) = curve[0], curve[-1]
-        if end <= x or y <= 0:
+        (start, _), (x, y) = curve[0], curve[-1]
+        if start >= x or y <= 0:
             return
-        highest = 10.0 ** self._y[1]
         if self._panel.slope:
-            end = min(end, x * (highest / y) ** (1 / self._panel.slope))
-        (x1, y1), (x2, y2) = self._place(x, y), self._place(end, y * (end / x) ** self._panel.slope)
+            lowest = 10.0 ** self._y[0]
+            start = max(start, x * (lowest / y) ** (1 / self._panel.slope))
+        (x1, y1), (x2, y2) = self._place(start, y * (start / x) ** self._panel.slope), self._place(x, y)
         yield f'<line class="expected" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 

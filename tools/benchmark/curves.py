@@ -255,10 +255,10 @@ PANELS: tuple[tuple[str, str, float], ...] = (
     ("connections", "memory of an idle one", 0),
     ("groups", "OffsetCommit", 0),
     ("partitions", "creation of one, CPU", 0),
-    ("partitions", "memory", 1),
+    ("partitions", "growth for one", 0),
     ("partitions", "restart, CPU", 1),
     ("topics", "creation of one, CPU", 0),
-    ("topics", "memory", 1),
+    ("topics", "growth for one", 0),
     ("topics", "restart, CPU", 1),
     ("data", "one-record request", 0),
     ("data", "look-up by time", 0),
@@ -273,7 +273,8 @@ def picture(text: str) -> str:
     panels = []
     for name, column, slope in PANELS:
         rows = _rows_of(recorded.get(name, ""))
-        points = [(_number(row[name if name in row else "MB"]), _number(row[column])) for row in rows if column in row]
+        rows = [row for row in rows if row.get(column)]
+        points = [(_number(row[name if name in row else "MB"]), _number(row[column])) for row in rows]
         points = [point for point in points if point[1] > 0]  # on a logarithmic axis
         if points:
             unit = rows[0][column].split()[-1]
