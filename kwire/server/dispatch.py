@@ -264,9 +264,14 @@ class Dispatcher:
                     self._answer_quickly(connection, route, len(frame), parts, size, started)
                     return
                 if route.together is not None and response is not None:
-                    response.source = connection, route, frame, position, started
-                    self._append(response, alone=connection.is_alone)
-                    return
+                    if not connection.is_alone or self._appends or self._quotas.active:
+                        response.source = connection, route, frame, position, started
+                        self._append(response)
+                        return
+                    response = response.run()
+                    if response.__class__ is bytes:
+                        self._answer_quickly(connection, route, len(frame), [response], len(response), started)
+                        return
             if self._appends:
                 self._append_all()
             exchange = Exchange(self.services, connection, route, correlation_id, started)
@@ -298,11 +303,11 @@ class Dispatcher:
         metrics.response_bytes += size
         metrics.record(route.version, int((self._clock() - started) * 1e6), 0)
 
-    def _append(self, append: Append, alone: bool) -> None:
+    def _append(self, append: Append) -> None:
         """Append a batch: a small one together with others of this turn of the loop, before their responses are
         sent."""
         appends = self._appends
-        if (alone and not appends) or len(append.records) > GROUPED_BYTES or self._quotas.active:
+        if len(append.records) > GROUPED_BYTES or self._quotas.active:
             if appends:
                 self._append_all()
             self._appended(append, append.run(), self._clock())

@@ -131,6 +131,37 @@ async def test_what_is_kept_is_bounded(broker: AdminBroker) -> None:
     assert len(encoded_metadata.whole(broker.image)) == encoded_metadata.WHOLE_MAX
 
 
+async def test_a_kept_response_about_named_topics_is_for_those_who_may_describe_them(broker: AdminBroker) -> None:
+    request = request_for("a", "secret")
+    shown, _ = await bytes_of(broker, request, 12)
+    kept = metadata.API.handle(request, broker.context(12))
+    assert kept is metadata.API.handle(request, broker.context(12))
+    assert (await bytes_of(broker, request, 12, endpoint=("other", 1)))[0] != shown
+    broker.replace_services(authorizer=Denying(AclOperation.DESCRIBE))
+    ours, theirs = await bytes_of(broker, request, 12)
+    assert ours == theirs != shown
+    assert metadata.API.handle(request, broker.context(12)) is not kept
+
+
+async def test_a_kept_response_about_named_topics_ends_with_the_image(broker: AdminBroker) -> None:
+    request = request_for("a", "d")
+    for _ in range(2):
+        ours, _ = await bytes_of(broker, request, 12)
+    await broker.node.controller.create_topics([NewTopic("d", 2)])
+    made, theirs = await bytes_of(broker, request, 12)
+    assert made == theirs != ours
+
+
+async def test_kept_responses_about_named_topics_are_bounded(broker: AdminBroker) -> None:
+    for number in range(2 * metadata.KEPT_MAX):
+        await bytes_of(broker, request_for("a"), 12, endpoint=("host", number))
+    assert len(broker.image.notes[metadata._kept]) == metadata.KEPT_MAX
+    broker.image.notes.clear()
+    await broker.node.controller.create_topics([NewTopic("large", 1000)])
+    await bytes_of(broker, request_for("large"), 12)
+    assert not broker.image.notes.get(metadata._kept)
+
+
 async def test_version_0_and_topic_operations_are_encoded_each_time(broker: AdminBroker) -> None:
     for request, version in (
         (MetadataRequest(topics=[]), 0),
