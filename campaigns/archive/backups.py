@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +47,8 @@ COUNTS: Final = "counts"
 GROUP: Final = "counter"
 _TRANSACTION_MS: Final = 10_000
 _ROUND_S: Final = 1.5
+_KILLED_AT: Final = (0.2, 1.2)
+"""When a backup is killed, by the time that one takes."""
 _VERIFY_EVERY: Final = 5
 _SEGMENTS: Final = "internal.segment.bytes=16384"
 _SETTINGS: Final = {
@@ -186,13 +189,15 @@ def run_campaign(home: Path, *, count: int, kills: int, seed: int, verify_every:
             _make_topics(broker)
             writer = Writer(broker.bootstrap, TOPIC, count, count / (kills * _ROUND_S + 1), seed)
             counter = Counter(broker.bootstrap)
+            took_s = _timed(backups.create)
             compared = verified = 0
             while backups.kills < kills:
-                backups.create_killed(chance.uniform(0.1, _ROUND_S))
+                backups.create_killed(chance.uniform(*_KILLED_AT) * took_s)
                 transaction(broker.bootstrap, TOPIC, f"campaign-{backups.kills}", commits=chance.random() < 0.5)
                 if backups.kills >= verified + verify_every and backups.numbers():
                     verified = backups.kills
                     compared += _verify(home, backups, broker, chance)
+            among = backups.created
             backups.create()
             compared += _verify(home, backups, broker, chance)
             writer.finish()
@@ -211,11 +216,19 @@ def run_campaign(home: Path, *, count: int, kills: int, seed: int, verify_every:
         "records": count,
         "kills": backups.kills,
         "backups": last["number"],
+        "backups_among_kills": among,
         "restored_and_compared": compared,
         "segments": segments,
         "bytes": last["bytes"],
         "seconds": round(time.monotonic() - started_s),
     }
+
+
+def _timed(work: Callable[[], object]) -> float:
+    """How many seconds something takes on this machine, as busy as it is."""
+    begun_s = time.monotonic()
+    work()
+    return time.monotonic() - begun_s
 
 
 def _make_topics(broker: Broker) -> None:

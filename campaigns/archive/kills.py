@@ -20,7 +20,16 @@ import time
 from pathlib import Path
 from typing import Final
 
-from campaigns.archive.topics import PARTITIONS, Writer, commits_of_table, consumed, digest, rows_of_table, transaction
+from campaigns.archive.topics import (
+    PARTITIONS,
+    Writer,
+    commits_of_table,
+    consumed,
+    digest,
+    files_of_table,
+    rows_of_table,
+    transaction,
+)
 from campaigns.command_line import campaign_parser
 from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker
@@ -28,6 +37,10 @@ from harness.processes.brokers import Broker, make_broker
 _RESTORE_KILLS: Final = 5
 _ROUND_S: Final = 3.0
 _COMMIT_RECORDS: Final = 3000
+_AT_WORK: Final = 0.7
+"""How often an archiver is killed when it writes, and not at any moment, for example while it starts."""
+_AT_WORK_S: Final = 0.5
+_START_S: Final = 60.0
 
 
 class CampaignFailed(Exception):
@@ -65,6 +78,10 @@ class Command:
                 return
         raise CampaignFailed(f"{' '.join(self._words)}: {self._errors.read_text()[-2000:]}")
 
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def has_ended(self) -> bool:
         """Whether it has come to an end with status 0."""
         return self._process is not None and self._process.poll() == 0
@@ -79,8 +96,7 @@ class Command:
 def run_campaign(
     home: Path, kind: str, *, count: int, kills: int, seed: int, broker_kind: str = "kwire", round_s: float = _ROUND_S
 ) -> dict[str, object]:
-    """One run; what happened. ``round_s``: in which both are killed; an archiver that is killed before its first commit
-    shows little. `CampaignFailed`."""
+    """One run; what happened. ``round_s``: in which both are killed. `CampaignFailed`."""
     chance = random.Random(seed)
     started_s = time.monotonic()
     broker = make_broker(broker_kind, home / "broker")
@@ -91,9 +107,9 @@ def run_campaign(
         writer = Writer(broker.bootstrap, topic, count, count / (kills * round_s + 1), seed)
         words = ("archive", topic, "--to", kind, "--path", str(table), "-b", broker.bootstrap)
         follower = Command(home / "archive.err", *words, "--interval", "0.05", "--commit-records", str(_COMMIT_RECORDS))
-        broker_kills = _kill_both(broker, follower, kills, chance, topic, round_s)
+        broker_kills = _kill_both(broker, follower, kills, chance, topic, round_s, table)
         follower.kill()
-        commits = commits_of_table(kind, table, topic)
+        commits = commits_of_table(kind, table)
         writer.finish()
         if writer.failures:
             raise CampaignFailed(f"the writer: {writer.failures[0]}")
@@ -120,10 +136,13 @@ def run_campaign(
     }
 
 
-def _kill_both(broker: Broker, follower: Command, kills: int, chance: random.Random, topic: str, round_s: float) -> int:
+def _kill_both(
+    broker: Broker, follower: Command, kills: int, chance: random.Random, topic: str, round_s: float, table: Path
+) -> int:
     """Rounds in which both are killed; how often the broker was."""
     broker_kills = 0
     while broker_kills < kills or follower.kills < kills:
+        before = files_of_table(table)
         follower.start()
         moments = sorted((chance.uniform(0, round_s), each) for each in ("broker", "archiver"))
         begun_s = time.monotonic()
@@ -133,12 +152,22 @@ def _kill_both(broker: Broker, follower: Command, kills: int, chance: random.Ran
         for moment_s, which in moments:
             time.sleep(max(0.0, begun_s + moment_s - time.monotonic()))
             if which == "archiver":
+                if chance.random() < _AT_WORK:
+                    _await_work(follower, table, before)
+                    time.sleep(chance.uniform(0, _AT_WORK_S))
                 follower.kill()
             else:
                 broker.kill()
                 broker.start()
                 broker_kills += 1
     return broker_kills
+
+
+def _await_work(follower: Command, table: Path, before: int) -> None:
+    """Return when an archiver has begun to write, however busy the machine is, or has ended."""
+    begun_s = time.monotonic()
+    while files_of_table(table) == before and follower.is_running() and time.monotonic() < begun_s + _START_S:
+        time.sleep(0.01)
 
 
 def _restore(broker: Broker, home: Path, table: Path, chance: random.Random) -> int:

@@ -129,22 +129,17 @@ def rows_of_table(kind: str, path: Path, topic: str) -> list[Row]:
     return rows
 
 
-def commits_of_table(kind: str, path: Path, topic: str) -> int:
-    """How often a table was written to: files, or commits of the format."""
-    if kind == "parquet":
-        return sum(1 for _ in path.glob("*.parquet"))
-    if kind == "delta":
-        from deltalake import DeltaTable
+_COMMITS: Final = {"parquet": "*.parquet", "delta": "_delta_log/*.json", "iceberg": "metadata/*.metadata.json"}
 
-        return DeltaTable(str(path)).version() if DeltaTable.is_deltatable(str(path)) else 0
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.exceptions import NoSuchTableError
 
-    try:
-        table = SqlCatalog("default", uri=f"sqlite:///{path}/catalog.db").load_table(("kwire", topic))
-    except NoSuchTableError:
-        return 0
-    return len(table.history())
+def commits_of_table(kind: str, path: Path) -> int:
+    """How often a table in a folder was written to, by its files."""
+    return sum(1 for _ in path.glob(_COMMITS[kind]))
+
+
+def files_of_table(path: Path) -> int:
+    """How many files there are in a table's folder, also such as are not part of it yet."""
+    return sum(1 for _ in path.rglob("*"))
 
 
 def digest(rows: Iterable[Row], *, offsets: bool) -> str:

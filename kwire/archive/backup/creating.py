@@ -39,6 +39,8 @@ from kwire.log.common.names import directory_name
 
 THREADS: Final = 4
 """How many files are copied at a time; each takes two parts of memory."""
+_ASKED_FROM: Final = 1024 * 1024
+"""What is larger is sent only if it is not there yet; to send what is smaller takes no longer than to ask."""
 _DELETED_AT_ONCE: Final = 1000
 _ROUNDS: Final = 20
 _PAUSE_S: Final = 0.5
@@ -228,7 +230,9 @@ class _Run:
 
     def _send(self, stored: StoredFile, data: bytes | Iterator[bytes]) -> None:
         """Copy a file, unless a former backup or a run that was killed has copied it."""
-        if not stored.object or stored.object in self._objects or self._place.has_whole(stored.object, stored.size):
+        if not stored.object or stored.object in self._objects:
+            return
+        if stored.size > _ASKED_FROM and self._place.has_whole(stored.object, stored.size):
             return
         self._place.put(stored.object, data)
         self._objects.add(stored.object)

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from campaigns.archive.topics import PARTITIONS, consumed, digest, rows_of_table, transaction
 from compat_tests.names import Names
 from harness.paths import ROOT
-from harness.processes.brokers import Broker
+from harness.processes.brokers import Broker, make_broker
 from kwire.archive.archiving import Settings
 from kwire.archive.sources import BrokerSource
 from kwire.archive.spark import SparkArchiver
@@ -86,8 +86,18 @@ def _stop(*_: object) -> None:
     raise Stopped
 
 
-def test_the_command_runs_a_job(broker: Broker, make_topic: Callable[..., str], tmp_path: Path) -> None:
-    topic, table = make_topic(PARTITIONS), tmp_path / "table"
+def test_the_command_runs_a_job(tmp_path: Path) -> None:
+    broker, table = make_broker("kwire", tmp_path / "broker"), tmp_path / "table"
+    broker.start()
+    try:
+        _check_command(broker, "orders", table)
+    finally:
+        broker.kill()
+
+
+def _check_command(broker: Broker, topic: str, table: Path) -> None:
+    create = [sys.executable, "-m", "kwire", "topic", "create", topic, "--partitions", str(PARTITIONS)]
+    subprocess.run([*create, "-b", broker.bootstrap], cwd=ROOT, check=True, capture_output=True)
     _produced(broker, topic, 0, 100)
     words = ["archive", topic, "--to", "parquet", "--path", str(table), "-b", broker.bootstrap, "--until-end"]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
