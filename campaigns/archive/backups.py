@@ -50,6 +50,7 @@ _ROUND_S: Final = 1.5
 _KILLED_AT: Final = (0.2, 1.2)
 """When a backup is killed, by the time that one takes."""
 _VERIFY_EVERY: Final = 5
+_BATCH_BYTES: Final = 8192
 _SEGMENTS: Final = "internal.segment.bytes=16384"
 _SETTINGS: Final = {
     "log.retention.ms": "-1",
@@ -187,7 +188,7 @@ def run_campaign(home: Path, *, count: int, kills: int, seed: int, verify_every:
         backups = Backups(home, server, broker.data_dir)
         try:
             _make_topics(broker)
-            writer = Writer(broker.bootstrap, TOPIC, count, count / (kills * _ROUND_S + 1), seed)
+            writer = Writer(broker.bootstrap, TOPIC, count, count / (kills * _ROUND_S + 1), seed, _BATCH_BYTES)
             counter = Counter(broker.bootstrap)
             took_s = _timed(backups.create)
             compared = verified = 0

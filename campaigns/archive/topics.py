@@ -19,10 +19,14 @@ Row = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | 
 
 
 class Writer:
-    """A thread that writes ``count`` records, idempotently, at a rate, while the broker is killed."""
+    """A thread that writes ``count`` records, idempotently, at a rate, while the broker is killed. A batch has at most
+    ``batch_bytes``."""
 
-    def __init__(self, bootstrap: str, topic: str, count: int, rate: float, seed: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, count: int, rate: float, seed: int, batch_bytes: int = 1_000_000
+    ) -> None:
         self._arguments = (bootstrap, topic, count, seed)
+        self._batch_bytes = batch_bytes
         self._rate = rate
         self.failures: list[str] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -36,7 +40,13 @@ class Writer:
     def _run(self) -> None:
         bootstrap, topic, count, seed = self._arguments
         chance = random.Random(seed)
-        settings = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": 600_000, "log_level": 0}
+        settings: dict[str, Any] = {
+            "batch.size": self._batch_bytes,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "message.timeout.ms": 600_000,
+            "log_level": 0,
+        }
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "lz4", **settings})
         for number in range(count):
             kind = chance.random()
