@@ -2,11 +2,13 @@
 
     python -m examples.spark_orders.pipeline --bootstrap localhost:9092 --directory /tmp/orders --count 1000000
 
-Two structured streaming queries with a checkpoint each: `enriched` appends every order with its region to Parquet
-(Spark's file sink is exactly-once), `totals` keeps orders and amounts per hour and region and writes each new state to
-a topic under its key (the last record of a key is its total; a restart may write a state twice, never a wrong one).
+Three structured streaming queries with a checkpoint each, which read with ``format("kwire")``: `table` appends every
+order with its region to Parquet, `enriched` writes the same to a topic, exactly once, and `totals` keeps orders and
+amounts per hour and region and writes each new state to a topic under its key: the last record of a key is its total
+(a restart may write a state twice, never a wrong one). The last is Spark's own sink, because Spark has no update mode
+for sinks in Python.
 Killed at any moment and started again, it goes on from its checkpoints. It prints one JSON line of progress a second,
-ends when ``--count`` orders went through both queries, and prints what it then reads back from Parquet.
+ends when ``--count`` orders went through all queries, and prints what it then reads back from Parquet.
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+TABLE = "orders.parquet"
+"""The folder of the Parquet files, in the working directory."""
 
 SMALL = {
     "spark.ui.enabled": "false",
@@ -47,7 +53,7 @@ def read_orders(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
 
     schema = "order_id long, customer_id int, amount_cents long, time_ms long"
     return (
-        spark.readStream.format("kafka")
+        spark.readStream.format("kwire")
         .option("kafka.bootstrap.servers", options.bootstrap)
         .option("subscribe", options.orders)
         .option("startingOffsets", "earliest")
@@ -65,7 +71,7 @@ def read_customers(spark: SparkSession, options: argparse.Namespace) -> DataFram
     from pyspark.sql import functions as f
 
     return (
-        spark.read.format("kafka")
+        spark.read.format("kwire")
         .option("kafka.bootstrap.servers", options.bootstrap)
         .option("subscribe", options.customers)
         .load()
@@ -76,46 +82,58 @@ def read_customers(spark: SparkSession, options: argparse.Namespace) -> DataFram
 
 
 def start_queries(spark: SparkSession, options: argparse.Namespace) -> list[StreamingQuery]:
-    """Start both queries, from their checkpoints if there are any."""
+    """Start the queries, from their checkpoints if there are any."""
     from pyspark.sql import functions as f
 
     enriched = read_orders(spark, options).join(f.broadcast(read_customers(spark, options)), "customer_id")
-    parquet = (
-        enriched.writeStream.queryName("enriched")
+    table = (
+        enriched.writeStream.queryName("table")
         .format("parquet")
-        .option("path", f"{options.directory}/enriched")
-        .option("checkpointLocation", f"{options.directory}/checkpoints/enriched")
+        .option("path", f"{options.directory}/{TABLE}")
+        .option("checkpointLocation", f"{options.directory}/checkpoints/table")
         .start()
     )
+    values = f.struct("order_id", "customer_id", "region", "amount_cents", "time_ms")
+    copied = enriched.select(f.col("customer_id").cast("string").alias("key"), f.to_json(values).alias("value"))
     totals = enriched.groupBy(f.window("time", "1 hour"), "region").agg(
         f.count("*").alias("orders"), f.sum("amount_cents").alias("amount_cents")
     )
     window_ms = f.unix_millis(f.col("window.start"))
-    topic = (
-        totals.select(
-            f.concat_ws("|", window_ms.cast("string"), f.col("region")).alias("key"),
-            f.to_json(f.struct("orders", "amount_cents")).alias("value"),
-        )
-        .writeStream.queryName("totals")
-        .outputMode("update")
-        .format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
-        .option("topic", options.totals)
-        .option("checkpointLocation", f"{options.directory}/checkpoints/totals")
+    states = totals.select(
+        f.concat_ws("|", window_ms.cast("string"), f.col("region")).alias("key"),
+        f.to_json(f.struct("orders", "amount_cents")).alias("value"),
+    )
+    return [
+        table,
+        write(copied.writeStream.queryName("enriched").format("kwire"), "enriched", options.enriched, options),
+        write(
+            states.writeStream.queryName("totals").format("kafka").outputMode("update"),
+            "totals",
+            options.totals,
+            options,
+        ),
+    ]
+
+
+def write(writer: DataStreamWriter, name: str, topic: str, options: argparse.Namespace) -> StreamingQuery:
+    """Start a query that writes keys and values to a topic."""
+    return (
+        writer.option("kafka.bootstrap.servers", options.bootstrap)
+        .option("topic", topic)
+        .option("checkpointLocation", f"{options.directory}/checkpoints/{name}")
         .start()
     )
-    return [parquet, topic]
 
 
 def processed(query: StreamingQuery) -> int:
-    """How many orders a query has put behind it, from the end offsets of its last batch."""
+    """How many orders a query has put behind it, from the end offsets of its last batch (beside the topic's id)."""
     progress: Any = query.lastProgress
     if not progress or not progress["sources"][0]["endOffset"]:
         return 0
     offsets = progress["sources"][0]["endOffset"]
     if isinstance(offsets, str):
         offsets = json.loads(offsets)
-    return sum(end for partitions in offsets.values() for end in partitions.values())
+    return sum(end for partitions in offsets.values() for number, end in partitions.items() if number.isdecimal())
 
 
 def run(options: argparse.Namespace) -> None:
@@ -142,7 +160,7 @@ def read_back(spark: SparkSession, options: argparse.Namespace) -> dict[str, Any
     """What Parquet holds: rows, distinct orders, and totals by hour and region."""
     from pyspark.sql import functions as f
 
-    table = spark.read.parquet(f"{options.directory}/enriched")
+    table = spark.read.parquet(f"{options.directory}/{TABLE}")
     rows = (
         table.groupBy((f.floor(f.col("time_ms") / 3_600_000) * 3_600_000).alias("window_ms"), "region")
         .agg(f.count("*").alias("orders"), f.sum("amount_cents").alias("amount_cents"))
@@ -166,6 +184,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--bootstrap", default="localhost:9092")
     result.add_argument("--orders", default="orders", help="topic of orders")
     result.add_argument("--customers", default="customers", help="topic of customers")
+    result.add_argument("--enriched", default="orders-enriched", help="topic that orders with regions go to")
     result.add_argument("--totals", default="order-totals", help="topic that the totals go to")
     result.add_argument("--directory", required=True, help="where Parquet and the checkpoints go")
     result.add_argument("--count", type=int, required=True, help="end after this many orders")
