@@ -21,7 +21,7 @@ _STAMP = VENV / "kwire-environment.json"
 # What a level installs. Each holds everything of those before it.
 _LEVELS = {
     "start": ["-e", ".[console]", "kafka-python>=3.0"],
-    "spark": ["-e", ".[console,spark]", "kafka-python>=3.0", "confluent-kafka>=2.11"],
+    "spark": ["-e", ".[audit,console,spark]", "kafka-python>=3.0", "confluent-kafka>=2.11"],
     "test": ["-e", ".[spark,test]"],
 }
 
