@@ -82,6 +82,7 @@ def test_a_brokers_properties(configs: Configs, broker_kind: str, observe: Obser
             "kwire.balance.throttled.rate",
             "kwire.jaas.config.file",
             "kwire.metrics.listen",
+            "kwire.metrics.names",
             "kwire.metrics.otel.endpoint",
             "kwire.metrics.otel.interval.ms",
             "kwire.metrics.password",

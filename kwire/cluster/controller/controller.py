@@ -149,8 +149,6 @@ class Controller:
             )
             return {topic.name: refusal for topic in topics}
 
-        requested = {topic.name for topic in topics}
-
         def decide(part: Sequence[NewTopic], image: ClusterImage, plan: Plan) -> dict[str, CreatedTopic | KafkaError]:
             quota.restart()
             placer = self._placer(image)
@@ -169,6 +167,8 @@ class Controller:
             return results
 
         await self._catch_up_to_place()
+        known = self._metadata.image.topics
+        requested = {topic.name for topic in topics if topic.name not in known}  # an earlier part may have made them
         parts = in_parts(topics, lambda topic: max(topic.partitions, len(topic.assignments), 1))
         results = await self._in_parts([partial(decide, part) for part in parts], timeout_ms, quota)
         for each in results.values() if not validate_only else ():

@@ -18,7 +18,8 @@ def work(request: Recompress) -> Generator[int, None, int | KafkaError]:
     try:
         result = recompressed(memoryview(records), request.config, request.name, request.now_ms)
     except KafkaError as error:
-        return error
+        error.__context__ = None
+        return error.with_traceback(None)  # it would keep what the batch was unpacked to until the next one comes
     write_area(files, area, result)
     yield request.size
     return len(result)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.quota import MutationQuota
 from kwire.cluster.controller import decisions
 from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions
@@ -95,3 +96,12 @@ async def test_every_part_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made, purse = await node(), Purse()
     await made.controller.create_topics([NewTopic(f"t{number}", 4) for number in range(5)], quota=purse)
     assert purse.spent == purse.kept == 20
+
+
+async def test_a_new_topic_collides_with_an_old_one_of_the_same_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "PART_WORK", 1)  # a commit for each topic
+    made = await node()
+    await made.controller.create_topics([NewTopic("a.b")])
+    outcomes = await made.controller.create_topics([NewTopic("a.b"), NewTopic("a_b"), NewTopic("c.d"), NewTopic("c_d")])
+    refused = {name: each.code for name, each in outcomes.items() if isinstance(each, KafkaError)}
+    assert refused == {"a.b": ErrorCode.TOPIC_ALREADY_EXISTS, "a_b": ErrorCode.INVALID_TOPIC_EXCEPTION}
