@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from kwire.arrow.reading import Brokers, Reading
+from kwire.spark.clusters import CLIENT_ID
 from kwire.spark.source.errors import SourceError
 
 EARLIEST, LATEST = -2, -1
 """Offsets that stand for the ends of a partition, in options and in ListOffsets."""
 ByPartition = dict[str, dict[int, int]]
 
-CLIENT_ID: Final = "kwire-spark"
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _RESERVED: Final = {
     "auto.offset.reset": "set startingOffsets",

@@ -13,8 +13,9 @@ from kwire.base.errors import ErrorCode
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError, check
 from kwire.cli.connection.offsets import NO_OFFSET, list_offsets
+from kwire.spark.clusters import run_at
 from kwire.spark.source.errors import SourceError
-from kwire.spark.source.options import CLIENT_ID, EARLIEST, LATEST, ByPartition, Limit, SourceOptions
+from kwire.spark.source.options import EARLIEST, LATEST, ByPartition, Limit, SourceOptions
 
 T = TypeVar("T")
 _PAUSE_S: Final = 0.1
@@ -32,17 +33,8 @@ class Topics(NamedTuple):
 
 def ask_cluster(options: SourceOptions, action: Callable[[Cluster], Awaitable[T]]) -> T:
     """The outcome of something asked of the cluster. `SourceError` for what the cluster refuses, too."""
-
-    async def act() -> T:
-        cluster = Cluster.of(options.bootstrap, {"client.id": CLIENT_ID, **options.properties}, options.timeout_s)
-        try:
-            await cluster.connect()
-            return await action(cluster)
-        finally:
-            cluster.close()
-
     try:
-        return asyncio.run(act())
+        return run_at(options.bootstrap, options.properties, options.timeout_s, action)
     except CommandError as error:
         raise SourceError(str(error)) from None
 
