@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -39,6 +39,17 @@ def then(result: NowOrLater[T], step: Callable[[T], NowOrLater[R]]) -> NowOrLate
 
 async def _then_later(result: Awaitable[T], step: Callable[[T], NowOrLater[R]]) -> R:
     return await resolved(step(await result))
+
+
+async def in_turns(steps: Generator[None, None, T]) -> T:
+    """The result of work that is done in steps, each in a turn of the event loop of its own."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 async def resolved(result: NowOrLater[T]) -> T:

@@ -4,6 +4,8 @@ The function reads straight on: runs of fixed-size fields, the first byte of a l
 ``unpack_from``; structs are made without their constructor and filled slot by slot. What bounds it: every length is
 compared with the bytes left, every element of an array is charged to a budget, and a varint ends after five bytes.
 Anything that is wrong surfaces as `CodecError`.
+
+The same text, with a ``yield`` after every so many elements of arrays, is the function that decodes in slices.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from kwire.codec.schema import FIXED, Field, holds_records, layout, min_element_
 from kwire.codec.source import Source
 
 _HEAD = "def generated(b, p, left):\n  try:"
+_SLICED_HEAD = "def generated(b, p, left, slice_size):\n  try:"
 _TAIL = (
     "    return o, p",
     "  except (struct_error, IndexError):",
@@ -30,16 +33,21 @@ _TAIL = (
 
 def make_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
     """-> function (buffer, position, budget) -> (message, end)."""
-    flexible = cls.FLEXIBLE_VERSIONS[0] <= version <= cls.FLEXIBLE_VERSIONS[1]
-    return _DecoderWriter(cls, version, flexible).write()
+    return _DecoderWriter(cls, version, in_slices=False).write()
+
+
+def make_sliced_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
+    """-> generator function (buffer, position, budget, elements in a slice), which returns (message, end)."""
+    return _DecoderWriter(cls, version, in_slices=True).write()
 
 
 class _DecoderWriter:
-    def __init__(self, cls: type[Message], version: int, flexible: bool) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_slices: bool) -> None:
         name = f"{cls.__name__} v{version}"
         self._cls = cls
         self._version = version
-        self._flexible = flexible
+        self._flexible = cls.FLEXIBLE_VERSIONS[0] <= version <= cls.FLEXIBLE_VERSIONS[1]
+        self._in_slices = in_slices
         self._view = holds_records(cls)
         self._pending: list[tuple[str, str, int]] = []
         self._source = Source(
@@ -66,9 +74,12 @@ class _DecoderWriter:
     def write(self) -> Callable[..., Any]:
         self._source.line("b = memoryview(b)" if self._view else "b = b if b.__class__ is bytes else bytes(b)")
         self._source.line("end = len(b)")
+        if self._in_slices:
+            self._source.begin_slices()
         self._struct("o", self._cls)
         self._flush()
-        return self._source.compile(_HEAD, f"<decode {self._cls.__name__} v{self._version}>", list(_TAIL))
+        head = _SLICED_HEAD if self._in_slices else _HEAD
+        return self._source.compile(head, f"<decode {self._cls.__name__} v{self._version}>", list(_TAIL))
 
     # -- runs of fixed-size values ------------------------------------------------------------------------------
 
@@ -245,3 +256,5 @@ class _DecoderWriter:
             else:
                 self._bytes(item, field, field.element)
             line(f"{items}.append({item})")
+            if self._in_slices:
+                self._source.end_slice()

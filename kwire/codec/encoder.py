@@ -3,6 +3,8 @@
 The function collects pieces in a list: runs of fixed-size values, the lengths among them included, are one ``pack``;
 strings and bytes follow as they are. A field that the version does not have must hold its default unless Kafka's
 tables call it ignorable.
+
+The same text, with a ``yield`` after every so many elements of arrays, is the function that encodes in slices.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from kwire.codec.schema import FIXED, Field, fields_of, layout
 from kwire.codec.source import Source
 
 _HEAD = "def generated(o, out, parts):\n  try:"
+_SLICED_HEAD = "def generated(o, out, parts, slice_size):\n  try:"
 _TAIL = (
     "  except (struct_error, AttributeError, TypeError, ValueError, OverflowError) as error:",
     "    raise CodecError(f'{cannot}: {error}') from error",
@@ -26,15 +29,20 @@ _TAIL = (
 
 def make_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
     """-> function (message, list of pieces, list of finished parts or None)."""
-    flexible = cls.FLEXIBLE_VERSIONS[0] <= version <= cls.FLEXIBLE_VERSIONS[1]
-    return _EncoderWriter(cls, version, flexible).write()
+    return _EncoderWriter(cls, version, in_slices=False).write()
+
+
+def make_sliced_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
+    """-> generator function (message, list of pieces, list of finished parts or None, elements in a slice)."""
+    return _EncoderWriter(cls, version, in_slices=True).write()
 
 
 class _EncoderWriter:
-    def __init__(self, cls: type[Message], version: int, flexible: bool) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_slices: bool) -> None:
         self._cls = cls
         self._version = version
-        self._flexible = flexible
+        self._flexible = cls.FLEXIBLE_VERSIONS[0] <= version <= cls.FLEXIBLE_VERSIONS[1]
+        self._in_slices = in_slices
         self._append = "a"
         self._pending: list[tuple[str, str]] = []
         self._source = Source(
@@ -57,9 +65,12 @@ class _EncoderWriter:
 
     def write(self) -> Callable[..., Any]:
         self._source.line("a = out.append")
+        if self._in_slices:
+            self._source.begin_slices()
         self._struct("o", self._cls)
         self._flush()
-        return self._source.compile(_HEAD, f"<encode {self._cls.__name__} v{self._version}>", list(_TAIL))
+        head = _SLICED_HEAD if self._in_slices else _HEAD
+        return self._source.compile(head, f"<encode {self._cls.__name__} v{self._version}>", list(_TAIL))
 
     # -- runs of fixed-size values ------------------------------------------------------------------------------
 
@@ -231,3 +242,5 @@ class _EncoderWriter:
                 self._flush()
             else:
                 self._bytes(item, field)
+            if self._in_slices:
+                self._source.end_slice()

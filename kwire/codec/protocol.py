@@ -9,13 +9,21 @@ are refused.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from importlib import import_module
 from struct import Struct as Packer
 from struct import error as struct_error
 from typing import Any, NamedTuple, TypeVar
 
 from kwire.codec.api_table import APIS, ApiKey
-from kwire.codec.compiler import DECODERS, ENCODERS, compile_decoder, compile_encoder
+from kwire.codec.compiler import (
+    DECODERS,
+    ENCODERS,
+    compile_decoder,
+    compile_encoder,
+    sliced_decoder,
+    sliced_encoder,
+)
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message
 from kwire.codec.messages.request_header import RequestHeader
@@ -29,10 +37,12 @@ __all__ = [
     "CodecError",
     "api_facts",
     "decode",
+    "decode_in_slices",
     "decode_record",
     "decode_record_key",
     "decode_request_header",
     "encode",
+    "encode_in_slices",
     "encode_parts",
     "encode_record",
     "encode_record_key",
@@ -141,6 +151,27 @@ def encode(message: Message, version: int) -> bytes:
     out: list[Any] = []
     encoder(message, out, None)
     return b"".join(out)
+
+
+def decode_in_slices(
+    cls: type[M], version: int, buffer: Buffer, offset: int, budget: int, slice_elements: int
+) -> Generator[None, None, tuple[M, int]]:
+    """`decode`, with a step after every ``slice_elements`` elements of arrays: what it returns is the end of the
+    generator."""
+    result: tuple[M, int] = yield from sliced_decoder(cls, version)(buffer, offset, budget, slice_elements)
+    return result
+
+
+def encode_in_slices(message: Message, version: int, slice_elements: int) -> Generator[None, None, bytes]:
+    """`encode`, with a step after every ``slice_elements`` elements of arrays. The message must not change
+    meanwhile."""
+    out: list[Any] = []
+    done: list[bytes] = []
+    for _ in sliced_encoder(message.__class__, version)(message, out, None, slice_elements):
+        done.append(b"".join(out))
+        out.clear()
+        yield
+    return b"".join((*done, *out))
 
 
 def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Any]:

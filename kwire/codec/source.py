@@ -32,6 +32,18 @@ class Source:
             self.line("pass")
         self._indent -= 1
 
+    def begin_slices(self) -> None:
+        """Begin a generator whose slices have ``slice_size`` elements; it is one even if it has no arrays."""
+        self.line("slice_left = slice_size")
+        self.line("if 0: yield")
+
+    def end_slice(self) -> None:
+        """Count an element of an array; after ``slice_size`` of them, others get their turn."""
+        self.line("slice_left -= 1")
+        with self.block("if slice_left <= 0:"):
+            self.line("slice_left = slice_size")
+            self.line("yield")
+
     def fresh(self, stem: str) -> str:
         """A variable name that nothing else uses."""
         self._count += 1

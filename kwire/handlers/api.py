@@ -85,6 +85,8 @@ class Api:
     fast_path: Callable[[int], FastPath | None] | None = None
     """The function that may handle requests of a version without decoding them, by the version; None if there is
     none."""
+    sliced: bool = False
+    """Whether large requests are decoded in slices (`kwire.handlers.large_requests`); not with a fast path."""
     together: Callable[[list[Any]], list[Any]] | None = None
     """Does what the fast path returns for several requests, in their order (`data.produce.fast_path.together`): the
     results, each the bytes of a response or a function of the context. None if the fast path does everything itself."""

@@ -271,11 +271,11 @@ class RequestContext:
 
     ``client_host`` is the client's address as Kafka shows it, such as ``/127.0.0.1``. ``endpoint`` is this broker's
     (host, port) in responses to this client: the listener's advertised address, or else the one that the client
-    connected to. A handler may set four attributes. ``throttle_time_ms``: the dispatcher mutes the connection for that
-    long. ``charged``: the handler has charged the client's quotas itself, or there are none, with the parts of the
-    encoded response; they are empty if it has to be encoded. ``wake_early``, with a pending response: called when the
-    client sends another request. ``exclusive``, with a pending response of a pipelined API: the client's next request
-    starts only after that response.
+    connected to. ``request`` is the request itself, once it is decoded. A handler may set four attributes.
+    ``throttle_time_ms``: the dispatcher mutes the connection for that long. ``charged``: the handler has charged the
+    client's quotas itself, or there are none, with the parts of the encoded response; they are empty if it has to be
+    encoded. ``wake_early``, with a pending response: called when the client sends another request. ``exclusive``, with
+    a pending response of a pipelined API: the client's next request starts only after that response.
     """
 
     forwarded: ClassVar[bool] = False
@@ -294,6 +294,7 @@ class RequestContext:
         "exclusive",
         "listener",
         "principal",
+        "request",
         "security",
         "services",
         "software_name",
@@ -327,6 +328,7 @@ class RequestContext:
         self.client_host = client_host
         self.listener = listener
         self.principal = principal
+        self.request: Any = None
         self.decisions = Decisions()
         self.security = security
         self.endpoint = endpoint

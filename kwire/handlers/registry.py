@@ -67,8 +67,13 @@ def load(key: int) -> Api:
     from kwire.handlers.audit.changes import audited
 
     api: Api = import_module(f"{handlers.__name__}.{entry.module}").API
-    if not api.by_controller:
-        return audited(api)
-    from kwire.handlers.forwarding import forwarded
+    if api.by_controller:
+        from kwire.handlers.forwarding import forwarded
 
-    return audited(dataclasses.replace(api, handle=forwarded(api.handle)))
+        api = dataclasses.replace(api, handle=forwarded(api.handle))
+    api = audited(api)
+    if api.sliced:
+        from kwire.handlers.large_requests import sliced
+
+        api = sliced(api)
+    return api

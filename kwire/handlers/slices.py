@@ -1,25 +1,25 @@
 """Requests about very many partitions or resources: done in slices, between which other clients get their turn.
 
 One turn of the event loop should take few milliseconds: whoever writes a record meanwhile waits for its end. The state
-may change between two slices, as it may between two requests. A long response is encoded in slices, too.
+may change between two slices, as it may between two requests. A long response is encoded in slices, too, and a long
+request decoded (`large_requests`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from struct import Struct
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kwire.base.futures import NowOrLater, resolved
-from kwire.codec.primitives import varint
-from kwire.codec.protocol import encode
+from kwire.base.futures import NowOrLater, in_turns, resolved
+from kwire.codec import protocol
 
 if TYPE_CHECKING:
     from kwire.codec.message import Message
     from kwire.handlers.context import RequestContext
 
-_pack_count = Struct(">i").pack
+SLICE_ELEMENTS: Final = 1000
+"""Elements of a message that are decoded or encoded before other clients get their turn: one or two milliseconds."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,34 +40,8 @@ async def _in_slices(items: Sequence[T], work: Callable[[Sequence[T]], NowOrLate
     return results
 
 
-async def encode_in_slices(context: RequestContext, response: Message, field: str, size: int) -> None:
-    """Encode a response whose array ``field`` may have very many elements, ``size`` of them in one turn, for the
-    dispatcher to send. With quotas, the dispatcher encodes it in one turn: it may say for how long the client is
-    throttled."""
-    elements = getattr(response, field)
-    if len(elements) <= size or context.services.quotas.active:
-        return
-    version = context.api_version
-
-    def encoded(some: Sequence[Any]) -> bytes:
-        setattr(response, field, some)
-        try:
-            return encode(response, version)
-        finally:
-            setattr(response, field, elements)
-
-    empty, one = encoded([]), encoded(elements[:1])
-    at = next(place for place in range(len(empty)) if empty[place] != one[place])  # the number of elements
-    compact = one[at] == 2
-    head, tail = empty[: at if compact else at - 3], empty[at + 1 :]
-    parts = [head, _count(len(elements), compact)]
-    for start in range(0, len(elements), size):
-        await asyncio.sleep(0)
-        some = elements[start : start + size]
-        data = encoded(some)
-        parts.append(data[len(head) + len(_count(len(some), compact)) : len(data) - len(tail)])
-    context.charged = [b"".join((*parts, tail))]
-
-
-def _count(number: int, compact: bool) -> bytes:
-    return varint(number + 1) if compact else _pack_count(number)
+async def encode_in_slices(context: RequestContext, response: Message) -> None:
+    """Encode a response that may have very many elements, `SLICE_ELEMENTS` of them in one turn, for the dispatcher to
+    send. With quotas, the dispatcher encodes it in one turn: it may say for how long the client is throttled."""
+    if not context.services.quotas.active:
+        context.charged = [await in_turns(protocol.encode_in_slices(response, context.api_version, SLICE_ELEMENTS))]

@@ -36,11 +36,11 @@ PAGE = DescribeTopicPartitionsRequest(
     topics=[TopicRequest(name=name) for name in ("a", "absent", "b")], response_partition_limit=4
 )
 CASES = [
-    (list_offsets, "SLICE_PARTITIONS", OFFSETS, 7, 3),
+    (list_offsets, "SLICE_PARTITIONS", OFFSETS, 7, 4),
     (describe_log_dirs, "SLICE_PARTITIONS", DescribeLogDirsRequest(topics=None), 3, 3),
     (describe_topic_partitions, "SLICE_TOPICS", PAGE, 0, 2),
-    (describe_configs, "SLICE_RESOURCES", CONFIGS, 3, 6),
-    (describe_configs, "SLICE_RESOURCES", CONFIGS, 4, 6),
+    (describe_configs, "SLICE_RESOURCES", CONFIGS, 3, 3),
+    (describe_configs, "SLICE_RESOURCES", CONFIGS, 4, 3),
 ]
 
 

@@ -59,9 +59,12 @@ def validate_topic(broker: BrokerValues, overrides: Mapping[str, str | None]) ->
         if text is None:
             raise ConfigError(name, None, "must have a value")
         parsed[name] = parse_value(TOPIC_ROWS[name], text)
-    values = {**topic_defaults(broker), **parsed}
-    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
-        text = str(values["min.compaction.lag.ms"])
+
+    def value(name: str) -> Any:
+        return parsed[name] if name in parsed else _default(name, TOPIC_ROWS[name][2], broker)
+
+    if value("min.compaction.lag.ms") > value("max.compaction.lag.ms"):
+        text = str(value("min.compaction.lag.ms"))
         raise ConfigError("min.compaction.lag.ms", text, "must be at most max.compaction.lag.ms")
-    if values["remote.storage.enable"]:
+    if value("remote.storage.enable"):
         raise ConfigError("remote.storage.enable", "true", "tiered storage is not enabled on this broker")

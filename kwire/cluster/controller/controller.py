@@ -8,6 +8,7 @@ and tokens (`credentials`, `delegation_tokens`), names and placement (`topics`),
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -52,6 +53,13 @@ _logger = get_logger("kwire.cluster.controller")
 PRODUCER_ID_BLOCK: Final = 1000
 SCRAM_SECRET_BYTES: Final = 32
 PRODUCER_ID_MAX: Final = 2**63 - 1
+
+LINES_PER_TURN: Final = 100
+"""Lines about new topics that are logged in one turn of the event loop: two or three milliseconds."""
+
+TOPIC_WORK: Final = 7
+"""The least work of creating or deleting a topic, in partitions. A part of small topics has more logs than a broker
+creates at once (`replica_manager.LOGS_PER_STEP_MAX`)."""
 
 CONFIG_WORK: Final = 10
 """The work of changing the properties of one resource, in partitions."""
@@ -169,13 +177,10 @@ class Controller:
         await self._catch_up_to_place()
         known = self._metadata.image.topics
         requested = {topic.name for topic in topics if topic.name not in known}  # an earlier part may have made them
-        parts = in_parts(topics, lambda topic: max(topic.partitions, len(topic.assignments), 1))
+        parts = in_parts(topics, lambda topic: max(topic.partitions, len(topic.assignments), TOPIC_WORK))
         results = await self._in_parts([partial(decide, part) for part in parts], timeout_ms, quota)
-        for each in results.values() if not validate_only else ():
-            if isinstance(each, CreatedTopic):
-                _logger.info(
-                    "topic created", topic=each.name, topic_id=uuid_to_text(each.id), partitions=each.partitions
-                )
+        if not validate_only:
+            await _log_creation([each for each in results.values() if isinstance(each, CreatedTopic)])
         return results
 
     def _plan_topic(
@@ -297,7 +302,7 @@ class Controller:
             return results
 
         known = self._decisions.image.topics_by_id
-        parts = in_parts(topic_ids, lambda each: len(known[each].partitions) if each in known else 1)
+        parts = in_parts(topic_ids, lambda each: max(len(known[each].partitions), TOPIC_WORK) if each in known else 1)
         return await self._in_parts([partial(decide, part) for part in parts], timeout_ms, quota)
 
     def _erase_topic(self, image: ClusterImage, plan: Plan, topic: TopicImage) -> None:
@@ -534,6 +539,14 @@ class Controller:
             return range(start, start + PRODUCER_ID_BLOCK)
 
         return await self._decisions.decide(decide, as_controller=False)
+
+
+async def _log_creation(topics: Sequence[CreatedTopic]) -> None:
+    """A line for each new topic, few of them in one turn of the event loop."""
+    for count, each in enumerate(topics):
+        if count and count % LINES_PER_TURN == 0:
+            await asyncio.sleep(0)
+        _logger.info("topic created", topic=each.name, topic_id=uuid_to_text(each.id), partitions=each.partitions)
 
 
 def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os.path
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -41,17 +42,20 @@ RETRY_S: Final = 1.0
 """Delay before a log is opened again after an error that may pass, such as a full disk."""
 
 LOGS_PER_STEP_MAX: Final = 64
-"""More logs than this are created or deleted in several steps, so that the event loop is not blocked. A topic that has
-no more partitions is complete when CreateTopics responds."""
+"""More logs than this are created in several steps, so that the event loop is not blocked. A topic that has no more
+partitions is complete when CreateTopics responds."""
+
+DELETIONS_PER_STEP: Final = 32
+"""Logs that are deleted in one turn of the event loop: two or three milliseconds."""
 
 NEW_LOG_WORK: Final = 8
 """The work of creating a log, in units of a leader change."""
 
-NEW_UNREPLICATED_WORK: Final = 4 * NEW_LOG_WORK
+NEW_UNREPLICATED_WORK: Final = 8 * NEW_LOG_WORK
 """The same for a partition without other replicas: its steps may be smaller, because it starts no fetch session."""
 
 WORK_PER_STEP: Final = LOGS_PER_STEP_MAX * NEW_LOG_WORK
-"""The work of one step, up to 50 ms with replicas, and about 10 ms without. Smaller steps would start more fetch
+"""The work of one step, up to 50 ms with replicas, and some milliseconds without. Smaller steps would start more fetch
 sessions, whose first requests are large."""
 
 TOPIC_WORK: Final = 4
@@ -114,7 +118,9 @@ class ReplicaManager:
         self._retry: asyncio.TimerHandle | None = None
         self._leadership: dict[str, list[OnLeadership]] = {}
         self._background: dict[asyncio.Task[None], None] = {}
-        self._deleting: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._deleting: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._doomed: deque[tuple[list[TopicPartition], asyncio.Future[None]]] = deque()  # what is yet to be deleted
+        self._deleter: asyncio.Task[None] | None = None
         self._postponed: dict[TopicPartition, bytes] = {}  # topic ids of partitions that are yet to be applied
         self._applying: asyncio.Task[None] | None = None
         self._closed = False
@@ -285,6 +291,7 @@ class ReplicaManager:
         if self._fenced or self._closed:
             return
         budget = WORK_PER_STEP
+        is_busy = bool(self._postponed)  # new logs are created in this turn already
         at_once = sum(map(len, delta.partitions.values())) <= LOGS_PER_STEP_MAX
         for name in delta.changed:
             topic = image.topics[name]
@@ -297,7 +304,8 @@ class ReplicaManager:
                 if not work:
                     continue
                 budget -= work
-                if budget >= 0:
+                joins_others = work >= NEW_LOG_WORK and not at_once and is_busy
+                if budget >= 0 and not joins_others:
                     self._apply(image, topic, index)
                 else:
                     self._postponed[name, index] = topic.id
@@ -436,19 +444,30 @@ class ReplicaManager:
             self._retire(partition, partition.remove)
             dropped.append(key)
         if dropped:
-            task = self._spawn(self._delete_logs(dropped))
-            self._deleting.update(dict.fromkeys(dropped, task))
+            deleted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._deleting.update(dict.fromkeys(dropped, deleted))
+            self._doomed.append((dropped, deleted))
+            if self._deleter is None or self._deleter.done():
+                self._deleter = self._spawn(self._delete_doomed())
 
-    async def _delete_logs(self, dropped: list[TopicPartition]) -> None:
-        for count, (topic, index) in enumerate(dropped, 1):
-            try:
-                await self._logs.delete(topic, index)
-            except (OSError, KafkaError) as error:
-                _logger.error("log cannot be deleted", topic=topic, partition=index, error=str(error))
-            if count % LOGS_PER_STEP_MAX == 0:
-                await asyncio.sleep(0)
-        for key in dropped:
-            del self._deleting[key]
+    async def _delete_doomed(self) -> None:
+        """Delete the logs of dropped replicas, few of them in one turn of the event loop, however many topics they
+        belong to."""
+        left = DELETIONS_PER_STEP
+        while self._doomed:
+            dropped, deleted = self._doomed.popleft()
+            for topic, index in dropped:
+                if not left:
+                    await asyncio.sleep(0)
+                    left = DELETIONS_PER_STEP
+                left -= 1
+                try:
+                    await self._logs.delete(topic, index)
+                except (OSError, KafkaError) as error:
+                    _logger.error("log cannot be deleted", topic=topic, partition=index, error=str(error))
+            for key in dropped:
+                del self._deleting[key]
+            deleted.set_result(None)
 
     def _report_leadership(self, partition: Partition, leading: bool) -> None:
         for callback in self._leadership.get(partition.topic, ()):

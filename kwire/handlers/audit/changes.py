@@ -11,12 +11,13 @@ What lives elsewhere: decisions (`decisions`), the requests themselves (`kwire.h
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kwire.base.futures import NowOrLater, then
+from kwire.base.futures import NowOrLater, in_turns, then
 from kwire.base.logging import INFO, get_logger
 from kwire.codec.protocol import ApiKey
 from kwire.security.acls.operations import AclOperation, ResourceType
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 LOGGER_NAME: Final = "kwire.audit"
 LINES_MAX: Final = 1000
 """Lines about one request."""
+SLICE_LINES: Final = 100
+"""Lines that are written before other clients get their turn: two or three milliseconds."""
 
 Change = tuple[str, dict[str, object]]
 """An event and its fields."""
@@ -52,9 +55,12 @@ def audited(api: Api) -> Api:
         return api
 
     def handle(request: Any, context: RequestContext) -> NowOrLater[Any]:
-        def written(response: Any) -> Any:
-            if response is not None and _logger.level <= INFO and not context.forwarded:
-                write(context, () if getattr(request, "validate_only", False) else changes(request, response))
+        def written(response: Any) -> NowOrLater[Any]:
+            if response is None or _logger.level > INFO or context.forwarded:
+                return response
+            steps = _lines(context, () if getattr(request, "validate_only", False) else changes(request, response))
+            for _ in steps:
+                return _when_written(steps, response)
             return response
 
         return then(api.handle(request, context), written)
@@ -62,8 +68,21 @@ def audited(api: Api) -> Api:
     return dataclasses.replace(api, handle=handle)
 
 
+async def _when_written(steps: Generator[None, None, None], response: Any) -> Any:
+    """The response, after the other lines."""
+    await asyncio.sleep(0)
+    await in_turns(steps)
+    return response
+
+
 def write(context: RequestContext, changes: Iterable[Change]) -> None:
     """Write the lines about what a request has changed."""
+    for _ in _lines(context, changes):
+        pass
+
+
+def _lines(context: RequestContext, changes: Iterable[Change]) -> Generator[None, None, None]:
+    """Write the lines about what a request has changed, with a step after every `SLICE_LINES`."""
     who = {
         "principal": str(context.principal),
         "host": context.client_host[1:],
@@ -71,7 +90,9 @@ def write(context: RequestContext, changes: Iterable[Change]) -> None:
         "listener": context.listener,
     }
     left = iter(changes)
-    for event, what in islice(left, LINES_MAX):
+    for count, (event, what) in enumerate(islice(left, LINES_MAX)):
+        if count and count % SLICE_LINES == 0:
+            yield
         _logger.info(event, **who, **what)
     if others := sum(1 for _ in left):
         _logger.info("more was changed by the same request", **who, left_out=others)

@@ -86,4 +86,4 @@ def refuse(request: AlterConfigsRequest, version: int, code: ErrorCode, message:
     return _response(request, [KafkaError(code, message)] * len(request.resources))
 
 
-API = Api(ApiKey.ALTER_CONFIGS, served=(0, 2), handle=handle, error_response=refuse, forwards_parts=True)
+API = Api(ApiKey.ALTER_CONFIGS, served=(0, 2), handle=handle, error_response=refuse, forwards_parts=True, sliced=True)

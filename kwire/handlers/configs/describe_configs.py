@@ -61,7 +61,7 @@ def _response(context: RequestContext, results: list[DescribeConfigsResult]) -> 
 
 
 async def _encoded(context: RequestContext, response: DescribeConfigsResponse) -> DescribeConfigsResponse:
-    await encode_in_slices(context, response, "results", SLICE_RESOURCES)
+    await encode_in_slices(context, response)
     return response
 
 
@@ -151,4 +151,4 @@ def refuse(
     )
 
 
-API = Api(ApiKey.DESCRIBE_CONFIGS, served=(1, 4), handle=handle, error_response=refuse)
+API = Api(ApiKey.DESCRIBE_CONFIGS, served=(1, 4), handle=handle, error_response=refuse, sliced=True)

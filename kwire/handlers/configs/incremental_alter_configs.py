@@ -191,4 +191,11 @@ def refuse(
     return _response(request, [KafkaError(code, message)] * len(request.resources))
 
 
-API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, served=(0, 1), handle=handle, error_response=refuse, forwards_parts=True)
+API = Api(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    served=(0, 1),
+    handle=handle,
+    error_response=refuse,
+    forwards_parts=True,
+    sliced=True,
+)

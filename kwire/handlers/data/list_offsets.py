@@ -15,15 +15,15 @@ Versions: 1 one offset each; 2 isolation level (KIP-98); 4 leader epochs (KIP-32
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
-from itertools import chain, islice
+from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, then
-from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from kwire.base.futures import NowOrLater, resolved, then
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -35,11 +35,12 @@ from kwire.handlers.authorization import is_topic_allowed
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.cold_look_ups import ColdLookUp
 from kwire.handlers.partitions import find_partition
-from kwire.handlers.slices import in_slices
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.log.common.append_info import TimestampAndOffset
 from kwire.security.acls.operations import AclOperation
 
 if TYPE_CHECKING:
+    from kwire.base.topic_partition import TopicPartition
     from kwire.cluster.replication.partition import Partition
 
 LATEST: Final = -1
@@ -66,68 +67,90 @@ SLICE_PARTITIONS: Final = 500
 """Partitions that are looked up before other clients get their turn: two or three milliseconds."""
 
 
-class _Wanted(NamedTuple):
-    """A partition of the request; ``twice``: it is named more than once."""
-
-    topic: str
-    requested: ListOffsetsPartition
-    twice: bool
+_Wanted = tuple[str, ListOffsetsPartition]
+"""A partition of the request, with its topic."""
 
 
 def handle(request: ListOffsetsRequest, context: RequestContext) -> NowOrLater[ListOffsetsResponse]:
     """Look every partition up; each succeeds or fails by itself. Wait only for data that is on the disk."""
-    seen = Counter(
-        (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
-    )
-    by_topic = [
-        [
-            _Wanted(topic.name, requested, seen[topic.name, index] > 1)
-            for index, requested in {requested.partition_index: requested for requested in topic.partitions}.items()
+    wanted = [(topic.name, each) for topic in request.topics for each in topic.partitions]
+    lookup = _LookUp(request, context, _named_twice(wanted))
+    if len(wanted) > SLICE_PARTITIONS:
+        return _handle_many(lookup, wanted)
+    return then(lookup.find(lookup.each_once(wanted)), lookup.response)
+
+
+async def _handle_many(lookup: _LookUp, wanted: list[_Wanted]) -> ListOffsetsResponse:
+    await asyncio.sleep(0)  # the request has just been decoded
+    found = await resolved(in_slices(lookup.each_once(wanted), lookup.find, SLICE_PARTITIONS))
+    response = lookup.response(found)
+    await encode_in_slices(lookup.context, response)
+    return response
+
+
+def _named_twice(wanted: list[_Wanted]) -> Collection[TopicPartition]:
+    """The partitions that the request names more than once."""
+    names = [(topic, each.partition_index) for topic, each in wanted]
+    if len(set(names)) == len(names):
+        return ()
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+class _LookUp(NamedTuple):
+    """What is to be looked up. ``twice``: the partitions that are named more than once."""
+
+    request: ListOffsetsRequest
+    context: RequestContext
+    twice: Collection[TopicPartition]
+
+    def each_once(self, wanted: list[_Wanted]) -> list[_Wanted]:
+        """The partitions of the request, each once in its topic."""
+        if not self.twice:
+            return wanted
+        return [(topic.name, each) for topic in self.request.topics for each in _by_index(topic).values()]
+
+    def find(self, wanted: Sequence[_Wanted]) -> NowOrLater[list[ListOffsetsPartitionResponse]]:
+        """Look some of the partitions up."""
+        cold = _cold_look_ups(wanted, self.context)
+        return self._find_when_read(cold, wanted) if cold else self._found(wanted)
+
+    def _found(self, wanted: Sequence[_Wanted]) -> list[ListOffsetsPartitionResponse]:
+        twice = self.twice
+        return [
+            _find_offset(topic, each, (topic, each.partition_index) in twice, self.request, self.context)
+            for topic, each in wanted
         ]
-        for topic in request.topics
-    ]
-    found = in_slices(list(chain.from_iterable(by_topic)), partial(_find_all, request, context), SLICE_PARTITIONS)
-    return then(found, partial(_response, by_topic, request))
+
+    async def _find_when_read(
+        self, cold: list[ColdLookUp], wanted: Sequence[_Wanted]
+    ) -> list[ListOffsetsPartitionResponse]:
+        for each in cold:
+            await each.read(self.context.services.doors)
+        return self._found(wanted)
+
+    def response(self, found: list[ListOffsetsPartitionResponse]) -> ListOffsetsResponse:
+        """The response with what was found, in the order of `each_once`."""
+        results = iter(found)
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(name=topic.name, partitions=list(islice(results, self._count(topic))))
+                for topic in self.request.topics
+            ]
+        )
+
+    def _count(self, topic: ListOffsetsTopic) -> int:
+        return len(_by_index(topic) if self.twice else topic.partitions)
 
 
-def _response(
-    by_topic: list[list[_Wanted]], request: ListOffsetsRequest, found: list[ListOffsetsPartitionResponse]
-) -> ListOffsetsResponse:
-    results = iter(found)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(name=topic.name, partitions=list(islice(results, len(wanted))))
-            for topic, wanted in zip(request.topics, by_topic, strict=True)
-        ]
-    )
-
-
-def _find_all(
-    request: ListOffsetsRequest, context: RequestContext, wanted: Sequence[_Wanted]
-) -> NowOrLater[list[ListOffsetsPartitionResponse]]:
-    cold = _cold_look_ups(wanted, context)
-    return _find_when_read(cold, request, context, wanted) if cold else _found(request, context, wanted)
-
-
-def _found(
-    request: ListOffsetsRequest, context: RequestContext, wanted: Sequence[_Wanted]
-) -> list[ListOffsetsPartitionResponse]:
-    return [_find_offset(each.topic, each.requested, each.twice, request, context) for each in wanted]
-
-
-async def _find_when_read(
-    cold: list[ColdLookUp], request: ListOffsetsRequest, context: RequestContext, wanted: Sequence[_Wanted]
-) -> list[ListOffsetsPartitionResponse]:
-    for each in cold:
-        await each.read(context.services.doors)
-    return _found(request, context, wanted)
+def _by_index(topic: ListOffsetsTopic) -> dict[int, ListOffsetsPartition]:
+    return {each.partition_index: each for each in topic.partitions}
 
 
 def _cold_look_ups(wanted: Sequence[_Wanted], context: RequestContext) -> list[ColdLookUp]:
     """The look-ups by time for which the disk has to be read, of partitions that the client may describe."""
     found: list[ColdLookUp] = []
     services = context.services
-    for topic, requested, _ in wanted:
+    for topic, requested in wanted:
         timestamp = requested.timestamp
         if timestamp < 0 and timestamp != MAX_TIMESTAMP:
             continue
@@ -217,4 +240,4 @@ def refuse(request: ListOffsetsRequest, version: int, code: ErrorCode, message: 
     )
 
 
-API = Api(ApiKey.LIST_OFFSETS, served=(1, 11), handle=handle, error_response=refuse)
+API = Api(ApiKey.LIST_OFFSETS, served=(1, 11), handle=handle, error_response=refuse, sliced=True)

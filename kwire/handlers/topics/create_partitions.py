@@ -69,4 +69,6 @@ def refuse(
     return CreatePartitionsResponse(results=[_result(name, KafkaError(code, message)) for name in names])
 
 
-API = Api(ApiKey.CREATE_PARTITIONS, served=(0, 3), handle=handle, error_response=refuse, by_controller=True)
+API = Api(
+    ApiKey.CREATE_PARTITIONS, served=(0, 3), handle=handle, error_response=refuse, by_controller=True, sliced=True
+)

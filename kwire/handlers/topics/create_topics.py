@@ -48,6 +48,9 @@ SLICE_TOPICS: Final = 20
 """Topics, each with all of its properties, that are described before other clients get their turn: some
 milliseconds."""
 
+SLICE_NEW_TOPICS: Final = 1000
+"""Topics of a request that are read before other clients get their turn."""
+
 CREATE_ANY: Final = Operation(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
 """The operation that allows creating any topic."""
 
@@ -58,15 +61,17 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     allows_any = is_allowed(context, CREATE_ANY, Purpose.CHOICE)
     allowed = names if allows_any else allowed_topics(context, AclOperation.CREATE, names)
     wanted = [topic for topic in request.topics if names[topic.name] == 1 and topic.name in allowed]
+    new = await resolved(in_slices(wanted, _new_topics, SLICE_NEW_TOPICS))
     quota = context.mutation_quota(strict_since=6)
-    outcomes: Mapping[str, CreatedTopic | KafkaError] = await _create(request, context, wanted, quota)
+    outcomes: Mapping[str, CreatedTopic | KafkaError] = await _create(request, context, new, quota)
 
     def some(part: Sequence[tuple[str, int]]) -> list[CreatableTopicResult]:
         return [_result(context, name, count, name in allowed, outcomes.get(name)) for name, count in part]
 
     results = await resolved(in_slices(list(names.items()), some, SLICE_TOPICS))
     response = CreateTopicsResponse(topics=results, throttle_time_ms=quota.throttle_time_ms())
-    await encode_in_slices(context, response, "topics", SLICE_TOPICS)
+    if len(results) > SLICE_TOPICS:
+        await encode_in_slices(context, response)
     return response
 
 
@@ -81,17 +86,21 @@ def _result(
 
 
 async def _create(
-    request: CreateTopicsRequest, context: RequestContext, wanted: list[CreatableTopic], quota: MutationQuota
+    request: CreateTopicsRequest, context: RequestContext, new: list[NewTopic], quota: MutationQuota
 ) -> Mapping[str, CreatedTopic | KafkaError]:
     try:
         return await context.services.controller.create_topics(
-            [_new_topic(topic) for topic in wanted],
+            new,
             validate_only=request.validate_only,
             timeout_ms=request.timeout_ms,
             quota=quota,
         )
     except KafkaError as error:
-        return {topic.name: error for topic in wanted}
+        return {topic.name: error for topic in new}
+
+
+def _new_topics(topics: Sequence[CreatableTopic]) -> list[NewTopic]:
+    return [_new_topic(topic) for topic in topics]
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -143,4 +152,4 @@ def refuse(request: CreateTopicsRequest, version: int, code: ErrorCode, message:
     return CreateTopicsResponse(topics=[_failed(name, KafkaError(code, message)) for name in names])
 
 
-API = Api(ApiKey.CREATE_TOPICS, served=(2, 7), handle=handle, error_response=refuse, by_controller=True)
+API = Api(ApiKey.CREATE_TOPICS, served=(2, 7), handle=handle, error_response=refuse, by_controller=True, sliced=True)

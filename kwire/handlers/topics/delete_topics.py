@@ -17,9 +17,14 @@ Versions: 3 TOPIC_DELETION_DISABLED (KIP-322); 4 flexible; 5 error message and q
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.metadata.image import TopicImage
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
@@ -28,7 +33,14 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DELETE_IN_CLUSTER, is_allowed, is_topic_allowed
 from kwire.handlers.context import Purpose, RequestContext
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.security.acls.operations import AclOperation
+
+SLICE_TOPICS: Final = 500
+"""Topics that are examined before other clients get their turn: some milliseconds."""
+
+_Doomed = tuple[DeleteTopicState, TopicImage]
+"""A topic to delete, and how the request names it."""
 
 UNKNOWN_NAME = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 UNKNOWN_ID = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
@@ -40,7 +52,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         disabled = context.api_version >= 3
         code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
         return refuse(request, context.api_version, code, "Topic deletion is disabled.")
-    results, topics = _split(_requested(request, context.api_version), context)
+    results, topics = await _split(_requested(request, context.api_version), context)
     outcomes: dict[bytes, KafkaError | None]
     quota = context.mutation_quota(strict_since=5)
     try:
@@ -49,17 +61,23 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         )
     except KafkaError as error:
         outcomes = dict.fromkeys(topics, error)
-    for topic_id, (requested, topic) in topics.items():
-        failure = outcomes[topic_id]
-        if failure is not None and failure.code == ErrorCode.UNKNOWN_TOPIC_ID:  # deleted meanwhile
-            results.append(
-                _result(requested.name, requested.topic_id, UNKNOWN_NAME if requested.name is not None else UNKNOWN_ID)
-            )
-        elif failure is not None:
-            results.append(_result(requested.name, requested.topic_id, failure))
-        else:
-            results.append(_result(topic.name, topic_id, None))
-    return DeleteTopicsResponse(responses=results, throttle_time_ms=quota.throttle_time_ms())
+    results += await resolved(in_slices(list(topics.values()), partial(_outcomes, outcomes), SLICE_TOPICS))
+    response = DeleteTopicsResponse(responses=results, throttle_time_ms=quota.throttle_time_ms())
+    if len(results) > SLICE_TOPICS:
+        await encode_in_slices(context, response)
+    return response
+
+
+def _outcomes(outcomes: Mapping[bytes, KafkaError | None], topics: Sequence[_Doomed]) -> list[DeletableTopicResult]:
+    return [_outcome(requested, topic, outcomes[topic.id]) for requested, topic in topics]
+
+
+def _outcome(requested: DeleteTopicState, topic: TopicImage, failure: KafkaError | None) -> DeletableTopicResult:
+    if failure is None:
+        return _result(topic.name, topic.id, None)
+    if failure.code == ErrorCode.UNKNOWN_TOPIC_ID:  # deleted meanwhile
+        failure = UNKNOWN_NAME if requested.name is not None else UNKNOWN_ID
+    return _result(requested.name, requested.topic_id, failure)
 
 
 def _requested(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
@@ -68,16 +86,18 @@ def _requested(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicSt
     return [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _split(
+async def _split(
     requested: list[DeleteTopicState], context: RequestContext
-) -> tuple[list[DeletableTopicResult], dict[bytes, tuple[DeleteTopicState, TopicImage]]]:
-    """The results of what cannot be deleted, and the topics to delete by id."""
+) -> tuple[list[DeletableTopicResult], dict[bytes, _Doomed]]:
+    """The results of what cannot be deleted, and the topics to delete by id. Very many are examined in slices."""
     image = context.services.image
     names = Counter(topic.name for topic in requested if topic.name is not None and topic.topic_id == ZERO_UUID)
     ids = Counter(topic.topic_id for topic in requested if topic.name is None and topic.topic_id != ZERO_UUID)
     results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
-    topics: dict[bytes, tuple[DeleteTopicState, TopicImage]] = {}
-    for state in requested:
+    topics: dict[bytes, _Doomed] = {}
+    for count, state in enumerate(requested):
+        if count and count % SLICE_TOPICS == 0:
+            await asyncio.sleep(0)
         name, topic_id = state.name, state.topic_id
         known = image.topics.get(name) if name is not None else image.topics_by_id.get(topic_id)
         try:
@@ -147,4 +167,4 @@ def refuse(request: DeleteTopicsRequest, version: int, code: ErrorCode, message:
     return DeleteTopicsResponse(responses=[_result(name, topic_id, error) for name, topic_id in states])
 
 
-API = Api(ApiKey.DELETE_TOPICS, served=(1, 6), handle=handle, error_response=refuse, by_controller=True)
+API = Api(ApiKey.DELETE_TOPICS, served=(1, 6), handle=handle, error_response=refuse, by_controller=True, sliced=True)

@@ -16,6 +16,7 @@ Versions: 0.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -38,7 +39,7 @@ from kwire.handlers.slices import in_slices
 from kwire.handlers.topic_metadata import absence_error, offline_replicas, topic_operations
 from kwire.security.acls.operations import AclOperation
 
-SLICE_TOPICS: Final = 200
+SLICE_TOPICS: Final = 100
 """Topics of a page that are described before other clients get their turn."""
 
 _Entry = tuple[str, TopicImage | ErrorCode | None, range]
@@ -55,7 +56,8 @@ def handle(
     if cursor is not None and (cursor.partition_index < 0 or (requested and cursor.topic_name not in requested)):
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
     first_name = cursor.topic_name if cursor is not None else ""
-    names = sorted(name for name in requested or image.topics if name >= first_name)
+    names = sorted(requested) if requested else _all_names(image)
+    names = names[bisect_left(names, first_name) :]
     room = max(1, min(request.response_partition_limit, context.services.config.max_request_partition_size_limit))
     next_cursor: Cursor | None = None
     allowed = allowed_topics(context, AclOperation.DESCRIBE, names)
@@ -81,6 +83,14 @@ def handle(
         room -= max(end - start, 0)
     described = in_slices(page, partial(_describe_all, context, image), SLICE_TOPICS)
     return then(described, partial(_response, next_cursor))
+
+
+def _all_names(image: ClusterImage) -> list[str]:
+    """The names of all topics, sorted once per image: not to be changed."""
+    names: list[str] | None = image.notes.get(_all_names)
+    if names is None:
+        names = image.notes[_all_names] = sorted(image.topics)
+    return names
 
 
 def _response(
@@ -146,4 +156,4 @@ def refuse(
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
 
 
-API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, served=(0, 0), handle=handle, error_response=refuse)
+API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, served=(0, 0), handle=handle, error_response=refuse, sliced=True)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from kwire.base.futures import in_turns
 from kwire.codec.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 from kwire.codec.primitives import varint
-from kwire.codec.protocol import encode
+from kwire.codec.protocol import encode, encode_in_slices
+from kwire.handlers.slices import SLICE_ELEMENTS
 
 if TYPE_CHECKING:
     from kwire.cluster.metadata.image import ClusterImage
@@ -51,9 +53,19 @@ class EncodedTopics:
             known = self._known[topic.name] = topic, self.encoded(topic)
         return known[1]
 
+    async def add_in_slices(self, topic: MetadataResponseTopic) -> None:
+        """`add` for a topic of very many partitions, with turns for other clients."""
+        assert topic.name is not None
+        alone = MetadataResponse(topics=[topic])
+        encoded = await in_turns(encode_in_slices(alone, self._version, SLICE_ELEMENTS))
+        self._known[topic.name] = topic, self._topic_of(encoded)
+
     def encoded(self, topic: MetadataResponseTopic) -> bytes:
         """A topic's bytes."""
-        alone = encode(MetadataResponse(topics=[topic]), self._version)
+        return self._topic_of(encode(MetadataResponse(topics=[topic]), self._version))
+
+    def _topic_of(self, alone: bytes) -> bytes:
+        """The bytes of the topic in a response that has nothing else."""
         return alone[len(self._empty) - self._behind : len(alone) - self._behind]
 
     def body(self, response: MetadataResponse, topics: list[bytes]) -> bytes:

@@ -11,7 +11,8 @@ Behaviour:
   described (of all topics, it is left out).
 - An id before version 12, or neither name nor id: INVALID_REQUEST for every topic, and no brokers.
 - Topics are encoded once for each version, until the cluster's image changes (`topics.encoded_metadata`). The first
-  time, very many partitions are encoded in slices, between which other clients get their turn.
+  time, very many partitions are encoded in slices, between which other clients get their turn; with authorised
+  operations, and in version 0, each time.
 - Version 0 has only the replicas whose brokers are running, and REPLICA_NOT_AVAILABLE for a partition that has others.
 - Brokers have the address of the listener that the client is connected to. If no broker is registered (all sessions
   have expired at once), the response has this one alone: after a response without brokers, librdkafka would forget all
@@ -25,11 +26,12 @@ cluster operations any more (KIP-700); 12 topic ids in the request; 13 top-level
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Final
 
 from kwire.base.errors import ErrorCode
-from kwire.base.futures import NowOrLater
+from kwire.base.futures import NowOrLater, resolved
 from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.metadata.image import ClusterImage, TopicImage
 from kwire.codec.messages.metadata_request import MetadataRequest
@@ -44,6 +46,7 @@ from kwire.handlers.api import Api
 from kwire.handlers.authorization import CREATE_IN_CLUSTER, allowed_topics, is_allowed, is_topic_allowed
 from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.forwarding import auto_create
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.handlers.topic_metadata import (
     NOT_ASKED,
     absence_error,
@@ -59,10 +62,12 @@ from kwire.security.acls.operations import AclOperation
 
 IDS_SINCE: Final = 12
 
-SLICE_PARTITIONS: Final = 1000
-"""Partitions that are described before other clients get their turn: one or two milliseconds. A topic is encoded in one
-turn."""
+SLICE_PARTITIONS: Final = 500
+"""Partitions that are described and encoded before other clients get their turn: one to three milliseconds."""
 
+SLICE_TOPICS: Final = 200
+"""Topics whose authorised operations are found before other clients get their turn: up to four milliseconds with very
+many ACLs."""
 
 KEPT_MAX: Final = 64
 KEPT_BYTES: Final = 16 * 1024
@@ -94,9 +99,9 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
                 return _respond_after_creation(request, context, names, list(creatable), refused)
             return _with_refused(_respond(request, context, names, []), refused)
     known = context.services.image.topics
-    fresh = _fresh(request, context, [known[name] for name in dict.fromkeys(names) if name in known])
-    if fresh:
-        return _respond_with_named_in_slices(request, context, fresh, names)
+    fresh = _for_slices(request, context, [known[name] for name in dict.fromkeys(names) if name in known])
+    if fresh is not None:
+        return _respond_in_slices(request, context, context.services.image, fresh, names)
     return _respond_with_named(request, context, names)
 
 
@@ -133,23 +138,49 @@ def _kept_as(context: RequestContext, names: list[str]) -> tuple[object, ...]:
     return context.api_version, context.listener, context.endpoint, *names
 
 
-async def _respond_with_named_in_slices(
-    request: MetadataRequest, context: RequestContext, fresh: list[TopicImage], names: list[str]
-) -> MetadataResponse:
+def _for_slices(
+    request: MetadataRequest, context: RequestContext, topics: Collection[TopicImage]
+) -> list[TopicImage] | None:
+    """The topics that have to be described and encoded first; None if everything can be done in one turn. Topics that
+    are encoded for this response alone count even if they are described already."""
     image = context.services.image
-    await _prepare_in_slices(request, context, image, fresh)
-    return _respond_with_named(request, context, names, image)
-
-
-def _fresh(request: MetadataRequest, context: RequestContext, topics: Iterable[TopicImage]) -> list[TopicImage]:
-    """The topics that have to be described and encoded first, if they are too many partitions for one turn."""
-    image = context.services.image
-    encoded = encoded_metadata.topics_of(image, context.api_version) if _is_encodable(request, context) else None
+    is_encodable = _is_encodable(request, context)
+    encoded = encoded_metadata.topics_of(image, context.api_version) if is_encodable else None
     if encoded is None:
         fresh = [topic for topic in topics if (_described, topic.name) not in image.notes]
     else:
         fresh = [topic for topic in topics if not encoded.has(topic.name)]
-    return fresh if sum(len(topic.partitions) for topic in fresh) > SLICE_PARTITIONS else []
+    work = fresh if is_encodable else topics
+    if sum(len(topic.partitions) for topic in work) > SLICE_PARTITIONS:
+        return fresh
+    return fresh if request.include_topic_authorized_operations and len(topics) > SLICE_TOPICS else None
+
+
+async def _respond_in_slices(
+    request: MetadataRequest,
+    context: RequestContext,
+    image: ClusterImage,
+    fresh: list[TopicImage],
+    names: list[str] | None,
+) -> MetadataResponse:
+    """Respond about these topics or about all, from the image that ``fresh`` is of."""
+    await _prepare_in_slices(request, context, image, fresh)
+    if not _is_encodable(request, context):
+        return await _respond_alone(request, context, image, names)
+    if names is None:
+        return _respond_with_known(request, context, image)
+    return _respond_with_named(request, context, names, image)
+
+
+async def _respond_alone(
+    request: MetadataRequest, context: RequestContext, image: ClusterImage, names: list[str] | None
+) -> MetadataResponse:
+    """Respond with topics that are encoded for this response alone."""
+    response = _respond(request, context, names, [], image, is_finished=False)
+    finish = partial(_finished, request, context, image)
+    response.topics = await resolved(in_slices(response.topics, finish, SLICE_TOPICS))
+    await encode_in_slices(context, response)
+    return response
 
 
 async def _prepare_in_slices(
@@ -171,7 +202,10 @@ async def _prepare_in_slices(
                 await asyncio.sleep(0)
         encoded = encoded_metadata.topics_of(image, context.api_version) if _is_encodable(request, context) else None
         if encoded is not None and not encoded.has(topic.name):
-            encoded.add(_described(image, topic))
+            if len(topic.partitions) > SLICE_PARTITIONS:
+                await encoded.add_in_slices(_described(image, topic))
+            else:
+                encoded.add(_described(image, topic))
 
 
 def _is_encodable(request: MetadataRequest, context: RequestContext) -> bool:
@@ -202,16 +236,9 @@ def _encode(context: RequestContext, image: ClusterImage, response: MetadataResp
 def _respond_with_all(request: MetadataRequest, context: RequestContext) -> NowOrLater[MetadataResponse]:
     """All topics that the client may describe."""
     image = context.services.image
-    fresh = _fresh(request, context, image.topics.values())
-    if fresh:
-        return _respond_with_all_in_slices(request, context, image, fresh)
-    return _respond_with_known(request, context, image)
-
-
-async def _respond_with_all_in_slices(
-    request: MetadataRequest, context: RequestContext, image: ClusterImage, fresh: list[TopicImage]
-) -> MetadataResponse:
-    await _prepare_in_slices(request, context, image, fresh)
+    fresh = _for_slices(request, context, image.topics.values())
+    if fresh is not None:
+        return _respond_in_slices(request, context, image, fresh, None)
     return _respond_with_known(request, context, image)
 
 
@@ -281,15 +308,18 @@ def _respond(
     names: list[str] | None,
     ids: list[bytes],
     image: ClusterImage | None = None,
+    *,
+    is_finished: bool = True,
 ) -> MetadataResponse:
-    """The response from an image, by default the newest."""
+    """The response from an image, by default the newest. Not ``is_finished``: its topics are those of any request."""
     image = image or context.services.image
+    topics = _topics(context, image, names, ids)
     cluster_wanted = request.include_cluster_authorized_operations and context.api_version < 11
     return MetadataResponse(
         brokers=_brokers(image, context),
         cluster_id=image.cluster_id,
         controller_id=controller_id(image),
-        topics=_topics(request, context, image, names, ids),
+        topics=_finished(request, context, image, topics) if is_finished else topics,
         cluster_authorized_operations=cluster_operations(context) if cluster_wanted else NOT_ASKED,
     )
 
@@ -307,7 +337,7 @@ def _brokers(image: ClusterImage, context: RequestContext) -> list[MetadataRespo
 
 
 def _topics(
-    request: MetadataRequest, context: RequestContext, image: ClusterImage, names: list[str] | None, ids: list[bytes]
+    context: RequestContext, image: ClusterImage, names: list[str] | None, ids: list[bytes]
 ) -> list[MetadataResponseTopic]:
     if names is None:
         allowed = allowed_topics(context, AclOperation.DESCRIBE, image.topics, Purpose.CHOICE)
@@ -316,11 +346,18 @@ def _topics(
         topics = [_by_name(context, image, name) for name in dict.fromkeys(names)]
     if ids:
         topics += [_by_id(context, image, topic_id) for topic_id in dict.fromkeys(ids)]
+    return topics
+
+
+def _finished(
+    request: MetadataRequest, context: RequestContext, image: ClusterImage, topics: Sequence[MetadataResponseTopic]
+) -> list[MetadataResponseTopic]:
+    """Topics as this request and its version want them."""
     if context.api_version == 0:
         topics = [_with_running_replicas(image, topic) for topic in topics]
     if request.include_topic_authorized_operations:
         topics = [_with_operations(context, topic) for topic in topics]
-    return topics
+    return list(topics)
 
 
 def _by_name(context: RequestContext, image: ClusterImage, name: str) -> MetadataResponseTopic:

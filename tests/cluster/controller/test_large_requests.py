@@ -8,7 +8,7 @@ import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.quota import MutationQuota
-from kwire.cluster.controller import decisions
+from kwire.cluster.controller import controller, decisions
 from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions
 from kwire.cluster.controller.decisions import PART_WORK, in_parts
 from kwire.cluster.controller.topics import NewTopic
@@ -49,6 +49,7 @@ def changes(made: Node, size: Callable[[Delta], int]) -> list[int]:
 
 async def test_many_topics_are_created_in_several_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "PART_WORK", 6)
+    monkeypatch.setattr(controller, "TOPIC_WORK", 1)
     made = await node()
     found = changes(made, lambda delta: len(delta.changed))
     topics = [NewTopic(f"t{number}", 2) for number in range(7)]
@@ -62,6 +63,15 @@ async def test_many_topics_are_created_in_several_commits(monkeypatch: pytest.Mo
     deleted = await made.controller.delete_topics([made.image.topics[each.name].id for each in topics] + [bytes(16)])
     assert list(deleted.values())[:7] == [None] * 7 and deleted[bytes(16)] is not None
     assert gone == [2, 2, 2, 1]
+
+
+async def test_a_topic_is_work_even_if_it_has_one_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "PART_WORK", 3 * controller.TOPIC_WORK)
+    made = await node()
+    found = changes(made, lambda delta: len(delta.changed) + len(delta.deleted))
+    created = await made.controller.create_topics([NewTopic(f"t{number}", 1) for number in range(7)])
+    await made.controller.delete_topics([each.id for each in created.values() if isinstance(each, CreatedTopic)])
+    assert found == [3, 3, 1, 3, 3, 1]
 
 
 async def test_properties_of_many_topics_are_changed_in_several_commits() -> None:
@@ -93,6 +103,7 @@ class Purse(MutationQuota):
 
 async def test_every_part_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "PART_WORK", 6)
+    monkeypatch.setattr(controller, "TOPIC_WORK", 1)
     made, purse = await node(), Purse()
     await made.controller.create_topics([NewTopic(f"t{number}", 4) for number in range(5)], quota=purse)
     assert purse.spent == purse.kept == 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from kwire.cluster.controller.adoption import adopt_logs
 from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions
 from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.metadata.image import ConfigResource
+from kwire.cluster.replication import replica_manager as replica_manager_module
 from kwire.cluster.replication.replica_manager import ReplicaManager
 from tests.cluster.helpers import FakeLog, FakeLogs, Node, log_of, node, replica_manager
 
@@ -95,6 +97,20 @@ async def test_a_deleted_topic_fails_its_waiters_and_loses_its_logs() -> None:
     assert made.logs.deleted == [("a", 0), ("a", 1)]
 
 
+async def test_logs_of_many_deleted_topics_are_deleted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_manager_module, "DELETIONS_PER_STEP", 3)
+    made = await running()
+    ids = await create(made, *(NewTopic(f"t{number}", partitions=1) for number in range(7)), NewTopic("u", 2))
+    await made.controller.delete_topics(ids)
+    steps = [len(made.logs.deleted)]
+    while len(made.logs.deleted) < 9:
+        await asyncio.sleep(0)
+        steps.append(len(made.logs.deleted))
+    assert max(after - before for before, after in pairwise(steps)) == 3
+    assert made.logs.deleted == [*((f"t{number}", 0) for number in range(7)), ("u", 0), ("u", 1)]
+    await made.replicas.close()
+
+
 async def test_a_recreated_topic_waits_until_the_old_log_is_deleted() -> None:
     made = await running()
     (first,) = await create(made, "a")
@@ -116,7 +132,7 @@ async def test_many_partitions_are_created_in_several_steps() -> None:
     assert made.replicas.partition("a", 499).leading
 
 
-@pytest.mark.parametrize(("partitions", "first", "step"), [(64, 64, 0), (200, 16, 17)])
+@pytest.mark.parametrize(("partitions", "first", "step"), [(64, 64, 0), (200, 8, 9)])
 async def test_a_step_takes_few_milliseconds(partitions: int, first: int, step: int) -> None:
     made = await running()
     created: list[int] = []

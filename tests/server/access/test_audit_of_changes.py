@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from harness.services import services_with
 from kwire.base import logging
+from kwire.base.futures import is_later
 from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kwire.codec.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
@@ -22,6 +24,7 @@ from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequ
 from kwire.codec.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kwire.codec.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.codec.messages.delete_records_request import (
@@ -38,7 +41,10 @@ from kwire.codec.messages.incremental_alter_configs_request import (
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.codec.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from kwire.codec.protocol import ApiKey
+from kwire.handlers.api import Api
+from kwire.handlers.audit import changes
 from kwire.handlers.audit.changes import CHANGES, LOGGER_NAME
+from kwire.handlers.context import RequestContext
 from kwire.handlers.registry import Registry
 from tests.server.access.guarded_cluster import GuardedCluster
 
@@ -109,6 +115,25 @@ async def test_a_change_is_one_line_that_names_the_client(
         "client_id": "test",
         "listener": "CLIENTS",
     }
+
+
+async def test_lines_of_many_changes_are_written_in_slices(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "SLICE_LINES", 2)
+    monkeypatch.setattr(changes, "LINES_MAX", 5)
+    response = CreateTopicsResponse(topics=[CreatableTopicResult(name=f"t{number}") for number in range(7)])
+    api = changes.audited(Api(ApiKey.CREATE_TOPICS, served=(2, 7), handle=lambda _request, _context: response))
+    result = api.handle(CreateTopicsRequest(), RequestContext(services_with()))
+    assert is_later(result)
+    steps = cast("Generator[None, None, Any]", result.__await__())
+    lines = [len(written.changes())]
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assert end.value is response
+            break
+        lines.append(len(written.changes()))
+    assert [*lines, len(written.changes())] == [2, 0, 2, 2]  # one for each of five, and one that counts the others
 
 
 async def test_what_was_refused_or_only_validated_is_no_change(cluster: GuardedCluster, written: Written) -> None:

@@ -1,0 +1,1 @@
+"""Requests that take several turns of the event loop."""
