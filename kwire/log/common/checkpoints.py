@@ -7,7 +7,7 @@ is repaired from the log at the next start. The manager decides which values go 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 from kwire.base.doors import Files
 from kwire.base.topic_partition import TopicPartition
@@ -94,7 +94,22 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
     """The text of a checkpoint of offsets, sorted by topic and partition."""
-    return join_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
+    return join_lines(_offset_lines(sorted(offsets.items())))
+
+
+def offsets_text_in_slices(offsets: Mapping[TopicPartition, int], slice_lines: int) -> Generator[None, None, str]:
+    """`offsets_text`, with a step after every ``slice_lines`` lines."""
+    yield
+    ordered = sorted(offsets.items())
+    lines: list[str] = []
+    for start in range(0, len(ordered), slice_lines):
+        yield
+        lines += _offset_lines(ordered[start : start + slice_lines])
+    return join_lines(lines)
+
+
+def _offset_lines(offsets: Iterable[tuple[TopicPartition, int]]) -> list[str]:
+    return [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets]
 
 
 def read_topic_id(files: Files, directory: str) -> bytes | None:

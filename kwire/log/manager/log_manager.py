@@ -44,6 +44,9 @@ CLOSED_AT_ONCE = 32
 LOGS_PER_STEP = 500
 """Periodic work looks at so many logs in one turn of the event loop: two or three milliseconds."""
 
+REWRITE_DELAY_S = 0.1
+"""Deletions among very many logs are collected for so long before checkpoints lose their entries."""
+
 YIELD_EVERY = 32
 """While logs are loaded, the event loop continues after so many partitions."""
 
@@ -99,6 +102,7 @@ class LogManager:
         self._checkpoints = OffsetCheckpoints(doors, self._collect, self.guard.report)
         self._checking: asyncio.Future[None] | None = None
         self._stale: list[LogDirectory] = []  # with checkpoints that name logs just deleted
+        self._rewriting: asyncio.Task[None] | None = None
         self._closed = False
 
     # -- look-ups ------------------------------------------------------------------------------------------------------
@@ -363,13 +367,19 @@ class LogManager:
             self._rename_away(found.path, found.parent, key, names.DELETE_DIRECTORY_SUFFIX)
 
     def _checkpoint_soon(self, directory: LogDirectory) -> None:
-        """Call `write_checkpoints` after this turn of the event loop, once for all logs deleted in it: before a new log
-        can get the name of a deleted one."""
+        """Call `write_checkpoints` after this turn of the event loop, once for all logs deleted in it. With very many
+        logs it takes several turns; a new log that gets the name of a deleted one meanwhile has them written first
+        (`_forget_retired`)."""
         if directory not in self._stale:
             self._stale.append(directory)
             asyncio.get_running_loop().call_soon(self._write_stale)
 
     def _write_stale(self) -> None:
+        if self._rewriting is not None or self._closed:
+            return
+        if len(self._logs) > LOGS_PER_STEP:
+            self._rewriting = asyncio.ensure_future(self._write_stale_in_slices())
+            return
         while self._stale:
             directory = self._stale.pop()
             if not directory.online:
@@ -378,6 +388,18 @@ class LogManager:
                 self.write_checkpoints(directory)
             except OSError as error:
                 self.guard.report(directory.path, error)
+
+    async def _write_stale_in_slices(self) -> None:
+        try:
+            await asyncio.sleep(REWRITE_DELAY_S)
+            while self._stale:
+                directory = self._stale.pop()
+                if directory.online:
+                    await self._checkpoints.write_all_in_slices(directory)
+        except OSError as error:
+            self.guard.report(directory.path, error)
+        finally:
+            self._rewriting = None
 
     def set_aside_as_stray(self, topic: str, partition: int) -> None:
         """Rename the directory of a partition that is not in the cluster's metadata to `-stray`, and keep it."""
@@ -516,8 +538,11 @@ class LogManager:
         self._timers.clear()
         await self.cleaner.close()
         await self.recompressor.close()
-        if self._checking is not None:
-            await asyncio.wait([self._checking])
+        if self._rewriting is not None:
+            self._rewriting.cancel()
+        running = [each for each in (self._checking, self._rewriting) if each is not None]
+        if running:
+            await asyncio.wait(running)
         await self._checkpoints.settled()
         failed = await self._close_logs()
         self.env.remover.close()

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os.path
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kwire.base.doors import Doors
+from kwire.base.futures import in_turns
 from kwire.base.topic_partition import TopicPartition
 from kwire.log.common import checkpoints
 from kwire.log.common.checkpoints import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
@@ -37,6 +39,9 @@ CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
 Collect = Callable[["LogDirectory", str], Mapping[TopicPartition, int]]
 """(directory, file) -> the offset of each log in the directory."""
 
+SLICE_LINES: Final = 1000
+"""Lines of a file that are made in one turn of the event loop: a millisecond."""
+
 
 class OffsetCheckpoints:
     """``collect`` returns the offsets to write; ``on_failure(path, error)`` is called if a write fails."""
@@ -47,26 +52,51 @@ class OffsetCheckpoints:
         self._collect = collect
         self._on_failure = on_failure
         self._jobs: dict[str, asyncio.Future[None]] = {}  # writes under way, by path
+        self._texts: dict[str, asyncio.Future[None]] = {}  # texts that are being made, by path
+        self._begun: Counter[str] = Counter()  # writes that were begun, by path
         self._seen: dict[str, tuple[list[TopicPartition], list[int]]] = {}  # what `update` collected last, by path
 
     def _text(self, found: Mapping[TopicPartition, int]) -> str:
-        return checkpoints.offsets_text({key: offset for key, offset in found.items() if offset != NOT_CHECKPOINTED})
+        return checkpoints.offsets_text(_checkpointed(found))
 
-    def update(self, directory: LogDirectory, file: str) -> None:
-        """Write one file in the background, if it has changed."""
+    def update(self, directory: LogDirectory, file: str, *, at_once: bool = False) -> None:
+        """Write one file in the background, if it has changed. A long text is made in slices, unless ``at_once``: then
+        the write has begun when this returns."""
         path = f"{directory.path}/{file}"
-        if path in self._jobs:
+        if path in self._jobs or (path in self._texts and not at_once):
             return
         found = self._collect(directory, file)
         seen = list(found), list(found.values())
         if file in directory.checkpoint_texts and self._seen.get(path) == seen:
             return  # with thousands of idle logs, a comparison is cheaper than the text
-        text = self._text(found)
         self._seen[path] = seen
+        gone = list(directory.retired)
+        if at_once or len(found) <= SLICE_LINES:
+            self._begin(directory, file, self._text(found), gone)
+        else:
+            self._texts[path] = asyncio.ensure_future(self._begin_later(directory, file, found, gone))
+
+    def _begin(self, directory: LogDirectory, file: str, text: str, gone: list[TopicPartition]) -> None:
+        """Begin a write, unless the file has this text. ``gone``: logs that the text does not name."""
         if directory.checkpoint_texts.get(file) == text:
             return
+        path = f"{directory.path}/{file}"
         directory.checkpoint_texts[file] = text
-        self._jobs[path] = asyncio.ensure_future(self._write(directory, path, text, list(directory.retired)))
+        self._begun[path] += 1
+        self._jobs[path] = asyncio.ensure_future(self._write(directory, path, text, gone))
+
+    async def _begin_later(
+        self, directory: LogDirectory, file: str, found: Mapping[TopicPartition, int], gone: list[TopicPartition]
+    ) -> None:
+        """`_begin` with a text that is made in slices, unless a newer one is written meanwhile."""
+        path = f"{directory.path}/{file}"
+        begun = self._begun[path]
+        try:
+            text = await in_turns(checkpoints.offsets_text_in_slices(_checkpointed(found), SLICE_LINES))
+        finally:
+            del self._texts[path]
+        if self._begun[path] == begun and directory.online:
+            self._begin(directory, file, text, gone)
 
     async def _write(self, directory: LogDirectory, path: str, text: str, gone: list[TopicPartition]) -> None:
         try:
@@ -87,7 +117,7 @@ class OffsetCheckpoints:
         while path in self._jobs:
             await asyncio.wait([self._jobs[path]])
         recovery_point = log.recovery_point
-        self.update(directory, RECOVERY_POINT_FILE)
+        self.update(directory, RECOVERY_POINT_FILE, at_once=True)
         if path in self._jobs:
             await asyncio.wait([self._jobs[path]])
             if RECOVERY_POINT_FILE not in directory.checkpoint_texts:
@@ -102,17 +132,40 @@ class OffsetCheckpoints:
                 directory.checkpoint_texts.pop(file, None)  # being written: the next `update` writes it again
                 continue
             text = self._text(self._collect(directory, file))
-            directory.checkpoint_texts.pop(file, None)
-            self._seen.pop(path, None)
-            checkpoints.write_text(self._files, path, text, sync=sync)
+            self._write_now(directory, file, text, sync=sync)
             if sync:
                 directory.checkpoint_texts[file] = text
                 _note_written(directory, file, list(directory.retired))
 
+    def _write_now(self, directory: LogDirectory, file: str, text: str, *, sync: bool) -> None:
+        path = f"{directory.path}/{file}"
+        self._begun[path] += 1
+        directory.checkpoint_texts.pop(file, None)
+        self._seen.pop(path, None)
+        checkpoints.write_text(self._files, path, text, sync=sync)
+
+    async def write_all_in_slices(self, directory: LogDirectory) -> None:
+        """`write_all` without a sync for a directory of very many logs, with turns for others. OSError."""
+        for file in CHECKPOINTED:
+            path = f"{directory.path}/{file}"
+            begun = self._begun[path]
+            found = _checkpointed(self._collect(directory, file))
+            text = await in_turns(checkpoints.offsets_text_in_slices(found, SLICE_LINES))
+            if not directory.online:
+                return
+            if path in self._jobs:
+                directory.checkpoint_texts.pop(file, None)  # being written: the next `update` writes it again
+            elif self._begun[path] == begun:  # otherwise a newer one has been written meanwhile
+                self._write_now(directory, file, text, sync=False)
+
     async def settled(self) -> None:
         """Return when no write is under way."""
-        while self._jobs:
-            await asyncio.wait(list(self._jobs.values()))
+        while running := [*self._texts.values(), *self._jobs.values()]:
+            await asyncio.wait(running)
+
+
+def _checkpointed(found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {key: offset for key, offset in found.items() if offset != NOT_CHECKPOINTED}
 
 
 def _note_written(directory: LogDirectory, file: str, gone: list[TopicPartition]) -> None:
