@@ -112,6 +112,33 @@ class ClusterParts(NamedTuple):
         )
 
 
+class Coordinators(NamedTuple):
+    """The coordinators of groups, transactions and share groups: for the partitions of their topics that this broker
+    leads."""
+
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    share: ShareCoordinator
+
+    @classmethod
+    def create(cls, doors: Doors, storage: Storage, cluster: ClusterParts, metrics: MetricsRegistry) -> Coordinators:
+        """Nothing is loaded yet."""
+        config, metadata, replicas = storage.config, storage.metadata, cluster.replicas
+        groups = GroupCoordinator(doors, config, replicas, metadata)
+        groups.add_metrics(metrics)
+
+        async def allocate_producer_ids() -> range:
+            return await cluster.controller.allocate_producer_ids()
+
+        transactions = TransactionCoordinator(
+            doors, config, replicas, metadata, groups, allocate_producer_ids, cluster.peers
+        )
+        transactions.add_metrics(metrics)
+        share = ShareCoordinator(doors, config, replicas, metadata)
+        share.add_metrics(metrics)
+        return cls(groups, transactions, share)
+
+
 class BrokerParts(NamedTuple):
     """The parts of one broker. ``control`` is for tests only: with ``kwire.test.control=true``."""
 
@@ -143,81 +170,21 @@ class BrokerParts(NamedTuple):
         security: BrokerSecurity | None,
     ) -> BrokerParts:
         """Put the broker together; nothing is started yet. ``security``: None if all listeners are PLAINTEXT."""
-        config, metadata = storage.config, storage.metadata
 
         def on_session_loss() -> None:
             session_loss.on_loss()  # made below: there is no session before the broker joins
 
-        features = supported(config.kwire_test_supported_features)
+        features = supported(storage.config.kwire_test_supported_features)
         connector = _connector(doors, security)
         cluster = ClusterParts.create(doors, storage, network, metrics, features, on_session_loss, connector)
-        groups = GroupCoordinator(doors, config, cluster.replicas, metadata)
-        groups.add_metrics(metrics)
-
-        async def allocate_producer_ids() -> range:
-            return await cluster.controller.allocate_producer_ids()
-
-        transactions = TransactionCoordinator(
-            doors, config, cluster.replicas, metadata, groups, allocate_producer_ids, cluster.peers
+        coordinators = Coordinators.create(doors, storage, cluster, metrics)
+        exporter = _exporter(doors, storage.config)
+        services = _services(
+            doors, storage, cluster, coordinators, registry, metrics, authorizer, for_clients(features), exporter
         )
-        transactions.add_metrics(metrics)
-        share_coordinator = ShareCoordinator(doors, config, cluster.replicas, metadata)
-        share_coordinator.add_metrics(metrics)
-
-        async def create_share_state_topic() -> None:
-            from kwire.handlers.forwarding import auto_create
-
-            await auto_create(RequestContext(services), [SHARE_STATE_TOPIC])
-
-        @cache
-        def share_persister() -> Persister:
-            from kwire.coordinator.share.persister import DefaultStatePersister, NoOpStatePersister
-
-            if not config.group_share_persister_class_name:
-                return NoOpStatePersister()
-            return DefaultStatePersister(
-                doors, share_coordinator, cluster.peers, metadata, config.node_id, create_share_state_topic
-            )
-
-        quotas = client_quotas(doors, config, metadata, metrics)
-        exporter = _exporter(doors, config)
-        telemetry = client_telemetry(doors, metadata, metrics, exporter)
-        shares = share_partitions(doors, config, metadata, metrics, share_persister)
-        services = Services(
-            doors=doors,
-            config=config,
-            controller=cluster.controller,
-            peers=cluster.peers,
-            replicas=cluster.replicas,
-            logs=storage.logs,
-            groups=groups,
-            transactions=transactions,
-            share_coordinator=share_coordinator,
-            share_persister=share_persister,
-            metrics=metrics,
-            advertised_apis=registry.advertised(with_telemetry=exporter is not None),
-            authorizer=authorizer,
-            quotas=quotas,
-            telemetry=telemetry,
-            shares=shares,
-            fetch_sessions=FetchSessions(doors, config.max_incremental_fetch_session_cache_slots),
-            broker_id=config.node_id,
-            supported_features=for_clients(features),
-            image_source=lambda: metadata.image,
-            log_failure=_log_failure,
-        )
-        membership = cluster.membership
-        stands = None if authorizer.allows_all or storage.is_alone else membership.stands
+        stands = None if authorizer.allows_all or storage.is_alone else cluster.membership.stands
         dispatcher = Dispatcher(services, registry, network.advertised, stands)
-        setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
-        rates = cache(partial(connection_rates, doors, config, metadata, metrics))
-        log = get_logger("kwire.net")
-
-        def on_disconnect(connection_id: str) -> None:
-            telemetry.disconnected(connection_id)
-            shares.disconnected(connection_id)
-
-        net = NetServer(doors, network.settings, network.sockets, setups, log, rates, on_disconnect)
+        net = _net_server(services, network, security, dispatcher, storage.metadata, connector)
         session_loss = SessionLossHandler(
             cluster.membership, cluster.replicas, net.close_connections, fatal, storage.logs.is_offline
         )
@@ -225,9 +192,9 @@ class BrokerParts(NamedTuple):
             storage=storage,
             network=network,
             cluster=cluster,
-            groups=groups,
-            transactions=transactions,
-            share_coordinator=share_coordinator,
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            share_coordinator=coordinators.share,
             services=services,
             registry=registry,
             dispatcher=dispatcher,
@@ -236,6 +203,94 @@ class BrokerParts(NamedTuple):
             exporter=exporter,
             control=control,
         )
+
+
+def _services(
+    doors: Doors,
+    storage: Storage,
+    cluster: ClusterParts,
+    coordinators: Coordinators,
+    registry: Registry,
+    metrics: MetricsRegistry,
+    authorizer: Authorizer,
+    features: Mapping[str, Range],
+    exporter: OtlpExporter | None,
+) -> Services:
+    """The broker as handlers see it. ``features``: those that clients know of."""
+    config, metadata = storage.config, storage.metadata
+    persister = _share_persister(doors, storage, cluster, coordinators.share, lambda: services)
+    services = Services(
+        doors=doors,
+        config=config,
+        controller=cluster.controller,
+        peers=cluster.peers,
+        replicas=cluster.replicas,
+        logs=storage.logs,
+        groups=coordinators.groups,
+        transactions=coordinators.transactions,
+        share_coordinator=coordinators.share,
+        share_persister=persister,
+        metrics=metrics,
+        advertised_apis=registry.advertised(with_telemetry=exporter is not None),
+        authorizer=authorizer,
+        quotas=client_quotas(doors, config, metadata, metrics),
+        telemetry=client_telemetry(doors, metadata, metrics, exporter),
+        shares=share_partitions(doors, config, metadata, metrics, persister),
+        fetch_sessions=FetchSessions(doors, config.max_incremental_fetch_session_cache_slots),
+        broker_id=config.node_id,
+        supported_features=features,
+        image_source=lambda: metadata.image,
+        log_failure=_log_failure,
+    )
+    return services
+
+
+def _share_persister(
+    doors: Doors,
+    storage: Storage,
+    cluster: ClusterParts,
+    coordinator: ShareCoordinator,
+    services: Callable[[], Services],
+) -> Callable[[], Persister]:
+    """What keeps the states of share groups, made with the first call."""
+    config = storage.config
+
+    async def create_share_state_topic() -> None:
+        from kwire.handlers.forwarding import auto_create
+
+        await auto_create(RequestContext(services()), [SHARE_STATE_TOPIC])
+
+    @cache
+    def make() -> Persister:
+        from kwire.coordinator.share.persister import DefaultStatePersister, NoOpStatePersister
+
+        if not config.group_share_persister_class_name:
+            return NoOpStatePersister()
+        return DefaultStatePersister(
+            doors, coordinator, cluster.peers, storage.metadata, config.node_id, create_share_state_topic
+        )
+
+    return make
+
+
+def _net_server(
+    services: Services,
+    network: Network,
+    security: BrokerSecurity | None,
+    dispatcher: Dispatcher,
+    metadata: MetadataCache,
+    connector: Connector | None,
+) -> NetServer:
+    """What accepts and serves connections, on sockets that are bound already."""
+    doors, config = services.doors, services.config
+
+    def on_disconnect(connection_id: str) -> None:
+        services.telemetry.disconnected(connection_id)
+        services.shares.disconnected(connection_id)
+
+    setups = _setups(doors, config, security, network, dispatcher, metadata, connector)
+    rates = cache(partial(connection_rates, doors, config, metadata, services.metrics))
+    return NetServer(doors, network.settings, network.sockets, setups, get_logger("kwire.net"), rates, on_disconnect)
 
 
 def client_quotas(doors: Doors, config: KafkaConfig, metadata: MetadataCache, metrics: MetricsRegistry) -> Quotas:
