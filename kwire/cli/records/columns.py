@@ -114,82 +114,117 @@ def _any_records(topic: str, partition: int, batch: Buffer, header: BatchHeader)
     )
 
 
-def _plain_records(  # noqa: PLR0912, PLR0915 (one loop without calls)
-    body: bytes, count: int
-) -> tuple[list[bytes | None], list[bytes | None], list[int]] | None:
+def _plain_records(body: bytes, count: int) -> tuple[list[bytes | None], list[bytes | None], list[int]] | None:
     """Keys, values and zigzag timestamp deltas of records that follow each other without gaps and have no headers; None
     if the bytes are anything else, which `iter_records` tells apart.
 
-    One loop without calls, because it runs for each record: varints of up to two bytes are decoded in place, and the
+    Each step is one loop without calls over all records: varints of up to two bytes are decoded in place, and the
     offset delta is only stepped over, as its width follows from its value. Each record must end where its length says.
     """
-    keys: list[bytes | None] = []
-    values: list[bytes | None] = []
-    deltas: list[int] = []
-    add_key, add_value, add_delta = keys.append, values.append, deltas.append
-    position = width = limit = 0
     try:
-        for index in range(count):
-            if index == limit:
-                limit = _WIDTH_LIMITS[width]
-                width += 1
-            size = body[position]
-            if size < 128:
-                position += 1
-            else:
-                high = body[position + 1]
-                if high < 128:
-                    size += (high << 7) - 128
-                    position += 2
-                else:
-                    size, position = _long_varint(body, position)
-            end = position + (size >> 1)
-            delta = body[position + 1]
-            if delta < 128:
-                position += 2 + width
-            else:
-                high = body[position + 2]
-                if high < 128:
-                    delta += (high << 7) - 128
-                    position += 3 + width
-                else:
-                    delta, position = _long_varint(body, position + 1)
-                    position += width
-            add_delta(delta)
-            size = body[position]
-            if size == 1:
-                position += 1
-                add_key(None)
-            elif size < 128 and not size & 1:
-                position += 1
-                key_end = position + (size >> 1)
-                add_key(body[position:key_end])
-                position = key_end
-            else:
-                return None
-            last = end - 1
-            size = body[position]
-            if size < 128:
-                position += 1
-            else:
-                high = body[position + 1]
-                if high < 128:
-                    size += (high << 7) - 128
-                    position += 2
-                else:
-                    size, position = _long_varint(body, position)
-            if position + (size >> 1) != last or body[last]:
-                return None  # headers, or damage
-            if size & 1:
-                if size != 1:
-                    return None
-                add_value(None)
-            else:
-                add_value(body[position:last])
-            position = end
+        if _columns(body, 1) is None:  # most batches that are not plain have headers everywhere
+            return None
+        found = _columns(body, count)
     except IndexError:
         return None
-    return (keys, values, deltas) if position == len(body) else None
+    if found is None or found[0][-1] != len(body):
+        return None
+    return found[1:]
+
+
+def _columns(body: bytes, count: int) -> tuple[list[int], list[bytes | None], list[bytes | None], list[int]] | None:
+    """Where the first records end, with their keys, values and timestamp deltas; None if one is not plain."""
+    ends, deltas, positions = _frames(body, count)
+    keys = _keys(body, positions)
+    values = None if keys is None else _values(body, positions, ends)
+    return None if keys is None or values is None else (ends, keys, values, deltas)
+
+
+def _frames(body: bytes, count: int) -> tuple[list[int], list[int], list[int]]:
+    """Where each record ends, its timestamp delta, and where its key begins."""
+    ends: list[int] = []
+    deltas: list[int] = []
+    positions: list[int] = []
+    add_end, add_delta, add_position = ends.append, deltas.append, positions.append
+    end = width = limit = 0
+    for index in range(count):
+        if index == limit:
+            limit = _WIDTH_LIMITS[width]
+            width += 1
+        position = end
+        size = body[position]
+        if size < 128:
+            position += 1
+        else:
+            high = body[position + 1]
+            if high < 128:
+                size += (high << 7) - 128
+                position += 2
+            else:
+                size, position = _long_varint(body, position)
+        end = position + (size >> 1)
+        delta = body[position + 1]
+        if delta < 128:
+            position += 2 + width
+        else:
+            high = body[position + 2]
+            if high < 128:
+                delta += (high << 7) - 128
+                position += 3 + width
+            else:
+                delta, position = _long_varint(body, position + 1)
+                position += width
+        add_end(end)
+        add_delta(delta)
+        add_position(position)
+    return ends, deltas, positions
+
+
+def _keys(body: bytes, positions: list[int]) -> list[bytes | None] | None:
+    """The keys at these positions, which become those of the values; None if a key is long."""
+    keys: list[bytes | None] = []
+    add = keys.append
+    for index, position in enumerate(positions):
+        size = body[position]
+        if size == 1:
+            add(None)
+            positions[index] = position + 1
+        elif size < 128 and not size & 1:
+            position += 1
+            end = position + (size >> 1)
+            add(body[position:end])
+            positions[index] = end
+        else:
+            return None
+    return keys
+
+
+def _values(body: bytes, positions: list[int], ends: list[int]) -> list[bytes | None] | None:
+    """The values at these positions; None if a record does not end behind its value and the number of its headers,
+    which is 0."""
+    values: list[bytes | None] = []
+    add = values.append
+    for position, end in zip(positions, ends, strict=True):
+        last = end - 1
+        size = body[position]
+        if size < 128:
+            position += 1
+        else:
+            high = body[position + 1]
+            if high < 128:
+                size += (high << 7) - 128
+                position += 2
+            else:
+                size, position = _long_varint(body, position)
+        if position + (size >> 1) != last or body[last]:
+            return None  # headers, or damage
+        if not size & 1:
+            add(body[position:last])
+        elif size == 1:
+            add(None)
+        else:
+            return None
+    return values
 
 
 def _long_varint(body: bytes, position: int) -> tuple[int, int]:
