@@ -20,7 +20,6 @@ printed, then the first differences. The exit status is 1 if there is any.
 from __future__ import annotations
 
 import base64
-import json
 import random
 import re
 import subprocess
@@ -29,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from campaigns.command_line import campaign_parser
+from campaigns.command_line import campaign_parser, report
 from harness.paths import ROOT
 from harness.processes.java_oracle import JavaOracle
 from kwire.security.names.distinguished import format_name
@@ -548,12 +547,8 @@ def main() -> int:
     arguments = parser.parse_args()
     started = time.monotonic()
     counts, differences = run(arguments.cases, arguments.seed, arguments.java)
-    seconds = round(time.monotonic() - started, 1)
-    summary = {"campaign": "security_names", "seed": arguments.seed, "seconds": seconds, "cases": counts.total()}
-    print(json.dumps({**summary, **dict(sorted(counts.items()))}))
-    for difference in differences[:DIFFERENCES_MAX]:
-        print(difference)
-    return 1 if differences else 0
+    facts = {"campaign": "security_names", "seed": arguments.seed, "cases": counts.total()}
+    return report(facts, started, (counts, differences))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,12 @@ Each campaign defines what a seed does, and what counts as a failure.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from campaigns.command_line import campaign_parser
+from campaigns.command_line import campaign_parser, report
 
 Found = tuple[Counter[str], list[str]]
 """Counts of what happened, and the failures."""
@@ -52,11 +51,7 @@ def main(module: str, name: str, doc: str | None, run: Callable[[int, int], Foun
         results = pool.starmap(run, parts)
     counts = sum((part for part, _ in results), Counter[str]())
     failures = [failure for _, part in results for failure in part]
-    seconds = round(time.monotonic() - started, 1)
-    print(json.dumps({"campaign": name, "seed": arguments.seed, "seconds": seconds, **dict(sorted(counts.items()))}))
-    for failure in failures:
-        print(failure)
-    return 1 if failures else 0
+    return report({"campaign": name, "seed": arguments.seed}, started, (counts, failures), len(failures))
 
 
 def silence() -> None:

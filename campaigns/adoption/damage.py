@@ -25,7 +25,7 @@ from campaigns.adoption.kraft_files import (
     values_batch,
     write,
 )
-from campaigns.command_line import campaign_parser
+from campaigns.command_line import campaign_parser, report
 from kwire.base.config import KafkaConfig
 from kwire.base.doors import Files
 from kwire.cluster.kraft.metadata import MetadataLogError
@@ -94,11 +94,8 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         summary = run_campaign(Path(directory), options.count, options.seed)
-    took = time.monotonic() - started
-    print(f"seed {options.seed}: {summary.cases:,} cases in {took:.0f} s, {summary.refused:,} refused in one line")
-    for finding in summary.findings:
-        print(f"- {finding}")
-    return 1 if summary.findings else 0
+    counts = {"cases": summary.cases, "refused": summary.refused}
+    return report({"campaign": "adoption.damage", "seed": options.seed}, started, (counts, summary.findings))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Backups of a data directory that changes, ended at any moment: the newest one is whole, and nothing else is touched.
 
-    .venv/bin/python -m campaigns.archive.backup_seeds --first 1 --seeds 1000
+    .venv/bin/python -m campaigns.archive.backup_seeds --seed 1 --count 1000
 
 A seed makes a data directory and changes it as a broker does: appends, rolls, checkpoints, retention, compaction that
 replaces segments, a topic made again. Between changes it is backed up to a folder, and each run may end at any of its
@@ -15,15 +15,15 @@ import random
 import shutil
 import sys
 import tempfile
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from campaigns.command_line import campaign_parser
 from campaigns.mutants.mutant import together
+from campaigns.seeds import Found, main
 from kwire.archive.backup import creating, cut, metadata
 from kwire.archive.backup.restoring import restore
 from kwire.archive.backup.stores import Place
@@ -297,24 +297,12 @@ def _wrong(folder: Path, accepted: list[dict[str, dict[str, bytes]]]) -> list[st
     return []
 
 
-def run_seeds(first: int, seeds: int) -> tuple[dict[str, int], list[str]]:
+def run_seeds(first: int, count: int) -> Found:
     """Seeds in order; how many, and what is wrong."""
     with patch("os.fsync"):  # processes are killed, machines are not
-        problems = [problem for seed in range(first, first + seeds) for problem in run_seed(seed)]
-    return {"seeds": seeds}, problems
-
-
-def main() -> int:
-    """Run seeds from the command line."""
-    parser = campaign_parser("archive.backup_seeds", __doc__)
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=1000)
-    arguments = parser.parse_args()
-    started_s = time.monotonic()
-    _, problems = run_seeds(arguments.first, arguments.seeds)
-    print("\n".join(problems) or f"{arguments.seeds} seeds without a finding, {time.monotonic() - started_s:.0f} s")
-    return 1 if problems else 0
+        problems = [problem for seed in range(first, first + count) for problem in run_seed(seed)]
+    return Counter(seeds=count), problems
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("archive.backup_seeds", "backup seeds", __doc__, run_seeds, count=1000))

@@ -6,20 +6,17 @@ elsewhere: the cases (`campaigns.acls.decisions`, `campaigns.quotas.precedence`)
 
 from __future__ import annotations
 
-import json
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from campaigns.command_line import campaign_parser
+from campaigns.command_line import FINDINGS_MAX, main_of_cases
 from harness.processes.java_oracle import JavaOracle
 
 BATCH: Final = 500
 """Cases that share a random source, and that are asked about at once."""
-DIFFERENCES_MAX: Final = 20
 
 
 class Case(Protocol):
@@ -60,7 +57,7 @@ class OracleCampaign(NamedTuple):
                     counts.update(self.counts_of(ours))
                     if ours != theirs:
                         differences.append(f"{question}: {self.judge} {theirs}, kwire {ours}")
-                if len(differences) >= DIFFERENCES_MAX:
+                if len(differences) >= FINDINGS_MAX:
                     break
         return counts, differences
 
@@ -76,15 +73,4 @@ class OracleCampaign(NamedTuple):
 
     def main(self) -> int:
         """Run from the command line; return the exit status."""
-        parser = campaign_parser(self.name, self.description)
-        parser.add_argument("--cases", type=int, default=10_000, help=f"how many sets of {self.what}")
-        parser.add_argument("--seed", type=int, default=1)
-        arguments = parser.parse_args()
-        started = time.monotonic()
-        counts, differences = self.run(arguments.cases, arguments.seed)
-        seconds = round(time.monotonic() - started, 1)
-        summary = {"campaign": self.name, "seed": arguments.seed, "seconds": seconds, "cases": arguments.cases}
-        print(json.dumps({**summary, **counts, "different": len(differences)}))
-        for difference in differences[:DIFFERENCES_MAX]:
-            print(difference)
-        return 1 if differences else 0
+        return main_of_cases(self.name, self.description, self.run, cases=10_000, what=f"sets of {self.what}")

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections import Counter
 from typing import Final
 
-from campaigns.command_line import campaign_parser
+from campaigns.command_line import FINDINGS_MAX, main_of_cases
 from harness.paths import ROOT
 from harness.processes.java_oracle import JavaOracle
 from kwire.base.errors import KafkaError
@@ -27,7 +26,6 @@ from kwire.quotas.sensors import MutationSensor, Windows
 
 SOURCE: Final = ROOT / "campaigns" / "java" / "RateOracle.java"
 BATCH: Final = 200
-DIFFERENCES_MAX: Final = 20
 KINDS: Final = ("rate", "rate", "strict", "permissive")
 BOUNDS: Final = (0.1, 0.5, 1.0, 1.5, 10.0, 1000.0, 1048576.0, 123456789.5)
 
@@ -123,23 +121,13 @@ def run(cases: int, seed: int) -> tuple[Counter[str], list[str]]:
                 counts[case.kind] += 1
                 counts["steps"] += len(case.steps)
                 if not case.agrees(java):
-                    counts["differences"] += 1
                     differences.append(f"{case.question()}\n  java  {java}\n  kwire {case.answer()}")
-    return counts, differences[:DIFFERENCES_MAX]
+    return counts, differences[:FINDINGS_MAX]
 
 
 def main() -> int:
     """The command line."""
-    parser = campaign_parser("quotas.rates", __doc__)
-    parser.add_argument("--cases", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    started = time.monotonic()
-    counts, differences = run(arguments.cases, arguments.seed)
-    print(json.dumps({**counts, "seed": arguments.seed, "seconds": round(time.monotonic() - started, 1)}))
-    for difference in differences:
-        print(difference)
-    return 1 if differences else 0
+    return main_of_cases("quotas.rates", __doc__, run, cases=100_000, what="cases")
 
 
 if __name__ == "__main__":

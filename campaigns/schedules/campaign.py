@@ -13,7 +13,6 @@ If an invariant is violated, the exit status is 1 and the seeds are printed.
 from __future__ import annotations
 
 import gc
-import json
 import multiprocessing
 import sys
 import time
@@ -21,7 +20,7 @@ import traceback
 from collections import Counter
 
 from campaigns import seeds
-from campaigns.command_line import campaign_parser
+from campaigns.command_line import campaign_parser, report
 from campaigns.schedules import groups, transactions
 from campaigns.schedules.world import Violation
 
@@ -80,12 +79,7 @@ def main() -> int:
             rate = counts["schedules"] / (time.monotonic() - started)
             print(f"\r{counts['schedules']} schedules, {rate:.0f}/s, {len(failures)} findings", end="", file=sys.stderr)
     print(file=sys.stderr)
-    seconds = round(time.monotonic() - started, 1)
-    summary = {"campaign": "schedules", "seed": arguments.seed, "seconds": seconds, **dict(sorted(counts.items()))}
-    print(json.dumps(summary))
-    for failure in failures:
-        print(failure)
-    return 1 if failures else 0
+    return report({"campaign": "schedules", "seed": arguments.seed}, started, (counts, failures), len(failures))
 
 
 def silence() -> None:
