@@ -1,0 +1,226 @@
+"""The longest turns of a broker's event loop while requests about thousands of partitions are handled.
+
+    .venv/bin/python -m tools.benchmark.turns [--partitions 10000] [--acls] [--rounds 3] [--dir DIR]
+
+A broker runs in this process on a loop that measures the processor time of its own thread in each turn; a thread sends
+the requests, one after the other. Half of the partitions are topics of one partition, the others are in five topics. A
+line for each step says how many turns it took, which the longest were, and the round's processor time; of several
+rounds, the one with the shortest longest turn is shown, because other work on the machine only makes turns longer. With
+``--acls``, an authorizer with 1,000 entries decides. Creating files takes the kernel very different times; data in
+``--dir /dev/shm`` leave that out.
+
+What lives elsewhere: how long clients wait for each other (``scripts/bench --only beside-others``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from harness.waiting import PATIENCE_S
+from harness.wire_client import WireClient
+from kwire.base.logging import configure, get_logger
+from kwire.cli.start import GC_THRESHOLDS
+from kwire.codec.messages.alter_configs_request import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.codec.messages.metadata_request import MetadataRequest
+from kwire.server.broker import Broker
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+LARGE_TOPICS: Final = 5
+TOPIC: Final = 2
+REST_S: Final = 0.3
+"""What a request has set in motion is part of its step; a pause of the loop ends the step."""
+
+
+class MeasuredLoop(asyncio.SelectorEventLoop):
+    """Measures the processor time of each turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[float] = []
+
+    def _run_once(self) -> None:
+        begun = time.thread_time()
+        super()._run_once()  # type: ignore[misc]  # asyncio has no public way to see a turn
+        self.turns.append(time.thread_time() - begun)
+
+
+class Step(NamedTuple):
+    """What was measured of one request, in milliseconds."""
+
+    turns: int
+    longest: list[float]
+    busy: float
+
+
+class Requests:
+    """The steps, in their order: each is sent once a round."""
+
+    def __init__(self, client: WireClient, partitions: int) -> None:
+        self._client = client
+        self._small = [f"small-{number}" for number in range(partitions // 2)]
+        self._each = partitions // 2 // LARGE_TOPICS
+        self._large = [f"large-{number}" for number in range(LARGE_TOPICS)]
+
+    def steps(self) -> list[tuple[str, Callable[[], None]]]:
+        """What is sent, by name."""
+        small, large = len(self._small), len(self._large)
+        return [
+            (f"CreateTopics, {small:,} of one partition", lambda: self._create(self._small, 1)),
+            (f"CreateTopics, {large} of {self._each:,}", lambda: self._create(self._large, self._each)),
+            ("Metadata of all, the first one", lambda: self._metadata(False)),
+            ("Metadata of all", lambda: self._metadata(False)),
+            ("Metadata of all with operations", lambda: self._metadata(True)),
+            ("ListOffsets of all", self._offsets),
+            ("DescribeTopicPartitions, a page", self._page),
+            ("DescribeLogDirs", self._log_dirs),
+            ("DescribeConfigs, 1,000 topics", self._describe_configs),
+            ("AlterConfigs, 1,000 topics", self._alter_configs),
+            (f"DeleteTopics, {large} of {self._each:,}", lambda: self._delete(self._large)),
+            (f"DeleteTopics, {small:,} of one partition", lambda: self._delete(self._small)),
+        ]
+
+    def _create(self, names: list[str], partitions: int) -> None:
+        topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
+        self._check(self._client.call(CreateTopicsRequest(topics=topics, timeout_ms=600_000), 7).topics)
+
+    def _delete(self, names: list[str]) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=600_000)
+        self._check(self._client.call(request, 6).responses)
+
+    def _metadata(self, operations: bool) -> None:
+        request = MetadataRequest(topics=None, include_topic_authorized_operations=operations)
+        self._check(self._client.call(request, 12).topics)
+
+    def _offsets(self) -> None:
+        sizes = [(name, 1) for name in self._small] + [(name, self._each) for name in self._large]
+        topics = [
+            ListOffsetsTopic(
+                name=name, partitions=[ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(size)]
+            )
+            for name, size in sizes
+        ]
+        response = self._client.call(ListOffsetsRequest(replica_id=-1, topics=topics), 9)
+        self._check(each for topic in response.topics for each in topic.partitions)
+
+    def _page(self) -> None:
+        self._check(self._client.call(DescribeTopicPartitionsRequest(topics=[]), 0).topics)
+
+    def _log_dirs(self) -> None:
+        self._check(self._client.call(DescribeLogDirsRequest(topics=None), 4).results)
+
+    def _describe_configs(self) -> None:
+        resources = [DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in self._small[:1000]]
+        self._check(self._client.call(DescribeConfigsRequest(resources=resources), 4).results)
+
+    def _alter_configs(self) -> None:
+        configs = [AlterableConfig(name="retention.ms", value=str(1000 + time.time_ns()))]
+        resources = [
+            AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=configs)
+            for name in self._small[:1000]
+        ]
+        self._check(self._client.call(AlterConfigsRequest(resources=resources), 2).responses)
+
+    def _check(self, results: Any) -> None:
+        wrong = [each.error_code for each in results if each.error_code]
+        assert not wrong, wrong[:3]
+
+
+async def measured(partitions: int, rounds: int, *, acls: bool, place: str | None = None) -> dict[str, Step]:
+    """Each step with its shortest longest turn."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, MeasuredLoop)
+    access: dict[str, Any] = {"authorizer_class_name": STANDARD_AUTHORIZER} if acls else {}
+    access |= {"allow_everyone_if_no_acl_found": True}  # the client may add the first entries
+    best: dict[str, Step] = {}
+    with tempfile.TemporaryDirectory(prefix="kwire-turns-", dir=place) as folder:
+        async with Broker(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=folder, **access) as broker:
+            call = asyncio.to_thread
+            client = await call(WireClient, broker.bootstrap_servers, timeout_s=10 * PATIENCE_S)
+            if acls:
+                await call(_allow_everything, client)
+            for _ in range(rounds):
+                for name, send in Requests(client, partitions).steps():
+                    await asyncio.sleep(REST_S)
+                    loop.turns.clear()
+                    await call(send)
+                    await _settled(loop, broker)
+                    step = _step(loop.turns)
+                    if name not in best or step.longest[0] < best[name].longest[0]:
+                        best[name] = step
+            await call(client.close)
+    return best
+
+
+def _allow_everything(client: WireClient) -> None:
+    """An entry that allows everything, and many others."""
+    users = ["User:ANONYMOUS", *(f"User:other-{number}" for number in range(999))]
+    creations = [
+        AclCreation(
+            resource_type=kind,
+            resource_name=name,
+            resource_pattern_type=3,
+            principal=user,
+            host="*",
+            operation=2,
+            permission_type=3,
+        )
+        for user in users
+        for kind, name in ((2, "*"), (4, "kafka-cluster"))[: 2 if user == users[0] else 1]
+    ]
+    results = client.call(CreateAclsRequest(creations=creations), 3).results
+    assert not any(each.error_code for each in results)
+
+
+async def _settled(loop: MeasuredLoop, broker: Broker) -> None:
+    """Return when the loop has little to do: what a request has set in motion is done."""
+    while True:
+        await broker.replicas.wait_until_applied()
+        before = len(loop.turns)
+        await asyncio.sleep(REST_S)
+        if len(loop.turns) - before < 10:
+            return
+
+
+def _step(turns: list[float]) -> Step:
+    longest = sorted((each * 1000 for each in turns), reverse=True)
+    return Step(len(turns), longest[:3], sum(longest))
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Measure the longest turns of a broker's event loop.")
+    parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dir", help="where the broker has its data (default: a temporary directory)")
+    parser.add_argument("--acls", action="store_true", help="with an authorizer of 1,000 entries")
+    arguments = parser.parse_args()
+    gc.set_threshold(*GC_THRESHOLDS)
+    with (
+        open(os.devnull, "w") as log,
+        asyncio.Runner(loop_factory=MeasuredLoop) as runner,
+    ):
+        configure(stream=log)  # the lines are made, as those of a broker are
+        get_logger("kwire.server").info("measuring")  # the first line takes what a broker's start has taken
+        best = runner.run(measured(arguments.partitions, arguments.rounds, acls=arguments.acls, place=arguments.dir))
+    print(f"{'request':45} {'turns':>6} {'processor time':>15}   longest turns")
+    for name, step in best.items():
+        print(f"{name:45} {step.turns:6} {step.busy:12.0f} ms   {', '.join(f'{each:.1f}' for each in step.longest)} ms")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
