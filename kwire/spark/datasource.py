@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 keep_unchanged()  # each of Spark's Python processes that has to do with the source or the sink loads this module
 
 NAME = "kwire"
+_HIDDEN: Final = "spark.sql.redaction.options.regex"
+"""Options with such names or values Spark shows in no plan; passwords, secrets and tokens are hidden anyway."""
+_SECRETS: Final = r"jaas\.config|keystore\.key"
 
 
 class KwireDataSource(DataSource):
@@ -89,5 +92,8 @@ class KwireDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("kwire")`` known to a session."""
+    """Make ``format("kwire")`` known to a session, and keep private keys among its options from Spark's plans."""
     spark.dataSource.register(KwireDataSource)
+    hidden = spark.conf.get(_HIDDEN) or ""
+    if _SECRETS not in hidden:
+        spark.conf.set(_HIDDEN, f"{hidden}|{_SECRETS}" if hidden else _SECRETS)

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from kwire.spark.datasource import KwireDataSource, register
 from kwire.spark.sessions import connector, connector_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
@@ -46,6 +53,24 @@ def test_the_settings_are_printed_for_spark_submit_and_for_its_defaults() -> Non
     assert lines.startswith(f"spark.jars.packages {PACKAGE}:4.1.1\n")
     ended = subprocess.run([*command[:-1], "3.5.1"], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "PySpark 3.5.1: kwire.spark needs 4.0.0 or later\n")
+
+
+@pytest.mark.parametrize(("before", "after"), [("(?i)url", "(?i)url|"), ("", "")])
+def test_private_keys_are_hidden_beside_what_is_hidden_already(before: str, after: str) -> None:
+    """Spark itself hides options whose name or value has password, secret or token in it."""
+    name = "spark.sql.redaction.options.regex"
+    registered: list[type] = []
+    conf = SimpleNamespace(values={name: before})
+    conf.get, conf.set = conf.values.get, conf.values.__setitem__
+    spark = SimpleNamespace(conf=conf, dataSource=SimpleNamespace(register=registered.append))
+    for _ in range(2):
+        register(cast("SparkSession", spark))
+    assert registered == [KwireDataSource] * 2
+    assert conf.values[name].startswith(after)
+    for key in ("kafka.ssl.keystore.key", "kafka.sasl.jaas.config"):
+        assert re.search(conf.values[name], key)
+    assert not re.search(conf.values[name], "kafka.ssl.keystore.type")
+    assert conf.values[name].count("keystore") == 1
 
 
 def test_importing_the_package_loads_none_of_its_libraries() -> None:

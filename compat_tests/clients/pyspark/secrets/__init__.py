@@ -1,0 +1,1 @@
+"""Secrets planted in options, and looked for wherever Spark writes or shows something."""
