@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from compat_tests.clients.pyspark.frames import PARTITIONS, RECORDS, Frames, produce, values
+from compat_tests.clients.pyspark.frames import PARTITIONS, RECORDS, Frames, forget_last_commit, produce, values
 from compat_tests.names import Names
 from harness.processes.brokers import Broker
 
@@ -80,10 +80,8 @@ def test_each_batch_is_written_once_when_spark_makes_it_again(
         return frames.run_available(frame.repartition(tasks), "copy", target)
 
     assert sum(copy(1)) == RECORDS
-    last = max((tmp_path / "copy" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     for tasks in (4, 2):
-        last.unlink()
-        last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+        forget_last_commit(tmp_path / "copy")
         assert copy(tasks), "Spark has made the batch again"
     assert values(frames.read(target)) == values(frames.read(filled))
     produce(broker, filled, ["late"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyspark
@@ -15,6 +16,7 @@ from compat_tests.clients.pyspark.frames import (
     RECORDS,
     Frames,
     expected,
+    forget_last_commit,
     produce,
     produce_in_transactions,
     values,
@@ -108,6 +110,34 @@ def test_lost_records_fail_the_query_unless_loss_is_allowed(
         frames.run_available(strict, "loss")
     frames.run_available(frames.read_stream(filled, failOnDataLoss="false").select("value"), "loss")
     assert frames.parquet("loss") == sorted([*expected(range(RECORDS)), *(f"late{n}" for n in range(25, 40))], key=str)
+
+
+def test_a_query_of_sparks_own_source_goes_on_with_format_kwire(
+    spark: Any, broker: Broker, tmp_path: Path, filled: str, new_name: Names
+) -> None:
+    """From its checkpoint, with the batch that Spark had not put behind it when it ended; or from the offsets in it,
+    with a new checkpoint."""
+    target = new_name("copy")
+    connector, kwire = (Frames(spark, broker.bootstrap, tmp_path, source=each) for each in ("kafka", "kwire"))
+
+    def copy(frames: Frames, checkpoint: str, to: str | None, **options: Any) -> list[int]:
+        return frames.run_available(frames.read_stream(filled, **options).select("value"), checkpoint, to)
+
+    *_, last = sizes = copy(connector, "query", target, maxOffsetsPerTrigger=120)
+    assert sum(sizes) == RECORDS > last
+    (*_, log) = sorted((tmp_path / "query" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    offsets = log.read_text().splitlines()[-1]
+    produce(broker, filled, [f"late{number}" for number in range(50)])
+    assert copy(kwire, "offsets", None, startingOffsets=offsets) == [50]
+    assert kwire.parquet("offsets") == sorted(f"late{number}" for number in range(50))
+
+    forget_last_commit(tmp_path / "query")
+    again = copy(kwire, "query", target)  # before 4.2 PySpark ends here: its Trigger.AvailableNow is one batch
+    assert again + copy(kwire, "query", target) == [last, 50]
+    assert copy(kwire, "query", target) == []
+    written, wanted = values(kwire.read(target)), values(kwire.read(filled))
+    assert len(written) == len(wanted) + last, "the connector's sink writes a batch again that comes again"
+    assert set(written) == set(wanted)
 
 
 def _rows(query: Any) -> int:

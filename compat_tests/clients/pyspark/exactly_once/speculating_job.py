@@ -1,14 +1,17 @@
-"""A Spark job one task of which hangs in its first attempt; with speculation Spark runs it a second time.
+"""A Spark job on a cluster, one task of which hangs in its first attempt; with speculation Spark runs it a second time.
 
     python -m compat_tests.clients.pyspark.exactly_once.speculating_job BOOTSTRAP TARGET MASTER FOLDER
 
-It writes 40 rows by a streaming query, and prints how many rows the topic has then, and how many different ones. The
-folder `attempts` gets a file for each attempt of the task.
+It copies 40 rows by a batch query and by a streaming one, and prints how many rows the topic of the latter has then,
+how many different ones, and the id of the query's run. The folder `attempts` gets a file for each attempt of the task;
+`events` gets Spark's log of events, where the jobs of the batch query have the group `batch`, and those of the
+streaming one the id of its run.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 _SETTINGS = {
@@ -17,6 +20,11 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "4",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # the first task waits for all executors
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.eventLog.rolling.enabled": "false",
     "spark.speculation": "true",
     "spark.speculation.quantile": "0.3",
     "spark.speculation.multiplier": "1.1",
@@ -54,12 +62,19 @@ def hanging(folder: str) -> Any:
 def main(bootstrap: str, target: str, master: str, folder: str) -> None:
     import kwire.spark
 
-    spark = kwire.spark.session("speculating", master=master, settings=_SETTINGS)
+    events = Path(folder, "events")
+    events.mkdir()
+    settings = {**_SETTINGS, "spark.eventLog.dir": str(events)}
+    spark = kwire.spark.session("speculating", master=master, settings=settings)
     broker = {"kafka.bootstrap.servers": bootstrap}
     source = f"{target}-source"
+    reading = {**broker, "subscribe": source, "startingOffsets": "earliest", "minPartitions": "4"}
     numbers = spark.range(ROWS).selectExpr("cast(id as string) as value")
     numbers.coalesce(1).write.format("kwire").mode("append").options(**broker, topic=source).save()
-    stream = spark.readStream.format("kwire").options(**broker, subscribe=source, startingOffsets="earliest").load()
+    spark.sparkContext.setJobGroup("batch", "a copy")
+    batch = spark.read.format("kwire").options(**reading).load().select("value")
+    batch.write.format("kwire").mode("append").options(**broker, topic=f"{target}-batch").save()
+    stream = spark.readStream.format("kwire").options(**reading).load()
     rows = stream.selectExpr("cast(value as string) as value").repartition(4)
     query = (
         rows.select(hanging(folder)("value").alias("value"))
@@ -73,7 +88,7 @@ def main(bootstrap: str, target: str, master: str, folder: str) -> None:
         spark.read.format("kwire").options(**broker, subscribe=target).option("kafka.isolation.level", "read_committed")
     )
     values = found.load().select("value")
-    print(values.count(), values.distinct().count())
+    print(values.count(), values.distinct().count(), query.runId)
     spark.stop()
 
 

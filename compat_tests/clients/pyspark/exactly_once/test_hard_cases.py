@@ -4,11 +4,7 @@ need none: a driver that dies at any request, two runs at a time, attempts that 
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,11 +14,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from campaigns.pipelines import exactly_once
-from compat_tests.clients.pyspark.frames import PARTITIONS, RECORDS, Frames, produce, values
+from compat_tests.clients.pyspark.exactly_once import speculating_job
+from compat_tests.clients.pyspark.exactly_once.standalone import HOSTS, hosts_of_tasks, run_program, running_cluster
+from compat_tests.clients.pyspark.frames import PARTITIONS, RECORDS, Frames, forget_last_commit, produce, values
 from compat_tests.names import Names
-from harness.paths import ROOT
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
-from harness.processes.ports import free_port
 from kwire.cli.connection.cluster import Cluster
 from kwire.spark.sink.marks import Marks
 from kwire.spark.sink.options import SinkOptions
@@ -41,13 +37,6 @@ EXPIRING: Final = {
 @pytest.fixture
 def frames(spark: Any, broker: Broker, tmp_path: Path) -> Frames:
     return Frames(spark, broker.bootstrap, tmp_path, source="kwire", sink="kwire")
-
-
-def forget_last_commit(checkpoint: Path) -> None:
-    """What is left when the driver dies between the sink's commit and that of Spark."""
-    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    last.unlink()
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
 @contextmanager
@@ -159,61 +148,22 @@ def mark(broker: Broker) -> Any:
     return run_at(options, last)
 
 
-class Standalone:
-    """A Spark cluster of a master and two workers, each on an address of its own: Spark runs the second attempt of a
-    task on another host."""
-
-    def __init__(self, folder: Path) -> None:
-        import pyspark
-
-        self._program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-        self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.port = free_port()
-        self.master = f"spark://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        self._run("master", "Master", "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0")
-        for number in (2, 3):
-            host = f"127.0.0.{number}"
-            words = ["--host", host, "--cores", "1", "--memory", "1g", "--webui-port", "0"]
-            self._run(f"worker-{number}", "Worker", *words, "--work-dir", str(self._folder / host), self.master)
-        log = self._folder / "master.log"
-        wait_until(lambda: log.read_text().count("Registering worker") == 2, 120, "two workers")
-
-    def stop(self) -> None:
-        for each in self._processes:
-            os.killpg(each.pid, signal.SIGKILL)
-            each.wait()
-
-    def _run(self, name: str, kind: str, *words: str) -> None:
-        command = [self._program, f"org.apache.spark.deploy.{kind.lower()}.{kind}", *words]
-        environment = {**os.environ, "SPARK_LOCAL_DIRS": str(self._folder), "SPARK_DAEMON_MEMORY": "256m"}
-        with open(self._folder / f"{name}.log", "ab") as log:
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=self._folder, env=environment, start_new_session=True
-            )
-        self._processes.append(process)
-
-
-def test_speculation_writes_no_row_twice(broker: Broker, make_topic: Callable[..., str], tmp_path: Path) -> None:
-    """A task hangs in its first attempt, on one worker; Spark runs it again on the other, and that one counts."""
+def test_on_two_workers_speculation_writes_no_row_twice(
+    broker: Broker, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """A task hangs in its first attempt, on one worker; Spark runs it again on the other, and that one counts.
+    Executors on both read and write, for a batch query and for a streaming one."""
     if broker.kind != "kwire":
         pytest.skip("what Spark does does not depend on the broker")
-    target, cluster = make_topic(PARTITIONS), Standalone(tmp_path)
-    try:
-        cluster.start()
+    target = make_topic(PARTITIONS)
+    with running_cluster(tmp_path) as cluster:
         arguments = [broker.bootstrap, target, cluster.master, str(tmp_path)]
-        command = [sys.executable, "-m", "compat_tests.clients.pyspark.exactly_once.speculating_job", *arguments]
-        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, "PYTHONPATH": path}
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
-        )
-    finally:
-        cluster.stop()
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["40", "40"], "rows, and different ones"
+        printed = run_program(speculating_job.__name__, *arguments, folder=tmp_path)
+    *counts, run = printed.split()
+    assert counts == ["40", "40"], "rows, and different ones"
+    (events,) = (tmp_path / "events").iterdir()
+    hosts = hosts_of_tasks(events.read_text().splitlines())
+    assert hosts["batch"] == hosts[run] == {*HOSTS}
     assert {each.name for each in (tmp_path / "attempts").iterdir()} == {"0", "1"}, "there was a second attempt"
 
 
