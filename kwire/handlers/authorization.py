@@ -39,6 +39,8 @@ DELETE_IN_CLUSTER: Final = Operation(AclOperation.DELETE, ResourceType.CLUSTER, 
 CLUSTER_ACTION: Final = (Operation(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME),)
 """Required of requests that only brokers send."""
 
+_TOPIC: Final = ResourceType.TOPIC  # here, because a member of an enumeration is found slowly
+
 
 def group_operation(operation: AclOperation, group_id: str) -> Operation:
     """An operation on a group."""
@@ -70,8 +72,8 @@ def is_topic_allowed(
     authorizer = context.services.authorizer
     return (
         authorizer.allows_all
-        or authorizer.has_allowed(context.decisions, (operation, ResourceType.TOPIC, topic))
-        or authorizer.authorize(context, Operation(operation, ResourceType.TOPIC, topic), purpose)
+        or authorizer.has_allowed(context.decisions, (operation, _TOPIC, topic))
+        or authorizer.authorize(context, Operation(operation, _TOPIC, topic), purpose)
     )
 
 
@@ -87,7 +89,7 @@ def allowed_topics(
     """The topics on which the principal may do an operation, in their order and each once."""
     authorizer = context.services.authorizer
     if not authorizer.allows_all:
-        topics = authorizer.allowed_names(context, operation, ResourceType.TOPIC, topics, purpose)
+        topics = authorizer.allowed_names(context, operation, _TOPIC, topics, purpose)
     return dict.fromkeys(topics)
 
 

@@ -411,7 +411,7 @@ class Dispatcher:
         position = _HEADER_SIZE
         if length >= 0:
             position += length
-            raw = bytes(frame[_HEADER_SIZE:position])
+            raw = frame[_HEADER_SIZE:position].tobytes()
             if raw != client.id_bytes:
                 client.id = decode_request_header(frame)[0].client_id  # validates length and text
                 client.id_bytes = raw
@@ -529,7 +529,10 @@ class Dispatcher:
             client: Client = exchange.connection.context
             client.software_name, client.software_version = exchange.software_name, exchange.software_version
         if self._request_log.level <= DEBUG:
-            self._log_request(exchange, response, total)
+            from kwire.handlers.loggable import facts_of
+
+            shown = (exchange.request, response) if self._request_log.level <= TRACE else None
+            self._request_log.debug("completed request", **facts_of(exchange, route.name, total, shown))
 
     def _charge(self, exchange: Exchange, response: Any) -> Callable[[], None]:
         """Charge the client's quotas for a request, unless its handler has done so. Returns what to call when the
@@ -567,24 +570,6 @@ class Dispatcher:
             frame = frame_of(route, exchange.correlation_id, response)
         route.count_errors(response, route.metrics.errors)
         return frame
-
-    def _log_request(self, exchange: Exchange, response: Any, total: float) -> None:
-        facts: dict[str, Any] = {
-            "api": exchange.route.name,
-            "version": exchange.route.version,
-            "correlation_id": exchange.correlation_id,
-            "client_id": exchange.client_id,
-            "connection": exchange.connection_id,
-            "listener": exchange.listener,
-            "principal": str(exchange.principal),
-            "total_time_ms": round(total * 1000, 3),
-        }
-        if self._request_log.level <= TRACE:
-            from kwire.handlers.loggable import loggable
-
-            facts["request"] = loggable(exchange.request)
-            facts["response"] = loggable(response)
-        self._request_log.debug("completed request", **facts)
 
 
 def frame_of(

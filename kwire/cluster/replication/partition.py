@@ -273,10 +273,12 @@ class Partition:
         if info.flushed is not None:
             self._wait_for_flush(info.first_offset, info.flushed)
         if not info.duplicate:
-            self.metrics.bytes_in += info.size
-            self.metrics.messages_in += info.last_offset - info.first_offset + 1
+            metrics = self.metrics
+            metrics.bytes_in += info.size
+            metrics.messages_in += info.last_offset - info.first_offset + 1
         self._advance()
-        self._notify_soon()
+        if self._listeners:
+            self._notify_soon()
         return info
 
     def append_together(self, batches: list[memoryview]) -> list[AppendInfo | Exception]:
@@ -524,7 +526,8 @@ class Partition:
             future = heapq.heappop(waiters)[2]
             if not future.done():
                 future.set_result(None)
-        self._notify_soon()
+        if self._listeners:
+            self._notify_soon()
 
     def _on_flushed(self, flushed: asyncio.Future[None]) -> None:
         if flushed not in self._unflushed:

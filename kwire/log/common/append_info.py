@@ -45,9 +45,9 @@ class AppendInfo:
         log_start_offset: int,
         leader_epoch: int,
         size: int,
-        *,
         log_append_time_ms: int = -1,
         max_timestamp_ms: int = -1,
+        *,
         duplicate: bool = False,
     ) -> None:
         self.first_offset = first_offset

@@ -136,19 +136,18 @@ class PartitionLog:
         """
         if origin is not Origin.CLIENT:
             return self._flushed_if_due(self._append_internal(records, leader_epoch, origin))
-        accepted = self._validator.accept(records)
-        header = accepted.header
+        header, data, append_time_ms = self._validator.accept(records)
         if header.producer_id >= 0:
             duplicate = self.producer_state.check(header, origin, guard)
             if duplicate is not None:
                 return self._duplicate(duplicate, leader_epoch)
         first = self.log_end_offset
         last = first + header.last_offset_delta
-        patch_offsets(accepted.data, 0, first, leader_epoch)
+        patch_offsets(data, 0, first, leader_epoch)
         if leader_epoch != self.latest_epoch:
             self._note_epoch(leader_epoch, first)
-        self._write(accepted.data, header.length + 12, last, header.max_timestamp)
-        return self._appended(accepted, first, leader_epoch)
+        self._write(data, header.length + 12, last, header.max_timestamp)
+        return self._appended(header, data, append_time_ms, first, leader_epoch)
 
     def append_together(self, batches: list[memoryview], *, leader_epoch: int) -> list[AppendInfo | Exception]:
         """Append the batches of several clients, one each, as `append_as_leader` does one after the other, but with one
@@ -205,23 +204,18 @@ class PartitionLog:
                 results[place] = failure
             return
         for place, accepted in group:
-            results[place] = self._appended(accepted, self.log_end_offset, leader_epoch)
+            results[place] = self._appended(*accepted, self.log_end_offset, leader_epoch)
 
-    def _appended(self, accepted: Accepted, first: int, leader_epoch: int) -> AppendInfo:
+    def _appended(
+        self, header: BatchHeader, data: Records, append_time_ms: int, first: int, leader_epoch: int
+    ) -> AppendInfo:
         """Account for a batch that was written at the end."""
-        header = accepted.header
-        last = first + header.last_offset_delta
-        self._commit(header, accepted.data, first, last, self.active.size)
-        info = AppendInfo(
-            first,
-            last,
-            self.log_start_offset,
-            leader_epoch,
-            header.length + 12,
-            log_append_time_ms=accepted.log_append_time_ms,
-            max_timestamp_ms=header.max_timestamp,
-        )
-        return self._flushed_if_due(info)
+        last, latest, size = first + header.last_offset_delta, header.max_timestamp, header.length + 12
+        self._commit(header, data, first, last, self.active.size)
+        info = AppendInfo(first, last, self.log_start_offset, leader_epoch, size, append_time_ms, latest)
+        if last + 1 - self.flusher.recovery_point >= self._flush_messages:  # inline: every append comes here
+            info.flushed = self.flusher.flush()
+        return info
 
     def recompression(self, records: memoryview) -> Recompression | None:
         """What has to be done with a client's batch that has to be compressed anew before it is appended."""

@@ -168,8 +168,6 @@ async def test_other_requests_are_left_to_the_handler(broker: Broker, version: i
     others: dict[str, FetchRequest] = {
         "nothing there": request(broker, end(broker)),
         "nothing there, and nothing wanted": request(broker, end(broker), min_bytes=0, max_wait_ms=100),
-        "beyond the end": request(broker, 1000),
-        "before the start": request(broker, -1),
         "an unknown partition": request(broker, part_partition=7),
         "no topic": request(broker, None),
         "two partitions": request(broker),
@@ -184,6 +182,8 @@ async def test_other_requests_are_left_to_the_handler(broker: Broker, version: i
     if version >= 7:
         topic = ForgottenTopic(topic="t", topic_id=broker.metadata.image.topics["t"].id, partitions=[0])
         others["a forgotten topic"] = request(broker, forgotten_topics_data=[topic])
+        session_id = respond(broker, request(broker, end(broker), session_epoch=0), version).session_id
+        others["beyond the end, in a session"] = request(broker, 1000, session_id=session_id, session_epoch=1)
         others["a new session"] = request(broker, session_epoch=0)
         others["an unknown session"] = request(broker, session_epoch=3, session_id=99)
         others["the end of a session"] = request(broker, session_epoch=-1, session_id=99)
@@ -199,6 +199,23 @@ async def test_other_requests_are_left_to_the_handler(broker: Broker, version: i
         assert by_fast_path(broker, requested, version) is None, what
     metrics = broker.replicas.partition("t", 0).metrics
     assert metrics.bytes_out == 0
+
+
+@for_each(VERSIONS)
+async def test_an_offset_outside_the_log_is_refused_with_the_same_bytes(broker: Broker, version: int) -> None:
+    metrics = broker.replicas.partition("t", 0).metrics
+    failed, total = metrics.failed_fetch_requests, metrics.total_fetch_requests
+    for offset in (-1, end(broker) + 1, 1 << 40):
+        requested = request(broker, offset, max_wait_ms=500)
+        frame = memoryview(bytearray(encode(requested, version)))
+        for _ in "ab":  # the second time, it is known
+            context = RequestContext(broker.services, api_key=1, api_version=version)
+            found: Any = fast_path.respond(frame, 0, version, 77, broker.services, Decisions())
+            response = found(context)
+            assert response.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert context.charged is not None
+            assert b"".join(context.charged) == by_handler(broker, requested, version)
+    assert metrics.failed_fetch_requests - failed == metrics.total_fetch_requests - total == 12
 
 
 @for_each([7, 11, 12, 18])

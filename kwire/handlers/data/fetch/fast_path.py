@@ -1,21 +1,25 @@
 """The fast path of Fetch for its ordinary request: a consumer that reads one partition, whether it finds data or waits.
 
 Such a request, without a session or in a session of that partition, costs half of what the general way does: no message
-objects are made (`fetch.ordinary` has its form). Any other request goes to `fetch.handler`, with nothing done:
-followers, several partitions, new sessions, errors, aborted transactions, other replicas, quotas. A waiting request
-goes there, too, if it is not completed by data.
+objects are made (`fetch.ordinary` has its form). An offset outside the log is answered here, too, if there is no
+session: with a response that is made once. Any other request goes to `fetch.handler`, with nothing done: followers,
+several partitions, new sessions, other errors, aborted transactions, other replicas, quotas. A waiting request goes
+there, too, if it is not completed by data.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from functools import partial as later
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final
 
-from kwire.base.errors import KafkaError
+from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.codec.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+from kwire.codec.protocol import encode
 from kwire.handlers.data.fetch import ordinary
 from kwire.handlers.data.fetch.ordinary import FIRST_BY_ID, FIRST_WITH_ANY_REPLICA, Asked
 from kwire.handlers.data.fetch.partitions import Fetch
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kwire.cluster.replication.partition import Partition
-    from kwire.codec.messages.fetch_response import FetchResponse
     from kwire.handlers.context import Decisions, RequestContext, Services
     from kwire.handlers.data.fetch.sessions import FetchSession
 
@@ -35,13 +38,16 @@ _READ: Final = AclOperation.READ
 _TOPIC: Final = ResourceType.TOPIC
 _CONSUMER: Final = -1
 
+REFUSALS_KEPT: Final = 256
+"""Responses to offsets outside the log that are kept: one for each partition and version."""
+
 Frame = tuple[list[Any], int]
 """The parts of a response's frame, and their size."""
 
 
 def respond(
     frame: memoryview, position: int, version: int, correlation_id: int, services: Services, decisions: Decisions
-) -> Frame | Callable[[RequestContext], asyncio.Future[Frame | FetchResponse]] | None:
+) -> Frame | Callable[[RequestContext], asyncio.Future[Frame | FetchResponse] | FetchResponse] | None:
     """Read what an ordinary request wants: see `kwire.handlers.api.FastPath`. None also if it has not been decided yet
     that the client may read the topic."""
     try:
@@ -61,6 +67,8 @@ def respond(
         if not _is_allowed(decisions, partition, services):
             return None
         found = _read(asked, version, partition, services)
+    except _OutsideLog:
+        return later(_refuse_offset, asked, version, partition) if session is None else None
     except (KafkaError, UnicodeDecodeError, _NotOrdinary):
         return None
     if found is None:
@@ -73,6 +81,10 @@ def respond(
 
 class _NotOrdinary(Exception):
     """The request is one for the handler."""
+
+
+class _OutsideLog(_NotOrdinary):
+    """The log does not have the offset."""
 
 
 def _in_session(asked: Asked, session: FetchSession) -> Asked | None:
@@ -108,7 +120,7 @@ def _read(asked: Asked, version: int, partition: Partition, services: Services) 
     log = partition.log
     limit = log.last_stable_offset if asked.committed_only else log.high_watermark
     if not log.log_start_offset <= asked.offset <= limit:
-        raise _NotOrdinary
+        raise _NotOrdinary if log.log_start_offset <= asked.offset <= log.log_end_offset else _OutsideLog
     bytes_max: int = services.config.fetch_max_bytes
     found = NO_DATA
     if asked.offset < limit:
@@ -164,6 +176,30 @@ def _answered(
     metrics.total_fetch_requests += 1
     metrics.bytes_out += found.size
     return ordinary.response(asked, version, correlation_id, log, found)
+
+
+def _refuse_offset(asked: Asked, version: int, partition: Partition, context: RequestContext) -> FetchResponse:
+    """The response to a request without a session for an offset outside the log."""
+    assert asked.topic is not None
+    partition.metrics.total_fetch_requests += 1
+    partition.metrics.failed_fetch_requests += 1
+    response, body = _outside_log(asked.topic, asked.partition, version)
+    context.charged = [body]
+    return response
+
+
+@lru_cache(maxsize=REFUSALS_KEPT)
+def _outside_log(topic: bytes, index: int, version: int) -> tuple[FetchResponse, bytes]:
+    """A response that is the same for every such request, not to be changed, and its body."""
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+    part = PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+    by_id = version >= FIRST_BY_ID
+    of_topic = FetchableTopicResponse(topic_id=topic) if by_id else FetchableTopicResponse(topic=str(topic, "utf-8"))
+    of_topic.partitions = [part]
+    response = FetchResponse(responses=[of_topic])
+    return response, encode(response, version)
 
 
 class _Waiting:

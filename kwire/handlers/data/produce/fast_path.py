@@ -73,6 +73,7 @@ _WIDE_TAILS: Final = {
     8: Struct(">ii2xqqqih4x"),
 }
 
+_new: Final = object.__new__
 _WRITE: Final = AclOperation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 
@@ -88,13 +89,10 @@ class Append:
 
     __slots__ = ("partition", "records", "rest", "source")
 
-    def __init__(
-        self, partition: Partition, records: memoryview, rest: tuple[int, int, int, int, bytes, bytes]
-    ) -> None:
-        self.partition = partition
-        self.records = records
-        self.rest = rest
-        self.source: Any = None
+    partition: Partition  # set by `_append_to`: a constructor would cost more than all that it does
+    records: memoryview
+    rest: tuple[int, int, int, int, bytes, bytes]
+    source: Any
 
     @property
     def correlation_id(self) -> int:
@@ -103,11 +101,27 @@ class Append:
 
     def run(self) -> Result:
         """Append the batch by itself, and respond."""
+        partition = self.partition
+        acks, _, _, correlation_id, name, topic_id = self.rest
         try:
-            info = self.partition.append(self.records, required_acks=self.rest[0])
+            info = partition.append(self.records, required_acks=acks)
         except Exception as error:
             return self.respond(error)
-        return self.respond(info)
+        if name or info.flushed is not None or (acks == _ALL and info.last_offset >= partition.log.high_watermark):
+            return self.respond(info)
+        partition.metrics.total_produce_requests += 1
+        return _pack_by_id(
+            _RESPONSE_SIZE_BY_ID,
+            correlation_id,
+            _ONE,
+            topic_id,
+            _ONE,
+            partition.index,
+            info.first_offset,
+            info.log_append_time_ms,
+            info.log_start_offset,
+            1,
+        )
 
     def respond(self, info: AppendInfo | Exception) -> Result:
         """The response to an append with this outcome."""
@@ -180,9 +194,8 @@ def by_id(
         partition = services.replicas.partition_by_id(topic_id, index)
     except KafkaError:
         return None
-    if not _may_append(partition, records, services, decisions):
-        return None
-    return Append(partition, records, (acks, timeout_ms, version, correlation_id, b"", topic_id))
+    rest = acks, timeout_ms, version, correlation_id, b"", topic_id
+    return _append_to(partition, records, rest, services, decisions)
 
 
 def by_name(
@@ -200,9 +213,10 @@ def by_name(
     if no_id or topics != _ONE or partitions != _ONE or acks not in (1, -1) or not 1 < length < 128 or records is None:
         return None
     partition = _named(name, index, services)
-    if partition is None or not _may_append(partition, records, services, decisions):
+    if partition is None:
         return None
-    return Append(partition, records, (acks, timeout_ms, version, correlation_id, name, b""))
+    rest = acks, timeout_ms, version, correlation_id, name, b""
+    return _append_to(partition, records, rest, services, decisions)
 
 
 def by_wide_name(
@@ -231,9 +245,10 @@ def by_wide_name(
     ):
         return None
     partition = _named(name, index, services)
-    if partition is None or not _may_append(partition, records, services, decisions):
+    if partition is None:
         return None
-    return Append(partition, records, (acks, timeout_ms, version, correlation_id, name, b""))
+    rest = acks, timeout_ms, version, correlation_id, name, b""
+    return _append_to(partition, records, rest, services, decisions)
 
 
 def _wide_response(version: int, correlation_id: int, name: bytes, values: tuple[int, int, int, int]) -> bytes:
@@ -256,7 +271,7 @@ def _compact_records(frame: memoryview, start: int) -> memoryview | None:
     records = frame[start : start + size - 1]
     if (
         size <= _HEADER_SIZE
-        or bytes(frame[start + size - 1 :]) != b"\0\0\0"  # no tags, and nothing behind them
+        or frame[start + size - 1 :].tobytes() != b"\0\0\0"  # no tags, and nothing behind them
         or records[_ATTRIBUTES] & _NOT_ORDINARY
     ):
         return None
@@ -283,15 +298,27 @@ def _long_varint(frame: memoryview, position: int) -> tuple[int, int]:
     raise IndexError
 
 
-def _may_append(partition: Partition, records: memoryview, services: Services, decisions: Decisions) -> bool:
-    """Whether it has been decided that the client may append to the partition, and the batch need not be compressed
-    anew by a helper process."""
+def _append_to(
+    partition: Partition,
+    records: memoryview,
+    rest: tuple[int, int, int, int, bytes, bytes],
+    services: Services,
+    decisions: Decisions,
+) -> Append | None:
+    """The append; None unless it has been decided that the client may append to the partition, and the batch need not
+    be compressed anew by a helper process."""
     authorizer = services.authorizer
-    return (
-        not partition.internal
-        and (authorizer.allows_all or authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic)))
-        and (len(records) <= LARGE_BYTES or partition.log.recompression(records) is None)
-    )
+    if (
+        partition.internal
+        or not (authorizer.allows_all or authorizer.has_allowed(decisions, (_WRITE, _TOPIC, partition.topic)))
+        or (len(records) > LARGE_BYTES and partition.log.recompression(records) is not None)
+    ):
+        return None
+    append = _new(Append)
+    append.partition = partition
+    append.records = records
+    append.rest = rest
+    return append
 
 
 def _failed(
