@@ -4,6 +4,8 @@ what they wrote.
 It imports what ``kwire[spark]`` installs and nothing else of this repository, for it runs where only that is installed:
 
     python tools/spark_releases/queries.py HOST:PORT FOLDER [NAME=VALUE]...     settings of Spark; prints a JSON line
+
+With the setting ``spark.remote`` the session is one of Spark Connect.
 """
 
 from __future__ import annotations
@@ -29,15 +31,16 @@ SETTINGS = {
 Rows = list[tuple[str, str]]
 
 
-def written(spark: SparkSession, bootstrap: str, topic: str) -> Rows:
-    """The keys and values of a topic, in order."""
-    frame = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).load()
+def written(spark: SparkSession, bootstrap: str, topic: str, source: str) -> Rows:
+    """The keys and values of a topic, in order. ``source``: the format that reads them."""
+    frame = spark.read.format(source).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).load()
     rows = frame.selectExpr("cast(key as string) as key", "cast(value as string) as value").collect()
     return sorted((row.key, row.value) for row in rows)
 
 
 def check(spark: SparkSession, bootstrap: str, folder: str, prefix: str) -> None:
-    """Write rows with either sink and copy each topic with a streaming query. ``prefix``: of topics, which are made.
+    """Write rows with either sink, copy each topic with a streaming query, and read both. ``prefix``: of topics, which
+    are made.
     AssertionError names what differs."""
     expected = sorted((f"key {number % 7}", f"value {number}") for number in range(ROWS))
     frame = spark.createDataFrame(expected, "key string, value string")
@@ -45,12 +48,13 @@ def check(spark: SparkSession, bootstrap: str, folder: str, prefix: str) -> None
     for sink in ("kafka", "kwire"):
         topic, copied = f"{prefix}-{sink}", f"{prefix}-{sink}-copy"
         frame.write.format(sink).mode("append").options(**broker, topic=topic).save()
-        assert written(spark, bootstrap, topic) == expected, f"batch query with format({sink!r})"
-        stream = spark.readStream.format("kafka").options(**broker, subscribe=topic, startingOffsets="earliest")
+        assert written(spark, bootstrap, topic, sink) == expected, f"batch query with format({sink!r})"
+        stream = spark.readStream.format(sink).options(**broker, subscribe=topic, startingOffsets="earliest")
         writer = stream.load().select("key", "value").writeStream.format(sink).options(**broker, topic=copied)
         query = writer.option("checkpointLocation", f"{folder}/{copied}").trigger(availableNow=True).start()
         query.awaitTermination()
-        assert written(spark, bootstrap, copied) == expected, f"streaming query with format({sink!r})"
+        for source in ("kafka", "kwire"):
+            assert written(spark, bootstrap, copied, source) == expected, f"streaming query with format({sink!r})"
 
 
 def main(bootstrap: str, folder: str, *settings: str) -> None:
@@ -58,7 +62,13 @@ def main(bootstrap: str, folder: str, *settings: str) -> None:
     import kwire.spark
 
     given = {name: value for name, _, value in (each.partition("=") for each in settings)}
-    spark = kwire.spark.session("releases", master="local[2]", settings={**SETTINGS, **given})
+    if remote := given.get("spark.remote"):
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.remote(remote).getOrCreate()
+        kwire.spark.register(spark)
+    else:
+        spark = kwire.spark.session("releases", master="local[2]", settings={**SETTINGS, **given})
     check(spark, bootstrap, folder, "releases")
     print(json.dumps({"pyspark": spark.version, "python": platform.python_version()}))
     spark.stop()

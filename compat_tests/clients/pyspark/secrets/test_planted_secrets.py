@@ -47,7 +47,8 @@ def test_planted_secrets_are_in_no_plan_log_event_page_or_checkpoint(secured: Se
     assert len(planted) >= 5, "and at least two lines of the key"
     for place in ("printed", "log", "events", "pages", "checkpoint"):
         texts = [each.read_bytes() for each in files_of(tmp_path / place)]
-        assert any(topic.encode() in text for text in texts), f"nothing of the queries is in {place}"
+        shown = "BatchScan kwire" if place == "pages" else topic  # PySpark 4.3's pages show no options of streams
+        assert any(shown.encode() in text for text in texts), f"nothing of the queries is in {place}"
         found = [secret for secret in planted if any(secret.encode() in text for text in texts)]
         assert found == [], f"in {place}"
 
