@@ -22,6 +22,7 @@ from kwire.codec.messages.create_topics_request import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch
@@ -140,6 +141,34 @@ class ThreeBrokers:
             return True
 
         wait_until(holds, SETTLE_S, f"in-sync replicas {wanted} of {topic}")
+
+    def until_throttled(self, topic: str, throttled: bool) -> None:
+        """Wait until every broker says that the topic's replicas, and its own replication, are throttled, or are not.
+
+        A change of configurations is answered before all of Apache Kafka's brokers have heard of it.
+        """
+
+        def holds() -> bool:
+            for node in NODES:
+                resources = [
+                    DescribeConfigsResource(
+                        resource_type=2,
+                        resource_name=topic,
+                        configuration_keys=["leader.replication.throttled.replicas"],
+                    ),
+                    DescribeConfigsResource(
+                        resource_type=4,
+                        resource_name=str(node),
+                        configuration_keys=["leader.replication.throttled.rate"],
+                    ),
+                ]
+                results = self.call(node, DescribeConfigsRequest(resources=resources), 4).results
+                values = [config.value for result in results for config in result.configs]
+                if [value not in ("", None) for value in values] != [throttled] * len(resources):
+                    return False
+            return True
+
+        wait_until(holds, SETTLE_S, f"{topic} {'' if throttled else 'not '}throttled on every broker")
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The node id of a partition's leader."""

@@ -38,6 +38,8 @@ CLIENT_PORT = 9093
 NETWORK_PORT = 9092
 POLL_INTERVAL_S = 0.05
 _START_SCRIPT = "/tmp/kwire-start.sh"
+_COMPLETE = "/tmp/kwire-start.complete"
+"""Is put into the container after the start script: a file is visible there before all of it is written."""
 _KEY_STORE = "/tmp/kwire-broker.pem"
 _DATA = "/var/lib/kafka/data"
 _RUN = "/etc/kafka/docker/run"
@@ -140,7 +142,7 @@ class KwireContainer(DockerContainer):
     def start(self, timeout: float = 30) -> Self:
         """Return when clients are served. TimeoutError or RuntimeError with the container's log otherwise."""
         # Which port the engine has picked is known only when the container runs: it waits for its start script.
-        waiting = f"while [ ! -f {_START_SCRIPT} ]; do sleep 0.02; done; exec sh {_START_SCRIPT}"
+        waiting = f"while [ ! -f {_COMPLETE} ]; do sleep 0.02; done; exec sh {_START_SCRIPT}"
         self.with_command(["sh", "-c", waiting])
         super().start()
         self._put_start_script()
@@ -165,6 +167,7 @@ class KwireContainer(DockerContainer):
             hosts = dict.fromkeys((self.get_container_host_ip(), "localhost", "127.0.0.1"))
             self._put_file(_KEY_STORE, self._authority.issue("broker", *hosts).read_bytes())
         self._put_file(_START_SCRIPT, "".join(f"{line}\n" for line in lines).encode())
+        self._put_file(_COMPLETE, b"")
 
     def _set_listeners(self) -> None:
         name = self._logins.protocol
