@@ -21,6 +21,7 @@ from harness.raw_client import RawClient
 from kwire import __version__
 from kwire.base.doors import Doors
 from kwire.cli import main
+from kwire.cli.start import DESCRIPTORS
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -124,6 +125,18 @@ def test_closed_standard_streams_are_not_taken_for_sockets_and_segments(kwire_co
         assert os.readlink(f"/proc/{process.pid}/fd/{descriptor}") == os.devnull
     process.terminate()
     assert process.wait(20) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of the table is Linux's")
+def test_the_kernel_has_room_for_many_connections_from_the_start(kwire_command: Command) -> None:
+    # To make room later makes every client wait: see kwire.cli.start._grow_descriptor_table.
+    process = kwire_command.start()
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    limits = Path(f"/proc/{process.pid}/limits").read_text()
+    limit = re.search(r"Max open files\s+(\d+)", limits)
+    size = re.search(r"FDSize:\s+(\d+)", status)
+    assert limit is not None and size is not None
+    assert int(size[1]) >= min(int(limit[1]), DESCRIPTORS)
 
 
 def test_clients_are_served_even_if_nobody_reads_the_ready_line(kwire_command: Command) -> None:
