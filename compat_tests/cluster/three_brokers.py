@@ -29,6 +29,8 @@ from kwire.codec.records import Record, build_batch
 
 NODES: Final = (1, 2, 3)
 SETTLE_S: Final = 60.0
+DEFAULT_CONFIG: Final = 5
+"""The `config_source` of a property that is not set (DescribeConfigsResponse)."""
 SETTINGS: Final = {
     "default.replication.factor": "3",
     "replica.lag.time.max.ms": "3000",
@@ -163,8 +165,8 @@ class ThreeBrokers:
                     ),
                 ]
                 results = self.call(node, DescribeConfigsRequest(resources=resources), 4).results
-                values = [config.value for result in results for config in result.configs]
-                if [value not in ("", None) for value in values] != [throttled] * len(resources):
+                sources = [config.config_source for result in results for config in result.configs]
+                if [source != DEFAULT_CONFIG for source in sources] != [throttled] * len(resources):
                     return False
             return True
 

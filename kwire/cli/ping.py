@@ -22,7 +22,7 @@ from kwire.cli.connection.options import Settings, settings
 if TYPE_CHECKING:
     from kwire.security.client import ClientSecurity
 
-ATTEMPT_S: Final = 2.0
+ATTEMPT_S: Final = 5.0
 """Seconds for one attempt, unless ``--timeout`` says otherwise."""
 _OF_SECURITY: Final = ("security.", "sasl.", "ssl.")
 _REQUEST = struct.pack(">ihhih9s", 19, 18, 0, 1, 9, b"kwireping")  # ApiVersions, version 0
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             if time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
-            return fail(f"{text}: {error.strerror or error or 'no response in time'}")
+            return fail(f"{text}: {error.strerror or str(error) or 'no response in time'}")
         except ValueError as error:  # a key store or trust store that cannot be used
             return fail(error)
         print(f"{text} is a Kafka broker with {apis} APIs")

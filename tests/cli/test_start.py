@@ -131,8 +131,8 @@ def test_closed_standard_streams_are_not_taken_for_sockets_and_segments(kwire_co
 def test_the_kernel_has_room_for_many_connections_from_the_start(kwire_command: Command) -> None:
     # To make room later makes every client wait: see kwire.cli.start._grow_descriptor_table.
     process = kwire_command.start()
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    limits = Path(f"/proc/{process.pid}/limits").read_text()
+    status = Path(f"/proc/{process.process.pid}/status").read_text()
+    limits = Path(f"/proc/{process.process.pid}/limits").read_text()
     limit = re.search(r"Max open files\s+(\d+)", limits)
     size = re.search(r"FDSize:\s+(\d+)", status)
     assert limit is not None and size is not None
