@@ -7,7 +7,9 @@ In each round `tools.console.steady_producer` writes to the topic that the conso
 
 - ``closed``: with no page open;
 - ``apart``: with all pages open, in a browser that takes only the processor time that nothing else wants. This is what
-  the console and its requests cost, as if the browser ran on another machine, as people's browsers do;
+  the console and its requests cost, as if the browser ran on another machine, as people's browsers do. Linux must not
+  group processes by session meanwhile (autogroup): only root can switch that off, and has it switched on again at the
+  end. Otherwise the browser keeps the broker waiting for up to a timer tick, 4 ms;
 - ``beside``: with all pages open, in a browser that competes with the broker and the producer for the same cores.
 
 It prints a line of JSON for each broker: the p99 of each run in milliseconds, by how much the medians differ from
@@ -70,6 +72,22 @@ class Open:
         """The requests so far, with those of which the browser has only just told."""
         self._page.evaluate("0")
         return self.requests
+
+
+@contextmanager
+def without_groups() -> Iterator[None]:
+    """Processes that start meanwhile are scheduled one by one, not by session. Nothing, if this is not allowed."""
+    setting = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    try:
+        before = setting.read_text()
+        setting.write_text("0")
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        setting.write_text(before)
 
 
 @contextmanager
@@ -152,7 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(reason)
         return 1
     for kind in kinds:
-        print(kind, json.dumps(measure(kind, options.rounds, options.records)), flush=True)
+        with without_groups():
+            print(kind, json.dumps(measure(kind, options.rounds, options.records)), flush=True)
     return 0
 
 
