@@ -165,8 +165,10 @@ class ThreeBrokers:
                     ),
                 ]
                 results = self.call(node, DescribeConfigsRequest(resources=resources), 4).results
-                sources = [config.config_source for result in results for config in result.configs]
-                if [source != DEFAULT_CONFIG for source in sources] != [throttled] * len(resources):
+                configs = [config for result in results for config in result.configs]
+                # A broker does not name the rate if it is not set.
+                count = sum(config.config_source != DEFAULT_CONFIG for config in configs)
+                if count != (len(resources) if throttled else 0):
                     return False
             return True
 
