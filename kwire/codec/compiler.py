@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, TypeVar
 
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message
@@ -15,6 +15,7 @@ Decoder = Callable[[Any, int, int], Any]
 Encoder = Callable[[Any, list[Any], list[Any] | None], None]
 SlicedDecoder = Callable[[Any, int, int, int], Generator[None, None, Any]]
 SlicedEncoder = Callable[[Any, list[Any], list[Any] | None, int], Generator[None, None, None]]
+Function = TypeVar("Function")
 
 DECODERS: dict[tuple[type[Message], int], Decoder] = {}
 ENCODERS: dict[tuple[type[Message], int], Encoder] = {}
@@ -26,40 +27,40 @@ def compile_decoder(cls: type[Message], version: int) -> Decoder:
     """Make and cache the decode function: (buffer, position, budget) -> (message, end)."""
     from kwire.codec.decoder import make_decoder
 
-    _check_version(cls, version)
-    decoder = DECODERS[cls, version] = make_decoder(cls, version)
-    return decoder
+    return _made(DECODERS, cls, version, make_decoder)
 
 
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
     """Make and cache the encode function: it appends to a list of pieces, and to a list of parts if there is one."""
     from kwire.codec.encoder import make_encoder
 
-    _check_version(cls, version)
-    encoder = ENCODERS[cls, version] = make_encoder(cls, version)
-    return encoder
+    return _made(ENCODERS, cls, version, make_encoder)
 
 
 def sliced_decoder(cls: type[Message], version: int) -> SlicedDecoder:
     """The decode function that yields after every so many elements: (buffer, position, budget, elements)."""
-    decoder = _SLICED_DECODERS.get((cls, version))
-    if decoder is None:
-        from kwire.codec.decoder import make_sliced_decoder
+    from kwire.codec.decoder import make_sliced_decoder
 
-        _check_version(cls, version)
-        decoder = _SLICED_DECODERS[cls, version] = make_sliced_decoder(cls, version)
-    return decoder
+    return _SLICED_DECODERS.get((cls, version)) or _made(_SLICED_DECODERS, cls, version, make_sliced_decoder)
 
 
 def sliced_encoder(cls: type[Message], version: int) -> SlicedEncoder:
     """The encode function that yields after every so many elements: (message, pieces, parts or None, elements)."""
-    encoder = _SLICED_ENCODERS.get((cls, version))
-    if encoder is None:
-        from kwire.codec.encoder import make_sliced_encoder
+    from kwire.codec.encoder import make_sliced_encoder
 
-        _check_version(cls, version)
-        encoder = _SLICED_ENCODERS[cls, version] = make_sliced_encoder(cls, version)
-    return encoder
+    return _SLICED_ENCODERS.get((cls, version)) or _made(_SLICED_ENCODERS, cls, version, make_sliced_encoder)
+
+
+def _made(
+    functions: dict[tuple[type[Message], int], Function],
+    cls: type[Message],
+    version: int,
+    make: Callable[[type[Message], int], Function],
+) -> Function:
+    """Make a function and keep it. `CodecError` if the message has no such version."""
+    _check_version(cls, version)
+    function = functions[cls, version] = make(cls, version)
+    return function
 
 
 def _check_version(cls: type[Message], version: int) -> None:
