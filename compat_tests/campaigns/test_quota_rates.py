@@ -18,4 +18,4 @@ def test_kwire_measures_as_kafka() -> None:
 
 def test_the_campaign_notices_a_wrong_throttle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "throttle_time_ms", lambda rate, bound, window_ms: round(rate / bound * window_ms))
-    assert run(20, seed=7)[0]["differences"]
+    assert run(20, seed=7)[1]
