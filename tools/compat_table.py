@@ -5,7 +5,7 @@
     .venv/bin/python -m tools.compat_table --suites   only the suites, without starting anything
 
 Kafka's API versions come from a running broker, kwire's from its registry of handlers. The suites' results come from
-their recorded runs in `compat_tests/suites/results`. `compat_tests/clients/test_documents.py` checks both.
+their recorded runs in `compat_tests/suites/results`. `compat_tests/documents/test_documents.py` checks both.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ README.md, `docs/images/sql.svg` queries of docs/SQL.md, `docs/images/archive.sv
     .venv/bin/python -m tools.recording
 
 It starts a broker for each of `RECORDINGS`, runs its commands one after the other, and draws their lines as an
-animated SVG without scripts or fonts of its own. `compat_tests/clients/test_documents.py` runs the
+animated SVG without scripts or fonts of its own. `compat_tests/documents/test_documents.py` runs the
 commands again and compares.
 """
 

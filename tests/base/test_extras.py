@@ -16,6 +16,7 @@ from kwire.cli import COMMANDS
 DECLARED: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
     "optional-dependencies"
 ]
+DEPLOYMENT = (ROOT / "docs" / "DEPLOYMENT.md").read_text(encoding="utf-8")
 NOT_IN_ALL = {"gssapi", "spark"}
 SERVED = ["start", "--listen", "127.0.0.1:0"]
 KEYTAB = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="k" principal="kafka/h@R";'
@@ -45,6 +46,14 @@ def names(requirements: list[str]) -> set[str]:
 def test_what_an_extra_installs_is_what_is_looked_for(name: str) -> None:
     assert set(EXTRAS[name].libraries.values()) == names(DECLARED[name])
     assert set(EXTRAS[name].commands) <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_the_page_about_deployment_says_what_an_extra_installs(name: str) -> None:
+    (row,) = (each for each in DEPLOYMENT.splitlines() if each.startswith(f"| `{name}` |"))
+    installed = row.rsplit("|", 2)[1].strip()
+    if name != "gssapi":  # followed by what builds it
+        assert installed == ", ".join(sorted(names(DECLARED[name]), key=str.lower))
 
 
 def test_all_has_what_needs_no_compiler() -> None:

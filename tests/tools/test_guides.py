@@ -12,17 +12,20 @@ from harness.paths import ROOT
 from tests.tools.test_documented_commands import commands
 
 RUN = {
-    "README.md": "compat_tests/clients/test_documents.py",
-    "docs/index.md": "compat_tests/clients/test_documents.py",
+    "README.md": "compat_tests/documents/test_documents.py",
+    "docs/index.md": "compat_tests/documents/test_documents.py",
     "docs/ACCESS_CONTROL.md": "compat_tests/clients/security/test_access_guide.py",
+    "docs/ADOPTING.md": "compat_tests/documents/test_guides_of_brokers.py",
     "docs/ARCHIVE.md": "compat_tests/comparisons/cli/test_archive_guide.py",
     "docs/AUDIT.md": "compat_tests/comparisons/cli/test_audit_guide.py",
     "docs/BACKUP.md": "compat_tests/campaigns/archive/test_backups.py",
-    "docs/COMMAND_LINE.md": "compat_tests/clients/test_guides.py",
-    "docs/CONSOLE.md": "compat_tests/clients/test_guides.py",
+    "docs/CLUSTER.md": "compat_tests/documents/test_guides_of_brokers.py",
+    "docs/COMMAND_LINE.md": "compat_tests/documents/test_guides.py",
+    "docs/CONSOLE.md": "compat_tests/documents/test_guides.py",
     "docs/EVERYDAY_TASKS.md": "compat_tests/comparisons/cli/test_everyday_tasks.py",
-    "docs/METRICS.md": "compat_tests/clients/test_guides.py",
-    "docs/OPERATIONS.md": "compat_tests/clients/test_guides.py",
+    "docs/METRICS.md": "compat_tests/documents/test_guides.py",
+    "docs/OPERATIONS.md": "compat_tests/documents/test_guides.py",
+    "docs/RUNNING.md": "compat_tests/documents/test_guides_of_brokers.py",
     "docs/SCHEMA_REGISTRY.md": "compat_tests/clients/registry/test_guide.py",
     "docs/SECURING_A_CLUSTER.md": "compat_tests/cluster/test_secured_rolling.py",
     "docs/SPARK.md": "compat_tests/clients/pyspark/test_guide.py",
@@ -32,12 +35,9 @@ RUN = {
 """Pages, and the test that runs their commands. It names the page."""
 
 NOT_RUN = {
-    "docs/ADOPTING.md": "needs a data directory of Apache Kafka: compat_tests/comparisons/adoption takes over many",
     "docs/CAMPAIGNS.md": "runs of hours; a small run of the same code is in compat_tests/campaigns",
-    "docs/CLUSTER.md": "starts brokers on several hosts; compat_tests/cluster does the same on one",
     "docs/DEPLOYMENT.md": "needs systemd, Docker and Kubernetes: compat_tests/deployment checks the files",
     "docs/PERFORMANCE.md": "runs of minutes whose numbers differ each time",
-    "docs/RUNNING.md": "starts brokers on the default port; tests/cli starts them with the same options",
     "docs/TESTING.md": "pytest's fixtures: compat_tests/clients/users_project is the project that the page describes",
 }
 """Pages whose commands no test runs as they stand, each with the reason."""
@@ -45,7 +45,7 @@ NOT_RUN = {
 SHOWN = re.compile(r"^( *)```(?:text|json)\n(.*?)^ *```", re.M | re.S)
 """What a page shows of an output."""
 IS_COMPARED = re.compile(r"```sh\n(?:(?!```).)*?```(?:\n\n```text\n.*?```)*", re.S)
-"""Commands with their output, as `compat_tests.guides` and others find them."""
+"""Commands with their output, as `compat_tests.documents.guides` and others find them."""
 NO_OUTPUT = {
     ("docs/RUNNING.md", "kwire start [server.properties]"): "a synopsis, no output",
     ("docs/ACCESS_CONTROL.md", '{"event": "denied"'): "a line of the broker's log, compared by the same test",

@@ -5,7 +5,7 @@
     .venv/bin/python -m tools.reference --run      also the page of metrics, from a running broker
 
 `tests/test_structure.py` checks the pages that need no broker, that of metrics is
-checked by `compat_tests/clients/test_documents.py`.
+checked by `compat_tests/documents/test_documents.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from campaigns.archive import backups
 from campaigns.archive.raw import EARLIEST, LATEST, fetched, offset, topic_ids
 from campaigns.archive.topics import transaction
-from compat_tests import guides
+from compat_tests.documents import guides
 from harness.paths import ROOT
 from harness.processes.brokers import Broker, KwireBroker, make_broker, wait_until
 from harness.storage.s3 import S3Server

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import guides
+from compat_tests.documents import guides
 from harness.processes.brokers import Broker
 from harness.registries.process import Registry
 

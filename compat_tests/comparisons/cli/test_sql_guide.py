@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from compat_tests import guides
+from compat_tests.documents import guides
 from harness.processes.brokers import Broker
 from harness.registries.process import Registry
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import guides
+from compat_tests.documents import guides
 from compat_tests.needs import need
 from harness.processes.brokers import Broker, make_broker
 from harness.processes.kwire_cluster import KwireCluster
@@ -23,7 +23,7 @@ NO_CURL = None if shutil.which("curl") else "curl is missing (apt-get install cu
 def spaced(text: str) -> str:
     """With one space between columns: they are as wide as an address. Ports and directories are the test's."""
     text = re.sub(r"\b(localhost|127\.0\.0\.1):\d+", "HOST:PORT", text)
-    return re.sub(r" +", " ", re.sub(r"^/\S+/data:", "DIRECTORY:", text, flags=re.M))
+    return re.sub(r"[ \t]+", " ", re.sub(r"^/\S+/data:", "DIRECTORY:", text, flags=re.M))
 
 
 def check_all(page: str, folder: Path, bootstrap: str, replaced: dict[str, str], least: int) -> None:

@@ -28,6 +28,19 @@ def programs(folder: Path) -> None:
         (folder / name).chmod(0o755)
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """The variables of commands that find the programs of a folder."""
+    path, modules = f"{folder}:{os.environ['PATH']}", os.pathsep.join(filter(None, sys.path))
+    return {**os.environ, "PATH": path, "PYTHONPATH": modules}
+
+
+def put_in(text: str, replaced: Mapping[str, str]) -> str:
+    """A text of the page with what it is here."""
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    return text
+
+
 def check(
     commands: str,
     shown: list[str],
@@ -38,25 +51,17 @@ def check(
 ) -> None:
     """Run a block of commands in a folder. ``replaced``: what the page says, and what it is here. ``plain``: what is
     left of an output to compare. On the page ``...`` stands for anything within a line."""
-    environment = {
-        **os.environ,
-        "KWIRE_BOOTSTRAP_SERVERS": bootstrap,
-        "PATH": f"{folder}:{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    text = commands
-    for old, new in replaced.items():
-        text = text.replace(old, new)
-    done = subprocess.run(
-        ["sh", "-ec", text], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    own = {**environment(folder), "KWIRE_BOOTSTRAP_SERVERS": bootstrap}
+    command = ["sh", "-ec", put_in(commands, replaced)]
+    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{commands}\n{done.stderr}"
     if shown:
         printed, wanted = plain(done.stdout), plain(shown[0])
-        if not _pattern(wanted).fullmatch(printed):
-            assert printed == wanted, f"{commands}\n{done.stderr}"
+        if not pattern(wanted).fullmatch(printed):
+            assert printed == wanted, f"{commands}\n{printed}\n{done.stderr}"
     assert done.stderr == (shown[1] if len(shown) > 1 else ""), commands
 
 
-def _pattern(shown: str) -> re.Pattern[str]:
+def pattern(shown: str) -> re.Pattern[str]:
+    """What a page shows, with ``...`` for anything within a line."""
     return re.compile("[^\n]*".join(map(re.escape, shown.split("..."))))

@@ -1,0 +1,1 @@
+"""Documents are correct: their commands run, and print what the pages show."""
