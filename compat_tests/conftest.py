@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-case",
         action="store_true",
-        help="clients/pyspark/ported: all cases of Spark's suites, not only the quick ones",
+        help="all ported cases of Spark's suites, and on Apache Kafka what is marked `long_on_kafka`",
     )
     parser.addoption(
         "--every-set",
@@ -55,8 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker `java`."""
+    """Register the markers."""
     config.addinivalue_line("markers", "java: needs Java; skips by name where there is none, fails on CI")
+    config.addinivalue_line("markers", "long_on_kafka: on Apache Kafka only with --every-case")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -83,8 +84,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByKind(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the comparisons first; ignore warnings of client libraries; set the default timeout."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes long on Apache Kafka; run the comparisons first; ignore warnings of client libraries; set
+    the default timeout."""
+    if not config.getoption("--every-case"):
+        left_out = [item for item in items if item.get_closest_marker("long_on_kafka") and _kind_of(item) == "kafka"]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
     # On a broker that no test has restarted yet: what is compared includes leader epochs, which count restarts.
     items.sort(key=lambda item: "/comparisons/" not in item.nodeid)
     for item in items:
@@ -93,6 +99,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+def _kind_of(item: pytest.Item) -> object:
+    return (
+        item.callspec.params.get("broker_kind")
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else None
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -86,6 +86,7 @@ def make_topics(bootstrap: str, replicas: int) -> None:
         future.result(30)
 
 
+@pytest.mark.long_on_kafka
 @pytest.mark.parametrize("format", ["kafka", "kwire"], ids=["connector", "without-jars"])
 def test_kills_of_broker_and_of_spark_lose_and_double_nothing(
     broker_factory: Callable[..., Broker], broker_kind: str, spark: Any, tmp_path: Path, format: str

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from compat_tests.documents import guides
 from harness.processes.brokers import Broker
 
 
+@pytest.mark.long_on_kafka
 def test_the_guide_prints_what_it_shows(broker_factory: Callable[..., Broker], tmp_path: Path) -> None:
     broker = broker_factory()
     guides.programs(tmp_path)

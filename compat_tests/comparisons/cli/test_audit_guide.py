@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from harness.paths import ROOT
 from harness.processes.brokers import Broker
 
@@ -28,6 +30,7 @@ def plain(text: str) -> str:
     return text
 
 
+@pytest.mark.long_on_kafka
 def test_the_guide_prints_what_it_shows(broker_factory: Callable[..., Broker], tmp_path: Path) -> None:
     broker = broker_factory()
     kwire = tmp_path / "kwire"

@@ -90,6 +90,7 @@ def committed(broker: Broker, topic: str) -> Counter[bytes]:
     return found
 
 
+@pytest.mark.long_on_kafka
 def test_each_record_comes_once_though_the_query_is_killed(
     broker: Broker, make_topic: Callable[..., str], new_name: Names, tmp_path: Path
 ) -> None:
