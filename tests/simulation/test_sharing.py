@@ -17,7 +17,7 @@ from campaigns.mutants.share_cluster import MUTANTS
 from harness.simulation import Simulation
 from harness.simulation.cluster import SimulatedCluster
 from harness.simulation.sharing import group
-from harness.simulation.sharing.history import Answer, Delivery, Serving, ShareHistory, Span, Start
+from harness.simulation.sharing.history import BEHIND, Answer, Delivery, Serving, ShareHistory, Span, Start
 from harness.simulation.sharing.inside import Inside
 from harness.simulation.sharing.member import Member, Saying, Session
 from harness.simulation.sharing.promises import anomalies, of_altered
@@ -58,6 +58,7 @@ def test_share_groups_keep_their_promises_while_brokers_fail() -> None:
     "seed",
     [
         20000004,  # a write that had been tried again set the start offset back: accepted records came again
+        23001439,  # a broker that did not know of its successor had never heard of the share partition: Kafka's error
         21000018,  # a second initialisation made the share coordinator forget what was accepted
     ],
 )
@@ -231,6 +232,12 @@ def test_another_leader_may_give_what_was_held() -> None:
 def test_a_broker_that_does_not_know_of_its_successor_may_deliver_again() -> None:
     history = good()
     history.deliveries.append(given("c", 0, 6.0, span=span(6.0, 6.1, Serving(9, 4))))
+    assert anomalies(history, LOGS) == []
+
+
+def test_a_broker_that_does_not_know_of_its_successor_may_not_know_the_share_partition() -> None:
+    history = good()
+    history.errors[f"{BEHIND}: UNKNOWN_SERVER_ERROR"] += 1
     assert anomalies(history, LOGS) == []
 
 

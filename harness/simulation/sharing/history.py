@@ -16,12 +16,18 @@ FINAL: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 """What ends the delivery of a record for good."""
 
 
+BEHIND: Final = "fetch from a broker that is behind"
+"""What `ShareHistory.errors` counts apart: an error of a broker that does not know of its successor."""
+
+
 class Serving(NamedTuple):
     """Who serves a share partition at a broker. ``incarnation``: a number for each time that its state was loaded, None
-    if it is not loaded or not known; ``leader_epoch`` of the broker's replica, None if not known."""
+    if it is not loaded or not known; ``leader_epoch`` of the broker's replica, None if not known; ``behind``: whether
+    another broker leads the partition, or the state of the share partition, and this one does not know it yet."""
 
     incarnation: int | None = None
     leader_epoch: int | None = None
+    behind: bool = False
 
 
 class Span(NamedTuple):

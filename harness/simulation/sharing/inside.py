@@ -17,6 +17,7 @@ from kwire.coordinator.share.records import SharePartitionKey
 
 if TYPE_CHECKING:
     from harness.simulation.cluster import SimulatedCluster
+    from kwire.cluster.metadata.image import ClusterImage
 
 
 class Inside:
@@ -38,12 +39,31 @@ class Inside:
             replica = broker.replicas.partition_by_id(self._topic_id, partition)
         except KafkaError:
             return Serving()
+        behind = self._is_behind(broker.metadata.image, partition)
         found = broker.services.shares.partitions.find(self._group_id, (self._topic_id, partition))
         if found is None:
-            return Serving(None, replica.leader_epoch)
+            return Serving(None, replica.leader_epoch, behind)
         if found not in self._numbers:
             self._numbers[found] = next(self._next)
-        return Serving(self._numbers[found], replica.leader_epoch)
+        return Serving(self._numbers[found], replica.leader_epoch, behind)
+
+    def _is_behind(self, image: ClusterImage, partition: int) -> bool:
+        """Whether any broker knows of a later leader of the partition or of its share partition's state."""
+        known = self._leader_epochs(image, partition)
+        images = [each.broker.metadata.image for each in self._cluster.brokers.values() if each.broker is not None]
+        later = [self._leader_epochs(each, partition) for each in images]
+        return any(mine < other for each in later for mine, other in zip(known, each, strict=True))
+
+    def _leader_epochs(self, image: ClusterImage, partition: int) -> tuple[int, int]:
+        """Of the partition and of its share partition's state; -1 if there is none."""
+        epochs = [-1, -1]
+        topic, states = image.topics_by_id.get(self._topic_id), image.topics.get(SHARE_STATE_TOPIC)
+        if topic is not None:
+            epochs[0] = topic.partitions[partition].leader_epoch
+        if states is not None:
+            key = coordinator_key(SharePartitionKey(self._group_id, self._topic_id, partition))
+            epochs[1] = states.partitions[partition_for(key, len(states.partitions))].leader_epoch
+        return epochs[0], epochs[1]
 
     def lag(self, partition: int) -> int | None:
         """How many records the leader has still to deliver; None if no leader has loaded the share partition."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.simulation.sharing.history import Answer, Delivery, Record, Serving, ShareHistory, Span
+from harness.simulation.sharing.history import BEHIND, Answer, Delivery, Record, Serving, ShareHistory, Span
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.share_acknowledge_request import (
@@ -281,7 +281,9 @@ class Member:
             return
         for partition, data in found.items():
             if data.error_code:
-                self._note(data.error_code, "fetch")
+                span = span_of(partition)
+                behind = span.before.behind or span.after.behind
+                self._note(data.error_code, BEHIND if behind else "fetch")
                 self._control.forget_leader(partition)
             self._take(session, partition, data, response.acquisition_lock_timeout_ms / 1000, span_of(partition))
 
