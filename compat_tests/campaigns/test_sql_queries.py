@@ -21,6 +21,7 @@ def test_generated_queries_have_the_answers_of_a_plain_table(
     assert 0 < found.offsets < found.offsets_there
 
 
+@pytest.mark.long_on_kafka
 def test_the_campaign_notices_what_is_left_out_wrongly(
     broker_factory: Callable[..., Broker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,11 +151,13 @@ def test_records_of_all_kinds(kwire: Kwire, broker: Broker, make_topic: Callable
     assert f"kwire: {topic}: 80 values not JSON, read as NULL" in late.err
 
 
-@pytest.mark.parametrize("name", ["my-topic", "a.b.c", "select", "1", "_", "UPPER_lower", "x" * 200])
-def test_names_are_quoted_as_in_sql(kwire: Kwire, broker: Broker, make_topic: Callable[..., str], name: str) -> None:
-    topic = make_topic(1, name=f"{name}-{broker.kind}"[-240:] if name == "x" * 200 else name)
-    produce(broker, topic, [{"value": b"1"}, {"value": b"2"}])
-    assert both(kwire, broker, f'select count(*) from "{topic}"') == [(2,)]
+def test_names_are_quoted_as_in_sql(kwire: Kwire, broker: Broker, make_topic: Callable[..., str]) -> None:
+    long = f"{'x' * 200}-{broker.kind}"
+    topics = [make_topic(1, name=name) for name in ("my-topic", "a.b.c", "select", "1", "_", "UPPER_lower", long)]
+    for number, topic in enumerate(topics, 1):
+        produce(broker, topic, [{"value": b"1"}] * number)
+    counts = ", ".join(f'(select count(*) from "{topic}")' for topic in topics)
+    assert both(kwire, broker, f"select {counts}") == [(1, 2, 3, 4, 5, 6, 7)]
 
 
 def test_only_the_segments_that_may_match_are_read(
