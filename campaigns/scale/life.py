@@ -116,6 +116,17 @@ class LargeCluster(SimulatedCluster):
         return True
 
 
+    def unfollowed(self) -> tuple[str, int] | None:
+        """A partition that one of its followers has not fetched since its leader began to lead it; None if there is
+        none."""
+        for each in self.running:
+            assert each.broker is not None
+            for partition in each.broker.replicas.partitions():
+                if any(follower.broker_epoch == -1 for _, follower in partition.in_sync_followers()):
+                    return partition.topic, partition.index
+        return None
+
+
 class Life:
     """Runs the steps. Broker 1 starts first and is the controller; the last broker dies."""
 
@@ -146,7 +157,6 @@ class Life:
             await self._until(lambda _: True)
         with meter.step("topic"):
             await self._create_topics(client, ["one-more"], 1)
-            await self._until(lambda _: True)
         victim = cluster.brokers[size.brokers]
         with meter.step("death") as costs:
             costs.facts["led"] = led = self._led(victim.node_id)
@@ -180,13 +190,16 @@ class Life:
         for first in range(0, topics, per_request):
             names = [f"topic-{number}" for number in range(first, min(first + per_request, topics))]
             await self._create_topics(client, names, size.topic_partitions)
-            await self._until(lambda _: True)
 
     async def _create_topics(self, client: RawClient, names: list[str], partitions: int) -> None:
+        """Create topics, and wait until all followers fetch them: without their first fetches, a step with one commit
+        would lack nearly all fetching, and one with twenty commits a twentieth of it."""
         factor = min(FACTOR, self._size.brokers)
         wanted = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor) for name in names]
         response = await client.call(CreateTopicsRequest(topics=wanted, timeout_ms=60_000), CREATE_VERSION)
         assert not any(topic.error_code for topic in response.topics), response.topics[0]
+        await self._until(lambda _: True)
+        await self._until_followed()
 
     async def _alter(self, client: RawClient) -> None:
         change = AlterableConfig(name="retention.ms", config_operation=0, value="1000000")
@@ -210,6 +223,18 @@ class Life:
                         return loop.time() - started_s
             if loop.time() - started_s > STEP_S_MAX:
                 raise NotReached(f"{self._size} did not come to rest within {STEP_S_MAX:.0f} simulated seconds")
+            await asyncio.sleep(POLL_S)
+
+    async def _until_followed(self) -> None:
+        """Wait until every leader has had a fetch of each partition from each of its followers."""
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        while True:
+            with self._meter.looking():
+                if self._cluster.unfollowed() is None:
+                    return
+            if loop.time() - started_s > STEP_S_MAX:
+                raise NotReached(f"{self._size}: {self._cluster.unfollowed()} is not fetched")
             await asyncio.sleep(POLL_S)
 
     def _led(self, broker_id: int) -> int:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from campaigns.scale.__main__ import main
-from campaigns.scale.life import Outcome, Size, live_apart
+from campaigns.scale.life import SEED, Life, Outcome, Size, live_apart
+from harness.simulation.world import Simulation
 
 SMALL, LARGE = 400, 1600
 GROWTH = LARGE / SMALL
@@ -40,6 +41,24 @@ def test_what_concerns_few_partitions_does_not_grow(step: str) -> None:
     assert large.calls <= CALLS_MARGIN * small.calls + 500 + CALLS_BY_PERIODIC_WORK * (LARGE - SMALL)
     assert large.store_bytes <= MARGIN * small.store_bytes
     assert large.requests_total <= MARGIN * small.requests_total + 5
+
+
+def test_creation_includes_the_first_fetches_of_all_followers() -> None:
+    """Without them, the cost of one commit's topics would look smaller than a share of the cost of many."""
+    unfollowed: list[tuple[str, int] | None] = []
+
+    class Watched(Life):
+        async def _until_followed(self) -> None:
+            unfollowed.append(self._cluster.unfollowed())
+            await super()._until_followed()
+            unfollowed.append(self._cluster.unfollowed())
+
+    simulation = Simulation(SEED)
+    simulation.run(Watched(simulation, Size(3, 30, topic_partitions=30)).run())
+    before, after = unfollowed[:2]
+    assert before is not None
+    assert before[0] == "topic-0"
+    assert after is None
 
 
 def test_an_image_takes_little_memory() -> None:
