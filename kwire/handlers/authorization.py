@@ -7,12 +7,14 @@ needs, which the dispatcher requires before it calls the handler (`Api.operation
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from kwire.base.errors import ErrorCode
+from kwire.base.futures import NowOrLater, then
 from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.partitions import has_partition
+from kwire.handlers.slices import in_slices
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
 
@@ -38,6 +40,9 @@ DELETE_IN_CLUSTER: Final = Operation(AclOperation.DELETE, ResourceType.CLUSTER, 
 
 CLUSTER_ACTION: Final = (Operation(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME),)
 """Required of requests that only brokers send."""
+
+SLICE_NAMES: Final = 500
+"""Topics that an authorizer decides about before other clients get their turn: about two milliseconds."""
 
 _TOPIC: Final = ResourceType.TOPIC  # here, because a member of an enumeration is found slowly
 
@@ -91,6 +96,23 @@ def allowed_topics(
     if not authorizer.allows_all:
         topics = authorizer.allowed_names(context, operation, _TOPIC, topics, purpose)
     return dict.fromkeys(topics)
+
+
+def allowed_topics_in_slices(
+    context: RequestContext, operation: AclOperation, topics: Collection[str], purpose: Purpose = Purpose.ACCESS
+) -> NowOrLater[dict[str, None]]:
+    """`allowed_topics`, of very many topics in slices."""
+    if context.services.authorizer.allows_all or len(topics) <= SLICE_NAMES:
+        return allowed_topics(context, operation, topics, purpose)
+
+    def some(names: Sequence[str]) -> list[str]:
+        return list(allowed_topics(context, operation, names, purpose))
+
+    return then(in_slices(list(topics), some, SLICE_NAMES), _each_once)
+
+
+def _each_once(names: Sequence[str]) -> dict[str, None]:
+    return dict.fromkeys(names)
 
 
 def split_partitions(

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from kwire.base.futures import NowOrLater, is_later
+from kwire.base.futures import NowOrLater, is_later, resolved
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.codec.protocol import encode
+from kwire.handlers import authorization
 from kwire.handlers.cluster import describe_log_dirs
 from kwire.handlers.configs import describe_configs
-from kwire.handlers.context import RequestContext
+from kwire.handlers.context import Authorizer, RequestContext
 from kwire.handlers.data import list_offsets
 from kwire.handlers.slices import in_slices
-from kwire.handlers.topics import create_topics, describe_topic_partitions
+from kwire.handlers.topics import create_topics, describe_topic_partitions, metadata
+from kwire.security.acls.operations import Operation
 from kwire.server.broker import Broker
 
 OFFSETS = ListOffsetsRequest(
@@ -100,3 +105,73 @@ async def test_the_response_is_that_of_one_turn(
     assert at_once[0] == 1
     monkeypatch.setattr(module, size, 2)
     assert handled() == (turns, at_once[1])
+
+
+class Guard(Authorizer):
+    """Refuses "c", and counts the decisions."""
+
+    allows_all = False
+
+    def __init__(self) -> None:
+        self.decisions = 0
+
+    def authorize(self, context: RequestContext, operation: Operation, purpose: object = None) -> bool:
+        self.decisions += 1
+        return operation.resource_name not in ("c", "kafka-cluster")
+
+
+NEW_TOPICS = CreateTopicsRequest(
+    topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "abcde"],
+    validate_only=True,
+    timeout_ms=5000,
+)
+NAMED_TOPICS = MetadataRequest(
+    topics=[MetadataRequestTopic(name=name) for name in "abcde"], allow_auto_topic_creation=False
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "request_", "version"),
+    [
+        (metadata, MetadataRequest(topics=None), 1),
+        (metadata, MetadataRequest(topics=None), 12),
+        (metadata, MetadataRequest(topics=None, include_topic_authorized_operations=True), 12),
+        (metadata, MetadataRequest(topics=[]), 0),
+        (metadata, NAMED_TOPICS, 12),
+        (describe_topic_partitions, DescribeTopicPartitionsRequest(topics=[]), 0),
+        (create_topics, NEW_TOPICS, 4),
+    ],
+)
+async def test_an_authorizer_decides_about_very_many_topics_in_slices(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, module: Any, request_: Any, version: int
+) -> None:
+    if module is not create_topics:
+        new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "cde"]
+        await create_topics.handle(
+            CreateTopicsRequest(topics=new, timeout_ms=5000), RequestContext(broker.services, api_version=7)
+        )
+    guard = Guard()
+    services = dataclasses.replace(broker.services, authorizer=guard)
+
+    async def handled() -> tuple[list[int], bytes]:
+        """The decisions made before each slice, and the response."""
+        guard.decisions = 0
+        before: list[int] = []
+        sleep = asyncio.sleep
+
+        async def noted(delay: float) -> None:
+            before.append(guard.decisions)
+            await sleep(delay)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "sleep", noted)
+            response = await resolved(module.API.handle(request_, RequestContext(services, api_version=version)))
+        return before, bytes(encode(response, version))
+
+    _, at_once = await handled()
+    monkeypatch.setattr(authorization, "SLICE_NAMES", 2)
+    monkeypatch.setattr(metadata, "SLICE_NAMES", 2)
+    before, body = await handled()
+    assert body == at_once
+    others = int(module is create_topics)  # whether any topic may be created
+    assert [each - others for each in before[:2]] == [2, 4]

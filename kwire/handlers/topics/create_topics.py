@@ -33,7 +33,7 @@ from kwire.codec.messages.create_topics_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import allowed_topics, is_allowed, is_topic_allowed
+from kwire.handlers.authorization import allowed_topics_in_slices, is_allowed, is_topic_allowed
 from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
@@ -59,7 +59,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     """Have the controller create all topics that may be created."""
     names = Counter(topic.name for topic in request.topics)
     allows_any = is_allowed(context, CREATE_ANY, Purpose.CHOICE)
-    allowed = names if allows_any else allowed_topics(context, AclOperation.CREATE, names)
+    allowed = names if allows_any else await resolved(allowed_topics_in_slices(context, AclOperation.CREATE, names))
     wanted = [topic for topic in request.topics if names[topic.name] == 1 and topic.name in allowed]
     new = await resolved(in_slices(wanted, _new_topics, SLICE_NEW_TOPICS))
     quota = context.mutation_quota(strict_since=6)

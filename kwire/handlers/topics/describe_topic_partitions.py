@@ -17,7 +17,7 @@ Versions: 0.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -33,7 +33,7 @@ from kwire.codec.messages.describe_topic_partitions_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import allowed_topics
+from kwire.handlers.authorization import allowed_topics_in_slices
 from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import in_slices
 from kwire.handlers.topic_metadata import absence_error, offline_replicas, topic_operations
@@ -58,14 +58,26 @@ def handle(
     first_name = cursor.topic_name if cursor is not None else ""
     names = sorted(requested) if requested else _all_names(image)
     names = names[bisect_left(names, first_name) :]
+    allowed = allowed_topics_in_slices(context, AclOperation.DESCRIBE, names)
+    return then(allowed, partial(_page, request, context, image, names))
+
+
+def _page(
+    request: DescribeTopicPartitionsRequest,
+    context: RequestContext,
+    image: ClusterImage,
+    names: list[str],
+    allowed: Collection[str],
+) -> NowOrLater[DescribeTopicPartitionsResponse]:
+    """The page that begins with the first of these names and its cursor."""
+    cursor = request.cursor
     room = max(1, min(request.response_partition_limit, context.services.config.max_request_partition_size_limit))
     next_cursor: Cursor | None = None
-    allowed = allowed_topics(context, AclOperation.DESCRIBE, names)
     page: list[_Entry] = []
     for name in names:
         topic = image.topics.get(name)
         if name not in allowed:
-            if requested:
+            if request.topics:
                 page.append((name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, range(0)))
             continue
         if room == 0:
@@ -74,7 +86,7 @@ def handle(
         if topic is None:
             page.append((name, None, range(0)))
             continue
-        start = cursor.partition_index if cursor is not None and name == first_name else 0
+        start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         end = min(start + room, len(topic.partitions))
         page.append((name, topic, range(start, end)))
         if end < len(topic.partitions):

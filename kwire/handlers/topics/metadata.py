@@ -26,12 +26,12 @@ cluster operations any more (KIP-700); 12 topic ids in the request; 13 top-level
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
 from kwire.base.errors import ErrorCode
-from kwire.base.futures import NowOrLater, resolved
+from kwire.base.futures import NowOrLater, resolved, then
 from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.metadata.image import ClusterImage, TopicImage
 from kwire.codec.messages.metadata_request import MetadataRequest
@@ -43,7 +43,14 @@ from kwire.codec.messages.metadata_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import CREATE_IN_CLUSTER, allowed_topics, is_allowed, is_topic_allowed
+from kwire.handlers.authorization import (
+    CREATE_IN_CLUSTER,
+    SLICE_NAMES,
+    allowed_topics,
+    allowed_topics_in_slices,
+    is_allowed,
+    is_topic_allowed,
+)
 from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.forwarding import auto_create
 from kwire.handlers.slices import encode_in_slices, in_slices
@@ -66,7 +73,7 @@ _DESCRIBE: Final = AclOperation.DESCRIBE  # here, because a member of an enumera
 SLICE_PARTITIONS: Final = 500
 """Partitions that are described and encoded before other clients get their turn: one to three milliseconds."""
 
-SLICE_TOPICS: Final = 200
+SLICE_TOPICS: Final = 100
 """Topics whose authorised operations are found before other clients get their turn: up to four milliseconds with very
 many ACLs."""
 
@@ -84,7 +91,7 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
     if any(topic.topic_id != ZERO_UUID for topic in topics):
         if context.api_version < IDS_SINCE:
             return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
-        return _respond(request, context, [], [topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID])
+        return _respond_by_id(request, context, [each.topic_id for each in topics if each.topic_id != ZERO_UUID])
     names = [topic.name for topic in topics if topic.name is not None]
     if len(names) < len(topics):
         return refuse(request, context.api_version, ErrorCode.INVALID_REQUEST, None)
@@ -98,19 +105,38 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
             refused = [name for name in missing if name not in creatable]
             if creatable:
                 return _respond_after_creation(request, context, names, list(creatable), refused)
-            return _with_refused(_respond(request, context, names, []), refused)
-    known = context.services.image.topics
-    fresh = _for_slices(request, context, [known[name] for name in dict.fromkeys(names) if name in known])
-    if fresh is not None:
-        return _respond_in_slices(request, context, context.services.image, fresh, names)
-    return _respond_with_named(request, context, names)
+            return _with_refused(_respond_by_name(request, context, names), refused)
+    image = context.services.image
+    if len(names) > SLICE_NAMES:
+        allowed = allowed_topics_in_slices(context, _DESCRIBE, names)
+        return then(allowed, partial(_respond_about, request, context, image, names))
+    return _respond_about(request, context, image, names, None)
+
+
+def _respond_about(
+    request: MetadataRequest,
+    context: RequestContext,
+    image: ClusterImage,
+    names: list[str],
+    allowed: Collection[str] | None,
+) -> NowOrLater[MetadataResponse]:
+    """Respond about named topics. ``allowed``: those that the client may describe, None if that is yet to be found."""
+    fresh = _for_slices(
+        request, context, image, [image.topics[each] for each in dict.fromkeys(names) if each in image.topics]
+    )
+    named = partial(_by_names, context, image, names, allowed)
+    respond = partial(_respond_with_named, request, context, image, names, named)
+    return respond() if fresh is None else _respond_in_slices(request, context, image, fresh, named, respond)
 
 
 def _respond_with_named(
-    request: MetadataRequest, context: RequestContext, names: list[str], image: ClusterImage | None = None
+    request: MetadataRequest,
+    context: RequestContext,
+    image: ClusterImage,
+    names: list[str],
+    named: Callable[[], list[MetadataResponseTopic]],
 ) -> MetadataResponse:
-    image = image or context.services.image
-    response = _respond(request, context, names, [], image)
+    response = _respond(request, context, image, named())
     if _is_encodable(request, context):
         body = _encode(context, image, response)
         if body is not None and len(body) <= KEPT_BYTES and all(not topic.error_code for topic in response.topics):
@@ -140,11 +166,10 @@ def _kept_as(context: RequestContext, names: list[str]) -> tuple[object, ...]:
 
 
 def _for_slices(
-    request: MetadataRequest, context: RequestContext, topics: Collection[TopicImage]
+    request: MetadataRequest, context: RequestContext, image: ClusterImage, topics: Collection[TopicImage]
 ) -> list[TopicImage] | None:
     """The topics that have to be described and encoded first; None if everything can be done in one turn. Topics that
     are encoded for this response alone count even if they are described already."""
-    image = context.services.image
     is_encodable = _is_encodable(request, context)
     encoded = encoded_metadata.topics_of(image, context.api_version) if is_encodable else None
     if encoded is None:
@@ -162,22 +187,20 @@ async def _respond_in_slices(
     context: RequestContext,
     image: ClusterImage,
     fresh: list[TopicImage],
-    names: list[str] | None,
+    topics: Callable[[], list[MetadataResponseTopic]],
+    respond: Callable[[], MetadataResponse],
 ) -> MetadataResponse:
-    """Respond about these topics or about all, from the image that ``fresh`` is of."""
+    """Respond from the image that ``fresh`` is of: about ``topics`` if they are encoded for this response alone,
+    otherwise by ``respond``."""
     await _prepare_in_slices(request, context, image, fresh)
-    if not _is_encodable(request, context):
-        return await _respond_alone(request, context, image, names)
-    if names is None:
-        return _respond_with_known(request, context, image)
-    return _respond_with_named(request, context, names, image)
+    return respond() if _is_encodable(request, context) else await _respond_alone(request, context, image, topics())
 
 
 async def _respond_alone(
-    request: MetadataRequest, context: RequestContext, image: ClusterImage, names: list[str] | None
+    request: MetadataRequest, context: RequestContext, image: ClusterImage, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     """Respond with topics that are encoded for this response alone."""
-    response = _respond(request, context, names, [], image, is_finished=False)
+    response = _respond(request, context, image, topics, is_finished=False)
     finish = partial(_finished, request, context, image)
     response.topics = await resolved(in_slices(response.topics, finish, SLICE_TOPICS))
     await encode_in_slices(context, response)
@@ -237,15 +260,33 @@ def _encode(context: RequestContext, image: ClusterImage, response: MetadataResp
 def _respond_with_all(request: MetadataRequest, context: RequestContext) -> NowOrLater[MetadataResponse]:
     """All topics that the client may describe."""
     image = context.services.image
-    fresh = _for_slices(request, context, image.topics.values())
-    if fresh is not None:
-        return _respond_in_slices(request, context, image, fresh, None)
-    return _respond_with_known(request, context, image)
+    allowed = allowed_topics_in_slices(context, _DESCRIBE, image.topics, Purpose.CHOICE)
+    return then(allowed, partial(_respond_with_allowed, request, context, image))
 
 
-def _respond_with_known(request: MetadataRequest, context: RequestContext, image: ClusterImage) -> MetadataResponse:
+def _respond_with_allowed(
+    request: MetadataRequest, context: RequestContext, image: ClusterImage, allowed: Collection[str]
+) -> NowOrLater[MetadataResponse]:
+    known = image.topics
+    topics = known.values() if len(allowed) == len(known) else [known[name] for name in allowed]
+    fresh = _for_slices(request, context, image, topics)
+    described = partial(_all_described, image, topics)
+    respond = partial(_respond_with_known, request, context, image, described)
+    return respond() if fresh is None else _respond_in_slices(request, context, image, fresh, described, respond)
+
+
+def _all_described(image: ClusterImage, topics: Collection[TopicImage]) -> list[MetadataResponseTopic]:
+    return [_described(image, topic) for topic in topics]
+
+
+def _respond_with_known(
+    request: MetadataRequest,
+    context: RequestContext,
+    image: ClusterImage,
+    described: Callable[[], list[MetadataResponseTopic]],
+) -> MetadataResponse:
     """Respond with the bytes of all topics, or of those that the client may describe."""
-    response = _respond(request, context, None, [], image)
+    response = _respond(request, context, image, described())
     if not _is_encodable(request, context):
         return response
     bodies = encoded_metadata.whole(image)
@@ -292,7 +333,7 @@ async def _respond_after_creation(
 ) -> MetadataResponse:
     await auto_create(context, missing, for_client=True)
     _log_creation(context, missing)
-    return _with_refused(_respond(request, context, names, []), refused)
+    return _with_refused(_respond_by_name(request, context, names), refused)
 
 
 def _log_creation(context: RequestContext, missing: list[str]) -> None:
@@ -303,18 +344,25 @@ def _log_creation(context: RequestContext, missing: list[str]) -> None:
     write(context, topics_created(name for name in missing if name in topics))
 
 
+def _respond_by_name(request: MetadataRequest, context: RequestContext, names: list[str]) -> MetadataResponse:
+    image = context.services.image
+    return _respond(request, context, image, _by_names(context, image, names, None))
+
+
+def _respond_by_id(request: MetadataRequest, context: RequestContext, ids: list[bytes]) -> MetadataResponse:
+    image = context.services.image
+    return _respond(request, context, image, [_by_id(context, image, topic_id) for topic_id in dict.fromkeys(ids)])
+
+
 def _respond(
     request: MetadataRequest,
     context: RequestContext,
-    names: list[str] | None,
-    ids: list[bytes],
-    image: ClusterImage | None = None,
+    image: ClusterImage,
+    topics: list[MetadataResponseTopic],
     *,
     is_finished: bool = True,
 ) -> MetadataResponse:
-    """The response from an image, by default the newest. Not ``is_finished``: its topics are those of any request."""
-    image = image or context.services.image
-    topics = _topics(context, image, names, ids)
+    """The response from an image. Not ``is_finished``: its topics are those of any request."""
     cluster_wanted = request.include_cluster_authorized_operations and context.api_version < 11
     return MetadataResponse(
         brokers=_brokers(image, context),
@@ -337,19 +385,6 @@ def _brokers(image: ClusterImage, context: RequestContext) -> list[MetadataRespo
     return brokers
 
 
-def _topics(
-    context: RequestContext, image: ClusterImage, names: list[str] | None, ids: list[bytes]
-) -> list[MetadataResponseTopic]:
-    if names is None:
-        allowed = allowed_topics(context, _DESCRIBE, image.topics, Purpose.CHOICE)
-        topics = [_described(image, image.topics[name]) for name in allowed]
-    else:
-        topics = [_by_name(context, image, name) for name in dict.fromkeys(names)]
-    if ids:
-        topics += [_by_id(context, image, topic_id) for topic_id in dict.fromkeys(ids)]
-    return topics
-
-
 def _finished(
     request: MetadataRequest, context: RequestContext, image: ClusterImage, topics: Sequence[MetadataResponseTopic]
 ) -> list[MetadataResponseTopic]:
@@ -361,8 +396,17 @@ def _finished(
     return list(topics)
 
 
-def _by_name(context: RequestContext, image: ClusterImage, name: str) -> MetadataResponseTopic:
-    if not is_topic_allowed(context, _DESCRIBE, name):
+def _by_names(
+    context: RequestContext, image: ClusterImage, names: list[str], allowed: Collection[str] | None
+) -> list[MetadataResponseTopic]:
+    """Topics, each once. ``allowed``: those that the client may describe, None if that is yet to be found."""
+    return [_by_name(context, image, name, allowed) for name in dict.fromkeys(names)]
+
+
+def _by_name(
+    context: RequestContext, image: ClusterImage, name: str, allowed: Collection[str] | None
+) -> MetadataResponseTopic:
+    if not is_topic_allowed(context, _DESCRIBE, name) if allowed is None else name not in allowed:
         return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = image.topics.get(name)
     if topic is None:
