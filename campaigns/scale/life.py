@@ -115,7 +115,6 @@ class LargeCluster(SimulatedCluster):
                 return False
         return True
 
-
     def unfollowed(self) -> tuple[str, int] | None:
         """A partition that one of its followers has not fetched since its leader began to lead it; None if there is
         none."""
