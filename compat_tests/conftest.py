@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-case",
         action="store_true",
-        help="all ported cases of Spark's suites, and on Apache Kafka what is marked `long_on_kafka`",
+        help="all ported cases of Spark's suites, what is marked `long`, and on Apache Kafka what is `long_on_kafka`",
     )
     parser.addoption(
         "--every-set",
@@ -57,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
     config.addinivalue_line("markers", "java: needs Java; skips by name where there is none, fails on CI")
+    config.addinivalue_line("markers", "long: only with --every-case")
     config.addinivalue_line("markers", "long_on_kafka: on Apache Kafka only with --every-case")
 
 
@@ -85,10 +86,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long on Apache Kafka; run the comparisons first; ignore warnings of client libraries; set
+    """Leave out what takes long; run the comparisons first; ignore warnings of client libraries; set
     the default timeout."""
     if not config.getoption("--every-case"):
-        left_out = [item for item in items if item.get_closest_marker("long_on_kafka") and _kind_of(item) == "kafka"]
+        left_out = [
+            item
+            for item in items
+            if item.get_closest_marker("long")
+            or (item.get_closest_marker("long_on_kafka") and _kind_of(item) == "kafka")
+        ]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
     # On a broker that no test has restarted yet: what is compared includes leader epochs, which count restarts.

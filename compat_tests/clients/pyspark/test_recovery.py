@@ -87,7 +87,13 @@ def make_topics(bootstrap: str, replicas: int) -> None:
 
 
 @pytest.mark.long_on_kafka
-@pytest.mark.parametrize("format", ["kafka", "kwire"], ids=["connector", "without-jars"])
+@pytest.mark.parametrize(
+    "format",
+    [
+        pytest.param("kafka", id="connector"),
+        pytest.param("kwire", id="without-jars", marks=pytest.mark.long),  # exactly_once/test_hard_cases.py kills more
+    ],
+)
 def test_kills_of_broker_and_of_spark_lose_and_double_nothing(
     broker_factory: Callable[..., Broker], broker_kind: str, spark: Any, tmp_path: Path, format: str
 ) -> None:

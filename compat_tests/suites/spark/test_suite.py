@@ -19,8 +19,7 @@ CHOSEN = (
     "KafkaDelegationTokenSuite",
     "KafkaDontFailOnDataLossSuite",
     "KafkaMicroBatchV2SourceWithConsumerSuite:assign from specific timestamps (failOnDataLoss: true)"
-    "|subscribing topic by pattern from earliest offsets (failOnDataLoss: false)|transactional|AvailableNow"
-    "|OffsetsPerTrigger|topic deletions|topic recreation|headers|delete a topic|stream-stream|group.id",
+    "|transactional|topic deletions|topic recreation|headers|delete a topic",
     "KafkaOffsetReaderSuite",
     "KafkaRelationSuiteV2",
     "KafkaSinkBatchSuiteV2",

@@ -25,7 +25,7 @@ from kwire.archive.targets.delta import DeltaTarget
 from kwire.archive.targets.parquet import ParquetTarget
 from kwire.arrow.reading import Brokers
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.long_on_kafka]
 _TARGETS: dict[str, Any] = {"parquet": ParquetTarget, "delta": DeltaTarget}
 
 

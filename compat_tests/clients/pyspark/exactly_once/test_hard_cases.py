@@ -24,7 +24,7 @@ from kwire.spark.sink.marks import Marks
 from kwire.spark.sink.options import SinkOptions
 from kwire.spark.sink.running import run_at
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.java, pytest.mark.long_on_kafka, pytest.mark.timeout(1500)]
 
 EXPIRING: Final = {
     "offsets.retention.minutes": "1",

@@ -19,7 +19,7 @@ from harness.processes.brokers import Broker
 from harness.processes.certificates import Certificates
 from harness.registries.process import Registry
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.long_on_kafka]
 
 USER = "alice:secret"
 AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}

@@ -19,7 +19,7 @@ from compat_tests.names import Names
 from harness.paths import ROOT
 from harness.processes.brokers import Broker, wait_until
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.java, pytest.mark.long_on_kafka, pytest.mark.timeout(900)]
 
 RECORDS = 600
 
@@ -90,7 +90,6 @@ def committed(broker: Broker, topic: str) -> Counter[bytes]:
     return found
 
 
-@pytest.mark.long_on_kafka
 def test_each_record_comes_once_though_the_query_is_killed(
     broker: Broker, make_topic: Callable[..., str], new_name: Names, tmp_path: Path
 ) -> None:
