@@ -51,7 +51,7 @@ DELETIONS_PER_STEP: Final = 32
 NEW_LOG_WORK: Final = 8
 """The work of creating a log, in units of a leader change."""
 
-NEW_UNREPLICATED_WORK: Final = 8 * NEW_LOG_WORK
+NEW_UNREPLICATED_WORK: Final = 16 * NEW_LOG_WORK
 """The same for a partition without other replicas: its steps may be smaller, because it starts no fetch session."""
 
 WORK_PER_STEP: Final = LOGS_PER_STEP_MAX * NEW_LOG_WORK

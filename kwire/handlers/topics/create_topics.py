@@ -64,9 +64,10 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     new = await resolved(in_slices(wanted, _new_topics, SLICE_NEW_TOPICS))
     quota = context.mutation_quota(strict_since=6)
     outcomes: Mapping[str, CreatedTopic | KafkaError] = await _create(request, context, new, quota)
+    properties = _Properties(context)
 
     def some(part: Sequence[tuple[str, int]]) -> list[CreatableTopicResult]:
-        return [_result(context, name, count, name in allowed, outcomes.get(name)) for name, count in part]
+        return [_result(properties, name, count, name in allowed, outcomes.get(name)) for name, count in part]
 
     results = await resolved(in_slices(list(names.items()), some, SLICE_TOPICS))
     response = CreateTopicsResponse(topics=results, throttle_time_ms=quota.throttle_time_ms())
@@ -75,14 +76,31 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     return response
 
 
+class _Properties:
+    """The properties of a request's new topics. Those without properties of their own, or with the same, have them in
+    common: thirty for each of thousands of topics would take longer to describe, and to free, than to create."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self.context = context
+        self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+
+    def of(self, topic: CreatedTopic) -> list[CreatableTopicConfigs]:
+        """All properties of a topic: not to be changed."""
+        own = tuple(topic.configs.items())
+        described = self._described.get(own)
+        if described is None:
+            described = self._described[own] = _describe(self.context, topic)
+        return described
+
+
 def _result(
-    context: RequestContext, name: str, count: int, is_allowed: bool, outcome: CreatedTopic | KafkaError | None
+    properties: _Properties, name: str, count: int, is_allowed: bool, outcome: CreatedTopic | KafkaError | None
 ) -> CreatableTopicResult:
     if count > 1:
         return _failed(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
     if not is_allowed or outcome is None:
         return _failed(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
-    return _failed(name, outcome) if isinstance(outcome, KafkaError) else _created(context, outcome)
+    return _failed(name, outcome) if isinstance(outcome, KafkaError) else _created(properties, outcome)
 
 
 async def _create(
@@ -113,7 +131,7 @@ def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=[])
 
 
-def _created(context: RequestContext, topic: CreatedTopic) -> CreatableTopicResult:
+def _created(properties: _Properties, topic: CreatedTopic) -> CreatableTopicResult:
     result = CreatableTopicResult(
         name=topic.name,
         topic_id=topic.id,
@@ -121,20 +139,25 @@ def _created(context: RequestContext, topic: CreatedTopic) -> CreatableTopicResu
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor,
     )
-    if context.api_version >= 5:
-        _add_configs(context, topic, result)
+    if properties.context.api_version >= 5:
+        _add_configs(properties, topic, result)
     return result
 
 
-def _add_configs(context: RequestContext, topic: CreatedTopic, result: CreatableTopicResult) -> None:
+def _add_configs(properties: _Properties, topic: CreatedTopic, result: CreatableTopicResult) -> None:
+    context = properties.context
     if not is_topic_allowed(context, AclOperation.DESCRIBE_CONFIGS, topic.name, Purpose.CHOICE):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         result.num_partitions = result.replication_factor = -1
         result.configs = []
         return
+    result.configs = properties.of(topic)
+
+
+def _describe(context: RequestContext, topic: CreatedTopic) -> list[CreatableTopicConfigs]:
     from kwire.base.config.describe import describe_topic
 
-    result.configs = [
+    return [
         CreatableTopicConfigs(
             name=entry.name,
             value=entry.value,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kwire.base.config.describe import ConfigEntry, describe_topic
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
@@ -62,6 +63,29 @@ async def test_the_response_has_a_created_topics_numbers_and_properties(broker: 
     configs = {config.name: (config.value, config.config_source) for config in result.configs or ()}
     assert configs["retention.ms"] == ("7", 1)
     assert configs["cleanup.policy"] == ("delete", 5)
+
+
+async def test_properties_that_new_topics_have_in_common_are_described_once(
+    broker: AdminBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[dict[str, str]] = []
+
+    def noted(config: Any, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+        described.append(dict(overrides))
+        return describe_topic(config, overrides)
+
+    monkeypatch.setattr("kwire.base.config.describe.describe_topic", noted)
+    own = {"retention_ms": "7"}
+    results = await create(
+        broker, topic("a"), topic("b", **own), topic("c"), topic("d", retention_ms="8"), topic("e", **own)
+    )
+    assert described == [{}, {"retention.ms": "7"}, {"retention.ms": "8"}]
+    values = {
+        name: next((each.value, each.config_source) for each in result.configs or () if each.name == "retention.ms")
+        for name, result in results.items()
+    }
+    week = ("604800000", 5)
+    assert values == {"a": week, "b": ("7", 1), "c": week, "d": ("8", 1), "e": ("7", 1)}
 
 
 async def test_properties_are_hidden_from_unauthorised_clients(broker: AdminBroker) -> None:
