@@ -75,10 +75,14 @@ async def test_properties_that_new_topics_have_in_common_are_described_once(
         return describe_topic(config, overrides)
 
     monkeypatch.setattr("kwire.base.config.describe.describe_topic", noted)
-    own = {"retention_ms": "7"}
-    results = await create(
-        broker, topic("a"), topic("b", **own), topic("c"), topic("d", retention_ms="8"), topic("e", **own)
-    )
+    new = [
+        topic("a"),
+        topic("b", retention_ms="7"),
+        topic("c"),
+        topic("d", retention_ms="8"),
+        topic("e", retention_ms="7"),
+    ]
+    results = await create(broker, *new)
     assert described == [{}, {"retention.ms": "7"}, {"retention.ms": "8"}]
     values = {
         name: next((each.value, each.config_source) for each in result.configs or () if each.name == "retention.ms")
