@@ -11,7 +11,7 @@ import selectors
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -76,8 +76,11 @@ def java_class_path() -> str:
 class JavaRunner:
     """The JVM. The first call starts it; a call that does not return in time has it started again."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        """``properties``: of the JVM."""
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, class_path: Callable[[], str] = java_class_path
+    ) -> None:
+        """``properties``: of the JVM; ``class_path``: for programs that need more, with `java_class_path` first."""
+        self._class_path = class_path
         self._properties = [f"-D{name}={value}" for name, value in (properties or {}).items()]
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
@@ -113,7 +116,7 @@ class JavaRunner:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.close()
-        command = java_command("-cp", java_class_path(), "ToolRunner", options=self._properties)
+        command = java_command("-cp", self._class_path(), "ToolRunner", options=self._properties)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the JVM
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, Final
 
-import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf import descriptor_pool, json_format, message_factory, timestamp_pb2
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf import json_format
 
+from compat_tests.clients.registry.messages import VALUES, classes
 from harness.registries.process import Registry
 from kwire.cli.records.columns import Columns
 from kwire.cli.records.decoding import PayloadDecoder
@@ -20,74 +18,6 @@ from kwire.cli.schemas.client import RegistryClient
 from kwire.cli.schemas.lookup import SchemaLookup
 
 CONTEXT: Final = SerializationContext("orders", MessageField.VALUE)
-ONE, MANY = FieldDescriptorProto.LABEL_OPTIONAL, FieldDescriptorProto.LABEL_REPEATED
-
-
-def field(name: str, number: int, type: Any, label: Any = ONE) -> FieldDescriptorProto:
-    """A field of a scalar type, or of a message by its full name."""
-    if isinstance(type, str):
-        kind = FieldDescriptorProto.TYPE_MESSAGE
-        return FieldDescriptorProto(name=name, number=number, type=kind, type_name=type, label=label)
-    return FieldDescriptorProto(name=name, number=number, type=type, label=label)
-
-
-def files() -> list[FileDescriptorProto]:
-    """``money.proto``, ``line.proto`` that imports it, and ``order.proto`` that imports both and a well-known one."""
-    money = DescriptorProto(name="Money", field=[field("cents", 1, FieldDescriptorProto.TYPE_SINT64)])
-    line = DescriptorProto(
-        name="Line",
-        field=[field("name", 1, FieldDescriptorProto.TYPE_STRING), field("price", 2, ".shop.Money")],
-    )
-    part = DescriptorProto(name="Part", field=[field("weight", 1, FieldDescriptorProto.TYPE_DOUBLE)])
-    parcel = DescriptorProto(name="Parcel", field=[field("parts", 1, ".shop.Order.Parcel.Part", MANY)])
-    parcel.nested_type.append(part)
-    order = DescriptorProto(
-        name="Order",
-        field=[
-            field("id", 1, FieldDescriptorProto.TYPE_INT32),
-            field("lines", 2, ".shop.Line", MANY),
-            field("at", 3, ".google.protobuf.Timestamp"),
-            field("parcel", 4, ".shop.Order.Parcel"),
-            field("total", 5, ".shop.Money"),
-        ],
-        nested_type=[parcel],
-    )
-    first = DescriptorProto(name="First", field=[field("text", 1, FieldDescriptorProto.TYPE_STRING)])
-    common = {"package": "shop", "syntax": "proto3"}
-    imported = ["line.proto", "money.proto", "google/protobuf/timestamp.proto"]
-    return [
-        FileDescriptorProto(name="money.proto", message_type=[money], **common),
-        FileDescriptorProto(name="line.proto", message_type=[line], dependency=["money.proto"], **common),
-        FileDescriptorProto(name="order.proto", message_type=[first, order], dependency=imported, **common),
-    ]
-
-
-VALUES: Final[dict[str, tuple[bytes, Mapping[str, Any]]]] = {
-    "shop.First": (b"\x00", {"text": "\u00e9"}),
-    "shop.Order": (
-        b"\x02\x02",
-        {
-            "id": 7,
-            "lines": [{"name": "a", "price": {"cents": "-5"}}, {"name": "b"}],
-            "at": "2026-11-25T10:00:00Z",
-            "parcel": {"parts": [{"weight": 1.5}]},
-            "total": {"cents": "95"},
-        },
-    ),
-    "shop.Order.Parcel": (b"\x04\x02\x00", {"parts": [{"weight": 0.25}, {"weight": -2.0}]}),
-    "shop.Order.Parcel.Part": (b"\x06\x02\x00\x00", {"weight": 3.5}),
-}
-"""Messages of order.proto: their indexes as the wire format has them, and a value in Protobuf's JSON."""
-
-
-@pytest.fixture(scope="module")
-def classes() -> dict[str, Any]:
-    """The messages' classes, as protoc would generate them."""
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
-    for each in files():
-        pool.AddSerializedFile(each.SerializeToString())
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in VALUES}
 
 
 def decoded(decoder: PayloadDecoder, payload: bytes) -> Any:
@@ -96,16 +26,17 @@ def decoded(decoder: PayloadDecoder, payload: bytes) -> Any:
     return json.loads(columns.values[0] or b"null")
 
 
-def test_messages_go_through_with_all_that_they_refer_to(registry: Registry, classes: dict[str, Any]) -> None:
+def test_messages_go_through_with_all_that_they_refer_to(registry: Registry) -> None:
+    made = classes()
     client = SchemaRegistryClient({"url": registry.url})
     decoder = PayloadDecoder(SchemaLookup(RegistryClient(registry.url, {}, 60)))
     for name, (indexes, value) in VALUES.items():
-        message = json_format.ParseDict(value, classes[name]())
-        payload = ProtobufSerializer(classes[name], client, {"use.deprecated.format": False})(message, CONTEXT)
+        message = json_format.ParseDict(value, made[name]())
+        payload = ProtobufSerializer(made[name], client, {"use.deprecated.format": False})(message, CONTEXT)
         assert payload is not None
         assert payload[5 : 5 + len(indexes)] == indexes, name
         fresh = SchemaRegistryClient({"url": registry.url})
-        back = ProtobufDeserializer(classes[name], {"use.deprecated.format": False}, fresh)(payload, CONTEXT)
+        back = ProtobufDeserializer(made[name], {"use.deprecated.format": False}, fresh)(payload, CONTEXT)
         assert back == message, name
         assert decoded(decoder, payload) == value, name
     subjects = {"orders-value", "line.proto", "money.proto"}

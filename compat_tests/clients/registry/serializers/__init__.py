@@ -1,0 +1,1 @@
+"""Java's serializers with the registry, and Confluent's client for Java."""
