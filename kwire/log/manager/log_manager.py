@@ -99,7 +99,7 @@ class LogManager:
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self.recompressor = Recompressor(doors)
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._checkpoints = OffsetCheckpoints(doors, self._collect, self.guard.report)
+        self._checkpoints = OffsetCheckpoints(doors, self._names, self._collect, self.guard.report)
         self._checking: asyncio.Future[None] | None = None
         self._stale: list[LogDirectory] = []  # with checkpoints that name logs just deleted
         self._rewriting: asyncio.Task[None] | None = None
@@ -391,8 +391,8 @@ class LogManager:
 
     async def _write_stale_in_slices(self) -> None:
         try:
-            await asyncio.sleep(REWRITE_DELAY_S)
             while self._stale:
+                await asyncio.sleep(REWRITE_DELAY_S)
                 directory = self._stale.pop()
                 if directory.online:
                     await self._checkpoints.write_all_in_slices(directory)
@@ -490,13 +490,18 @@ class LogManager:
             if directory.online:
                 self._checkpoints.update(directory, file)
 
-    def _collect(self, directory: LogDirectory, file: str) -> dict[TopicPartition, int]:
-        """The offsets for a checkpoint, those of logs not opened yet included."""
-        parents, offset_of = self._parents, CHECKPOINTED[file]
-        found = {key: offset_of(log) for key, log in self._logs.items() if parents[key] is directory}
-        return found | {
-            key: each.checkpointed(file) for key, each in self._unopened.items() if each.parent is directory
-        }
+    def _names(self) -> list[TopicPartition]:
+        """All logs, those not opened yet included."""
+        return [*self._logs, *self._unopened]
+
+    def _collect(self, directory: LogDirectory, file: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets for a checkpoint of those of these logs that are in a directory."""
+        logs, parents, offset_of = self._logs, self._parents, CHECKPOINTED[file]
+        found = {key: offset_of(logs[key]) for key in keys if parents.get(key) is directory and key in logs}
+        if self._unopened:
+            unopened = [(key, self._unopened[key]) for key in keys if key in self._unopened]
+            found |= {key: each.checkpointed(file) for key, each in unopened if each.parent is directory}
+        return found
 
     async def _checkpoint_recovery_point(self, key: TopicPartition, end_offset: int) -> None:
         log, directory = self._logs.get(key), self._parents.get(key)

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os.path
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.doors import Doors
@@ -36,67 +36,99 @@ CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
 }
 """The checkpoint files, and the offset that each has of a log."""
 
-Collect = Callable[["LogDirectory", str], Mapping[TopicPartition, int]]
-"""(directory, file) -> the offset of each log in the directory."""
+Collect = Callable[["LogDirectory", str, Sequence[TopicPartition]], dict[TopicPartition, int]]
+"""(directory, file, logs) -> the offset of each of these logs that is in the directory."""
 
 SLICE_LINES: Final = 1000
-"""Lines of a file that are made in one turn of the event loop: a millisecond."""
+"""Logs whose offsets are collected, and lines of a file that are made, in one turn of the event loop: a millisecond."""
 
 
 class OffsetCheckpoints:
-    """``collect`` returns the offsets to write; ``on_failure(path, error)`` is called if a write fails."""
+    """``logs`` names all logs, ``collect`` returns their offsets; ``on_failure(path, error)`` is called if a write
+    fails."""
 
-    def __init__(self, doors: Doors, collect: Collect, on_failure: Callable[[str, OSError], None]) -> None:
+    def __init__(
+        self,
+        doors: Doors,
+        logs: Callable[[], list[TopicPartition]],
+        collect: Collect,
+        on_failure: Callable[[str, OSError], None],
+    ) -> None:
         self._files = doors.files
         self._executor = doors.executor
+        self._logs = logs
         self._collect = collect
         self._on_failure = on_failure
         self._jobs: dict[str, asyncio.Future[None]] = {}  # writes under way, by path
         self._texts: dict[str, asyncio.Future[None]] = {}  # texts that are being made, by path
         self._begun: Counter[str] = Counter()  # writes that were begun, by path
-        self._seen: dict[str, tuple[list[TopicPartition], list[int]]] = {}  # what `update` collected last, by path
+        self._seen: dict[str, tuple[list[TopicPartition], list[int]]] = {}  # what the last text was made of, by path
 
     def _text(self, found: Mapping[TopicPartition, int]) -> str:
         return checkpoints.offsets_text(_checkpointed(found))
 
     def update(self, directory: LogDirectory, file: str, *, at_once: bool = False) -> None:
-        """Write one file in the background, if it has changed. A long text is made in slices, unless ``at_once``: then
-        the write has begun when this returns."""
+        """Write one file in the background, if it has changed. What concerns very many logs is done in slices, unless
+        ``at_once``: then the write has begun when this returns."""
         path = f"{directory.path}/{file}"
         if path in self._jobs or (path in self._texts and not at_once):
             return
-        found = self._collect(directory, file)
-        seen = list(found), list(found.values())
-        if file in directory.checkpoint_texts and self._seen.get(path) == seen:
-            return  # with thousands of idle logs, a comparison is cheaper than the text
-        self._seen[path] = seen
-        gone = list(directory.retired)
-        if at_once or len(found) <= SLICE_LINES:
-            self._begin(directory, file, self._text(found), gone)
-        else:
-            self._texts[path] = asyncio.ensure_future(self._begin_later(directory, file, found, gone))
+        logs = self._logs()
+        if not at_once and len(logs) > SLICE_LINES:
+            self._texts[path] = asyncio.ensure_future(self._begin_later(directory, file, logs))
+            return
+        found = self._collect(directory, file, logs)
+        if not self._is_written(directory, file, found):
+            self._begin(directory, file, found, self._text(found), list(directory.retired))
 
-    def _begin(self, directory: LogDirectory, file: str, text: str, gone: list[TopicPartition]) -> None:
-        """Begin a write, unless the file has this text. ``gone``: logs that the text does not name."""
+    def _is_written(self, directory: LogDirectory, file: str, found: Mapping[TopicPartition, int]) -> bool:
+        """Whether a write with these offsets was begun last. With thousands of idle logs, this comparison is cheaper
+        than the text."""
+        seen = self._seen.get(f"{directory.path}/{file}")
+        return file in directory.checkpoint_texts and seen == (list(found), list(found.values()))
+
+    def _collect_in_slices(
+        self, directory: LogDirectory, file: str, logs: Sequence[TopicPartition]
+    ) -> Generator[None, None, dict[TopicPartition, int]]:
+        """The offsets of these logs, with a step after every `SLICE_LINES`. A log that is deleted meanwhile may be
+        named: then the file is written again."""
+        found: dict[TopicPartition, int] = {}
+        for start in range(0, len(logs), SLICE_LINES):
+            if start:
+                yield
+            found |= self._collect(directory, file, logs[start : start + SLICE_LINES])
+        return found
+
+    def _begin(
+        self,
+        directory: LogDirectory,
+        file: str,
+        found: Mapping[TopicPartition, int],
+        text: str,
+        gone: list[TopicPartition],
+    ) -> None:
+        """Begin a write of the text of these offsets, unless the file has it. ``gone``: logs that it does not name."""
+        path = f"{directory.path}/{file}"
+        self._seen[path] = list(found), list(found.values())
         if directory.checkpoint_texts.get(file) == text:
             return
-        path = f"{directory.path}/{file}"
         directory.checkpoint_texts[file] = text
         self._begun[path] += 1
         self._jobs[path] = asyncio.ensure_future(self._write(directory, path, text, gone))
 
-    async def _begin_later(
-        self, directory: LogDirectory, file: str, found: Mapping[TopicPartition, int], gone: list[TopicPartition]
-    ) -> None:
+    async def _begin_later(self, directory: LogDirectory, file: str, logs: Sequence[TopicPartition]) -> None:
         """`_begin` with a text that is made in slices, unless a newer one is written meanwhile."""
         path = f"{directory.path}/{file}"
-        begun = self._begun[path]
+        begun, gone = self._begun[path], list(directory.retired)
         try:
+            found = await in_turns(self._collect_in_slices(directory, file, logs))
+            if self._begun[path] != begun or self._is_written(directory, file, found):
+                return
             text = await in_turns(checkpoints.offsets_text_in_slices(_checkpointed(found), SLICE_LINES))
         finally:
             del self._texts[path]
         if self._begun[path] == begun and directory.online:
-            self._begin(directory, file, text, gone)
+            self._begin(directory, file, found, text, gone)
 
     async def _write(self, directory: LogDirectory, path: str, text: str, gone: list[TopicPartition]) -> None:
         try:
@@ -131,7 +163,7 @@ class OffsetCheckpoints:
             if path in self._jobs:
                 directory.checkpoint_texts.pop(file, None)  # being written: the next `update` writes it again
                 continue
-            text = self._text(self._collect(directory, file))
+            text = self._text(self._collect(directory, file, self._logs()))
             self._write_now(directory, file, text, sync=sync)
             if sync:
                 directory.checkpoint_texts[file] = text
@@ -149,8 +181,8 @@ class OffsetCheckpoints:
         for file in CHECKPOINTED:
             path = f"{directory.path}/{file}"
             begun = self._begun[path]
-            found = _checkpointed(self._collect(directory, file))
-            text = await in_turns(checkpoints.offsets_text_in_slices(found, SLICE_LINES))
+            found = await in_turns(self._collect_in_slices(directory, file, self._logs()))
+            text = await in_turns(checkpoints.offsets_text_in_slices(_checkpointed(found), SLICE_LINES))
             if not directory.online:
                 return
             if path in self._jobs:

@@ -6,7 +6,6 @@ import asyncio
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,12 +13,12 @@ from harness.waiting import until
 from kwire.base.doors import Doors, Files
 from kwire.base.errors import KafkaError
 from kwire.base.uuids import uuid_to_text
-from kwire.log.common import checkpoints, names
+from kwire.log.common import names
 from kwire.log.common.append_info import Origin
 from kwire.log.common.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
 from kwire.log.common.log_config import LogConfig
 from kwire.log.common.log_dirs import LogDirectoryError, read_meta_properties
-from kwire.log.manager import log_manager, offset_checkpoints
+from kwire.log.manager import log_manager
 from kwire.log.manager.adopt import inspect_data_directory
 from kwire.log.manager.log_manager import LogManager
 from kwire.log.manager.settings import ManagerSettings
@@ -455,68 +454,3 @@ async def test_periodic_work_looks_at_some_logs_in_a_turn(tmp_path: Path, monkey
     assert [name for _, name in seen] == [f"t-{number}" for number in range(5)]
     first = seen[0][0]
     assert [at - first for at, _ in seen] == [0, 0, 1, 1, 2]
-
-
-async def test_checkpoints_of_very_many_logs_lose_deleted_ones_in_slices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 4)
-    monkeypatch.setattr(log_manager, "REWRITE_DELAY_S", 0)
-    monkeypatch.setattr(offset_checkpoints, "SLICE_LINES", 2)
-    lines: list[int] = []
-    make = checkpoints._offset_lines
-
-    def counted(offsets: Any) -> list[str]:
-        made = make(offsets)
-        lines.append(len(made))
-        return made
-
-    logs = await started(tmp_path)
-    for partition in range(7):
-        logs.create("t", partition, TOPIC_ID)
-    monkeypatch.setattr(checkpoints, "_offset_lines", counted)
-    await logs.delete("t", 3)
-    turns = 0
-    while logs._stale or logs._rewriting is not None:
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns > 6 and lines == [2, 2, 2, 2, 2, 2]  # no log has an offset of its own in the third file
-    left = {("t", partition): 0 for partition in range(7) if partition != 3}
-    assert read_offsets(Files(), str(tmp_path / "recovery-point-offset-checkpoint")) == left
-    assert read_offsets(Files(), str(tmp_path / "replication-offset-checkpoint")) == left
-    await logs.close()
-
-
-async def test_a_checkpoint_made_in_slices_does_not_replace_a_newer_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 1)
-    monkeypatch.setattr(log_manager, "REWRITE_DELAY_S", 0)
-    logs = await started(tmp_path)
-    for partition in range(3):
-        logs.create("t", partition, TOPIC_ID)
-    await logs.delete("t", 0)
-    for _ in range(3):
-        await asyncio.sleep(0)  # the offsets are known, and not written yet
-    log = logs.get("t", 1)
-    assert log is not None and logs._rewriting is not None
-    append(log, 4)
-    log.advance_high_watermark(4)
-    logs.write_checkpoints(logs.directories[0], sync=True)
-    await asyncio.wait([logs._rewriting])
-    expected = {("t", 1): 4, ("t", 2): 0}
-    assert read_offsets(Files(), str(tmp_path / "replication-offset-checkpoint")) == expected
-    await logs.close()
-
-
-async def test_a_stop_does_not_wait_for_checkpoints_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 1)
-    monkeypatch.setattr(log_manager, "REWRITE_DELAY_S", 0)
-    logs = await started(tmp_path)
-    for partition in range(3):
-        logs.create("t", partition, TOPIC_ID)
-    await logs.delete("t", 0)
-    await asyncio.sleep(0)
-    await logs.close()
-    left = {("t", partition): 0 for partition in (1, 2)}
-    assert read_offsets(Files(), str(tmp_path / "recovery-point-offset-checkpoint")) == left
