@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from compat_tests.names import Names
 from harness.processes.brokers import Broker
+from harness.processes.certificates import Certificates
 from harness.registries.process import Registry
 
 Start = Callable[..., Registry]
+Secured = Callable[..., Registry]
+USER: Final = "alice:secret"
+"""Name and password of the only user of `secured`."""
 
 
 @pytest.fixture
@@ -35,3 +41,27 @@ def start(broker: Broker, topic: str) -> Iterator[Start]:
 @pytest.fixture
 def registry(start: Start) -> Registry:
     return start()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def secured(broker: Broker, topic: str, certificates: Certificates, tmp_path: Path) -> Iterator[Secured]:
+    """``secured(ca=None)``: another instance with TLS and a user; ``ca``: by whom it knows others."""
+    users = tmp_path / "users"
+    users.write_text(USER)
+    started: list[Registry] = []
+    server = certificates.server
+
+    def one(ca: Path | None = None) -> Registry:
+        options = ["--tls-cert", str(server.chain), "--tls-key", str(server.key), "--users", str(users)]
+        options += ["--tls-ca", str(ca or certificates.ca)]
+        started.append(Registry(broker.bootstrap, topic, *options, ca=certificates.ca))
+        return started[-1]
+
+    yield one
+    for each in started:
+        each.close()

@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
+from compat_tests.clients.registry.conftest import USER, Secured
 from harness.processes.brokers import Broker
 from harness.processes.certificates import WRONG_NAME, Certificates
 from harness.registries.process import Registry, RegistryFailed, call
 from kwire.cli import main
 
 SCHEMA = '{"type":"record","name":"Order","fields":[]}'
-USER = "alice:secret"
 BASIC = {"Authorization": "Basic YWxpY2U6c2VjcmV0"}
-Secured = Callable[..., Registry]
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates.make(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture
-def secured(broker: Broker, topic: str, certificates: Certificates, tmp_path: Path) -> Iterator[Secured]:
-    """``secured(ca=None)``: another instance with TLS and a user; ``ca``: by whom it knows others."""
-    users = tmp_path / "users"
-    users.write_text(USER)
-    started: list[Registry] = []
-    server = certificates.server
-
-    def one(ca: Path | None = None) -> Registry:
-        options = ["--tls-cert", str(server.chain), "--tls-key", str(server.key), "--users", str(users)]
-        options += ["--tls-ca", str(ca or certificates.ca)]
-        started.append(Registry(broker.bootstrap, topic, *options, ca=certificates.ca))
-        return started[-1]
-
-    yield one
-    for each in started:
-        each.close()
 
 
 def client(registry: Registry, ca: Path, url: str | None = None) -> SchemaRegistryClient:

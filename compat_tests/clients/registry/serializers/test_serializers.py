@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pytest
@@ -17,11 +17,13 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import json_format
 
+from compat_tests.clients.registry.conftest import USER, Secured
 from compat_tests.clients.registry.messages import VALUES, classes, files
 from compat_tests.clients.registry.serializers.jars import class_path
 from compat_tests.names import Names
 from harness.java_runner import JavaRunner
 from harness.processes.brokers import Broker
+from harness.processes.certificates import Certificates
 from harness.registries.process import Registry
 
 pytestmark = pytest.mark.java
@@ -177,6 +179,13 @@ def test_protobuf(run: Run, new_topic: MakeTopic, registry: Registry) -> None:
         assert client.get_versions(f"{values.name}-value") == [1]
 
 
+def called(java: JavaRunner, registry: Registry, config: Mapping[str, str], calls: list[list[Any]]) -> list[Any]:
+    """The answers to calls of Confluent's client."""
+    request = json.dumps({"registry": registry.url, "config": config, "calls": calls})
+    answers: list[Any] = json.loads(java.tool("RegistryClient", stdin=request, timeout_s=120).check().out)
+    return answers
+
+
 def test_confluents_client(java: JavaRunner, registry: Registry) -> None:
     small = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}]}'
     other = small.replace('"long"', '"string"')
@@ -206,7 +215,23 @@ def test_confluents_client(java: JavaRunner, registry: Registry) -> None:
         (["delete", "orders", True], [1, 2]),
         (["schema", 3], {"status": 404, "code": 40403}),
     ]
-    request = {"registry": registry.url, "calls": [call for call, _ in calls_and_answers]}
-    answers = json.loads(java.tool("RegistryClient", stdin=json.dumps(request), timeout_s=120).check().out)
+    answers = called(java, registry, {}, [call for call, _ in calls_and_answers])
     for (call, wanted), answer in zip(calls_and_answers, answers, strict=True):
         assert answer == wanted, call
+
+
+def test_confluents_client_over_https(java: JavaRunner, secured: Secured, certificates: Certificates) -> None:
+    registry = secured()
+    login = {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": USER}
+    pem = {"schema.registry.ssl.truststore.type": "PEM"}
+    trusting = {**pem, "schema.registry.ssl.truststore.location": str(certificates.ca)}
+    others = {**pem, "schema.registry.ssl.truststore.location": str(certificates.other_ca)}
+    calls = [["register", "orders", '"int"']]
+    assert called(java, registry, {**trusting, **login}, calls) == [1]
+    [answer] = called(java, registry, trusting, calls)
+    assert answer["status"] == 401
+    wrong = {**login, "basic.auth.user.info": "alice:public"}
+    [answer] = called(java, registry, {**trusting, **wrong}, calls)
+    assert answer["status"] == 401
+    [answer] = called(java, registry, {**others, **login}, calls)
+    assert "unable to find valid certification path" in answer["failed"]

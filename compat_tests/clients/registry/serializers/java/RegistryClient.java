@@ -1,7 +1,9 @@
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import java.util.Map;
+import javax.net.ssl.SSLException;
 import org.apache.flink.avro.registry.confluent.shaded.io.confluent.kafka.schemaregistry.ParsedSchema;
 import org.apache.flink.avro.registry.confluent.shaded.io.confluent.kafka.schemaregistry.avro.AvroSchema;
 import org.apache.flink.avro.registry.confluent.shaded.io.confluent.kafka.schemaregistry.client.CachedSchemaRegistryClient;
@@ -18,8 +20,9 @@ public final class RegistryClient {
     public static void main(String[] arguments) throws Exception {
         JsonNode request = JSON.readTree(System.in);
         ArrayNode answers = JSON.createArrayNode();
+        Map<String, String> config = JSON.convertValue(request.get("config"), new TypeReference<>() { });
         try (CachedSchemaRegistryClient client =
-                new CachedSchemaRegistryClient(request.get("registry").asText(), 100, Map.of())) {
+                new CachedSchemaRegistryClient(request.get("registry").asText(), 100, config)) {
             for (JsonNode call : request.get("calls")) {
                 answers.add(answer(client, call));
             }
@@ -32,6 +35,8 @@ public final class RegistryClient {
             return JSON.valueToTree(result(client, call));
         } catch (RestClientException error) {
             return JSON.createObjectNode().put("status", error.getStatus()).put("code", error.getErrorCode());
+        } catch (SSLException error) {
+            return JSON.createObjectNode().put("failed", error.getMessage());
         }
     }
 
