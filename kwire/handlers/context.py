@@ -266,6 +266,11 @@ class Services:
         return self.image_source()
 
 
+class Unthrottled(list[Any]):
+    """The parts of the encoded response to a request that is yet to be charged, for `RequestContext.charged`. A client
+    that turns out to be throttled gets the response encoded anew, because it says for how long."""
+
+
 class RequestContext:
     """The circumstances of one request.
 
@@ -274,8 +279,9 @@ class RequestContext:
     connected to. ``request`` is the request itself, once it is decoded. A handler may set four attributes.
     ``throttle_time_ms``: the dispatcher mutes the connection for that long. ``charged``: the handler has charged the
     client's quotas itself, or there are none, with the parts of the encoded response; they are empty if it has to be
-    encoded. ``wake_early``, with a pending response: called when the client sends another request. ``exclusive``, with
-    a pending response of a pipelined API: the client's next request starts only after that response.
+    encoded. (`Unthrottled`: it has the parts, and the client is yet to be charged.) ``wake_early``, with a pending
+    response: called when the client sends another request. ``exclusive``, with a pending response of a pipelined API:
+    the client's next request starts only after that response.
     """
 
     forwarded: ClassVar[bool] = False

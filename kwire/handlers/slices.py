@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kwire.base.futures import NowOrLater, in_turns, resolved
 from kwire.codec import protocol
+from kwire.handlers.context import Unthrottled
 
 if TYPE_CHECKING:
     from kwire.codec.message import Message
@@ -42,6 +43,7 @@ async def _in_slices(items: Sequence[T], work: Callable[[Sequence[T]], NowOrLate
 
 async def encode_in_slices(context: RequestContext, response: Message) -> None:
     """Encode a response that may have very many elements, `SLICE_ELEMENTS` of them in one turn, for the dispatcher to
-    send. With quotas, the dispatcher encodes it in one turn: it may say for how long the client is throttled."""
-    if not context.services.quotas.active:
-        context.charged = [await in_turns(protocol.encode_in_slices(response, context.api_version, SLICE_ELEMENTS))]
+    send. If it turns out that the client is throttled, the dispatcher encodes the response anew: it says for how
+    long."""
+    body = await in_turns(protocol.encode_in_slices(response, context.api_version, SLICE_ELEMENTS))
+    context.charged = Unthrottled((body,)) if context.services.quotas.active else [body]

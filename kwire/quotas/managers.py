@@ -107,8 +107,8 @@ class QuotaManagers:
         self._clock = clock
         self._windows = windows or Windows()
         self._controller_windows = controller_windows or Windows()
-        self._basis: object = None
-        self._limits = ClientLimits({})
+        self._basis: ClientQuotas = {}
+        self._limits = self._indexed = ClientLimits({})
         self._clients: dict[tuple[str, str], ClientSensors] = {}
         self._sensors: dict[tuple[str, str | None, str | None], Any] = {}
         self._exempt = Rate(self._windows.number, self._windows.ms)
@@ -123,8 +123,9 @@ class QuotaManagers:
     def follow(self, image: HasQuotas, _delta: object = None) -> None:
         """Apply the limits of this image from the next request on."""
         if image.client_quotas is not self._basis:
-            self._basis = image.client_quotas
-            self.limit_by(ClientLimits(image.client_quotas))
+            before, self._basis = self._basis, image.client_quotas
+            self._indexed = self._indexed.changed(before, image.client_quotas)
+            self.limit_by(self._indexed)
 
     def limit_by(self, limits: ClientLimits) -> None:
         """Apply these limits. What was measured stays."""

@@ -34,7 +34,7 @@ from kwire.codec.protocol import (
     response_header_version,
 )
 from kwire.handlers.api import REQUEST_BUDGET, Api, CloseConnection, error_of
-from kwire.handlers.context import INSECURE, ConnectionSecurity, Decisions, RequestContext
+from kwire.handlers.context import INSECURE, ConnectionSecurity, Decisions, RequestContext, Unthrottled
 from kwire.net.addresses import client_host_text
 from kwire.net.connection import Connection, InvalidFrame, Slot
 from kwire.security.principals import ANONYMOUS, Principal
@@ -541,10 +541,11 @@ class Dispatcher:
         now = self._clock()
         now_ms = int(now * 1000)
         sensors = quotas.client(exchange.principal.name, exchange.client_id, now_ms)
-        if exchange.charged is None:
+        if exchange.charged is None or isinstance(exchange.charged, Unthrottled):
             exchange.throttle_time_ms = self._throttle_time_ms(exchange, response, sensors, now_ms)
             if exchange.throttle_time_ms and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = exchange.throttle_time_ms
+                exchange.charged = None
         return lambda: quotas.charge_sending(sensors, self._clock() - now, now_ms)
 
     def _throttle_time_ms(self, exchange: Exchange, response: Any, sensors: ClientSensors, now_ms: int) -> int:

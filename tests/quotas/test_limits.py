@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
+from random import Random
 from typing import TypeAlias
 
 import pytest
 
 from kwire.quotas.entities import CLIENT_ID, IP, USER, ClientQuotas, QuotaEntity
-from kwire.quotas.limits import ClientLimits, Limit
+from kwire.quotas.limits import ClientLimits, Limit, _Levels
 
 KEY = "producer_byte_rate"
 Names: TypeAlias = Mapping[str, str | None]
@@ -95,3 +96,52 @@ def test_an_address_is_the_same_however_it_is_written(name: str, address: str) -
     assert index.ip_limit(address) == 3.0
     assert index.ip_limit("10.9.9.9") == 9.0
     assert limits(({IP: name}, rates)).ip_limit("10.9.9.9") is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_index_of_changed_quotas_is_that_of_all(seed: int) -> None:
+    random = Random(seed)
+    every: list[Names] = [names for names, _, _ in LEVELS]
+    every += [{USER: f"u{number}"} for number in range(4)]
+    if seed % 2:
+        every += [{IP: None}, {IP: "::1"}, {IP: "0:0:0:0:0:0:0:1"}]
+    present: dict[QuotaEntity, Mapping[str, float]] = {}
+    index = ClientLimits(present)
+    for _ in range(30):
+        after = dict(present)
+        for names in random.sample(every, 3):
+            keys = ["connection_creation_rate"] if IP in names else random.sample([KEY, "request_percentage"], 1)
+            if random.random() < 0.5:
+                after.pop(QuotaEntity.of(names), None)
+            else:
+                after[QuotaEntity.of(names)] = {key: float(random.randrange(1, 9)) for key in keys}
+        index, present = index.changed(present, after), after
+        whole = ClientLimits(after)
+        assert index.empty == whole.empty
+        for key in (KEY, "request_percentage", "consumer_byte_rate"):
+            assert index.has(key) == whole.has(key)
+            for user in ("alice", "u0", "u3", ""):
+                for client_id in ("app", "other", ""):
+                    assert index.limit(key, user, client_id) == whole.limit(key, user, client_id)
+        assert [index.ip_limit(each) for each in ("::1", "10.0.0.1")] == [
+            whole.ip_limit(each) for each in ("::1", "10.0.0.1")
+        ]
+
+
+def test_unchanged_quotas_are_not_indexed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    present = {QuotaEntity.of({USER: f"u{number}"}): {KEY: 1.0} for number in range(50)}
+    index = ClientLimits(present)
+    added: list[object] = []
+    add = _Levels.add
+
+    def noted(levels: _Levels, names: dict[str, str | None], value: float) -> None:
+        added.append((names, value))
+        add(levels, names, value)
+
+    monkeypatch.setattr(_Levels, "add", noted)
+    after = {**present, QuotaEntity.of({USER: "u7"}): {KEY: 2.0}}
+    del after[QuotaEntity.of({USER: "u8"})]
+    changed = index.changed(present, after)
+    assert added == [({USER: "u7"}, 2.0)]
+    assert [changed.limit(KEY, each, "") for each in ("u7", "u8")] == [Limit(2.0, "u7", None), None]
+    assert index.limit(KEY, "u8", "") == Limit(1.0, "u8", None)

@@ -35,13 +35,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def chunks(changes: Mapping[K, V], bytes_of: Callable[[K, V], int]) -> Iterator[dict[K, V]]:
-    """Changes in parts that one commit may write; ``bytes_of`` one of them."""
+def chunks(
+    changes: Mapping[K, V], bytes_of: Callable[[K, V], int], writes_max: int | None = None
+) -> Iterator[dict[K, V]]:
+    """Changes in parts that one commit may write (of ``writes_max``, by default `WRITES_MAX`); ``bytes_of`` one of
+    them."""
+    most = WRITES_MAX if writes_max is None else writes_max
     chunk: dict[K, V] = {}
     size = 0
     for key, change in changes.items():
         length = bytes_of(key, change)
-        if len(chunk) >= WRITES_MAX or (chunk and size + length > BYTES_MAX):
+        if len(chunk) >= most or (chunk and size + length > BYTES_MAX):
             yield chunk
             chunk, size = {}, 0
         chunk[key] = change

@@ -31,6 +31,8 @@ LINES_MAX: Final = 1000
 """Lines about one request."""
 SLICE_LINES: Final = 100
 """Lines that are written before other clients get their turn: two or three milliseconds."""
+SLICE_COUNTED: Final = 500
+"""Changes without a line that are counted before other clients get their turn: a millisecond."""
 
 Change = tuple[str, dict[str, object]]
 """An event and its fields."""
@@ -82,7 +84,7 @@ def write(context: RequestContext, changes: Iterable[Change]) -> None:
 
 
 def _lines(context: RequestContext, changes: Iterable[Change]) -> Generator[None, None, None]:
-    """Write the lines about what a request has changed, with a step after every `SLICE_LINES`."""
+    """Write the lines about what a request has changed, in steps."""
     who = {
         "principal": str(context.principal),
         "host": context.client_host[1:],
@@ -94,7 +96,11 @@ def _lines(context: RequestContext, changes: Iterable[Change]) -> Generator[None
         if count and count % SLICE_LINES == 0:
             yield
         _logger.info(event, **who, **what)
-    if others := sum(1 for _ in left):
+    others = 0
+    for others, _ in enumerate(left, 1):
+        if others % SLICE_COUNTED == 0:
+            yield
+    if others:
         _logger.info("more was changed by the same request", **who, left_out=others)
 
 

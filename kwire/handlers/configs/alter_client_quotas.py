@@ -17,10 +17,12 @@ Versions: 0; 1 flexible.
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from typing import NamedTuple
+import asyncio
+from collections.abc import Sequence, Sized
+from typing import Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest
 from kwire.codec.messages.alter_client_quotas_request import EntryData as RequestEntry
 from kwire.codec.messages.alter_client_quotas_response import AlterClientQuotasResponse, EntityData, EntryData
@@ -28,9 +30,13 @@ from kwire.codec.protocol import ApiKey
 from kwire.coordinator.runtime.java_hash import hash_map_order
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.quotas.entities import QuotaEntity
 from kwire.quotas.rules import Changes, check_quotas
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
+
+SLICE_ENTITIES: Final = 500
+"""Entities that are examined before other clients get their turn: two or three milliseconds."""
 
 Names = dict[str, str | None]
 
@@ -51,21 +57,33 @@ async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> 
     """Have the controller alter the quotas that are valid."""
     outcomes: dict[QuotaEntity, _Outcome] = {}
     accepted: dict[QuotaEntity, Changes] = {}
-    for entry in request.entries:
-        names = _names(entry)
-        entity = QuotaEntity.of(names)
-        changes = {op.key: None if op.remove else op.value for op in entry.ops}
-        if entity in outcomes or len(changes) < len(entry.ops):
-            outcomes[entity] = _Outcome(names, _duplicate(names))
-            continue
-        try:
-            check_quotas(names, {key: changes[key] for key in hash_map_order(changes, _capacity(changes))})
-            accepted[entity] = changes
-            outcomes[entity] = _Outcome(names, None)
-        except KafkaError as error:
-            outcomes[entity] = _Outcome(names, error)
+    for count, entry in enumerate(request.entries):
+        if count and count % SLICE_ENTITIES == 0:
+            await asyncio.sleep(0)
+        _examine(entry, outcomes, accepted)
     await context.services.controller.client_quotas.alter(accepted, validate_only=request.validate_only)
-    return AlterClientQuotasResponse(entries=[_result(each) for each in outcomes.values()])
+    response = AlterClientQuotasResponse(
+        entries=await resolved(in_slices(list(outcomes.values()), _results, SLICE_ENTITIES))
+    )
+    if len(outcomes) > SLICE_ENTITIES:
+        await encode_in_slices(context, response)
+    return response
+
+
+def _examine(entry: RequestEntry, outcomes: dict[QuotaEntity, _Outcome], accepted: dict[QuotaEntity, Changes]) -> None:
+    """Enter what becomes of an entity, and its changes if they are valid."""
+    names = _names(entry)
+    entity = QuotaEntity.of(names)
+    changes = {op.key: None if op.remove else op.value for op in entry.ops}
+    if entity in outcomes or len(changes) < len(entry.ops):
+        outcomes[entity] = _Outcome(names, _duplicate(names))
+        return
+    try:
+        check_quotas(names, {key: changes[key] for key in hash_map_order(changes, _capacity(changes))})
+        accepted[entity] = changes
+        outcomes[entity] = _Outcome(names, None)
+    except KafkaError as error:
+        outcomes[entity] = _Outcome(names, error)
 
 
 def _names(entry: RequestEntry) -> Names:
@@ -84,6 +102,10 @@ def _duplicate(names: Names) -> KafkaError:
     text = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in names.items())
     message = f"Ignoring duplicate entity ClientQuotaEntity(entries={{{text}}})"
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _results(outcomes: Sequence[_Outcome]) -> list[EntryData]:
+    return [_result(each) for each in outcomes]
 
 
 def _result(outcome: _Outcome) -> EntryData:
@@ -118,4 +140,5 @@ API = Api(
     operations=operations,
     error_response=refuse,
     by_controller=True,
+    sliced=True,
 )

@@ -13,10 +13,12 @@ Versions: 0; 1 flexible.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
 from kwire.codec.messages.describe_client_quotas_response import (
     DescribeClientQuotasResponse,
@@ -27,8 +29,12 @@ from kwire.codec.messages.describe_client_quotas_response import (
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext
-from kwire.quotas.entities import ENTITY_TYPES, IP, ClientQuotas, QuotaEntity, Quotas
+from kwire.handlers.slices import encode_in_slices, in_slices
+from kwire.quotas.entities import ENTITY_TYPES, IP, QuotaEntity, Quotas
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
+
+SLICE_ENTITIES: Final = 500
+"""Entities that are described before other clients get their turn: a millisecond or two."""
 
 ANY_NAME: Final = 2
 MATCHES: Final = {0: "MATCH_TYPE_EXACT", 1: "MATCH_TYPE_DEFAULT", 2: "MATCH_TYPE_SPECIFIED"}
@@ -39,11 +45,21 @@ def operations(request: DescribeClientQuotasRequest, context: RequestContext) ->
     return (Operation(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME),)
 
 
-def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
+def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> NowOrLater[DescribeClientQuotasResponse]:
     """Select from the newest image."""
     _check_filter(request)
-    found = _matching(request, context.services.image.client_quotas)
-    return DescribeClientQuotasResponse(entries=[_entry(*each) for each in found])
+    entities = list(context.services.image.client_quotas.items())
+    return then(in_slices(entities, partial(_entries, request), SLICE_ENTITIES), partial(_response, context))
+
+
+def _response(context: RequestContext, entries: list[EntryData]) -> NowOrLater[DescribeClientQuotasResponse]:
+    response = DescribeClientQuotasResponse(entries=entries)
+    return _encoded(context, response) if len(entries) > SLICE_ENTITIES else response
+
+
+async def _encoded(context: RequestContext, response: DescribeClientQuotasResponse) -> DescribeClientQuotasResponse:
+    await encode_in_slices(context, response)
+    return response
 
 
 def _check_filter(request: DescribeClientQuotasRequest) -> None:
@@ -76,11 +92,15 @@ def _check(component: ComponentData, seen: dict[str, None]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {match}, but also specified a match string.")
 
 
+def _entries(request: DescribeClientQuotasRequest, entities: Sequence[tuple[QuotaEntity, Quotas]]) -> list[EntryData]:
+    return [_entry(*each) for each in _matching(request, entities)]
+
+
 def _matching(
-    request: DescribeClientQuotasRequest, client_quotas: ClientQuotas
+    request: DescribeClientQuotasRequest, entities: Sequence[tuple[QuotaEntity, Quotas]]
 ) -> Iterator[tuple[QuotaEntity, Quotas]]:
     wanted = [(each.entity_type, each.match, each.match_type == ANY_NAME) for each in request.components]
-    for entity, quotas in client_quotas.items():
+    for entity, quotas in entities:
         names = entity.by_type()
         if request.strict and len(names) != len(wanted):
             continue

@@ -89,7 +89,7 @@ async def test_of_an_entity_that_is_named_twice_the_first_alteration_counts(brok
 
 
 async def test_many_entities_take_several_commits(broker: AdminBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "WRITES_MAX", 7)
+    monkeypatch.setattr(decisions, "ENTITIES_MAX", 7)
     before = broker.image.revision
     await alter(broker, *(entry(f"u{number:02d}", producer_byte_rate=1.0) for number in range(20)))
     assert len(await users(broker)) == 20
