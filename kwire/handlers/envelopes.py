@@ -6,11 +6,12 @@ A principal is Kafka's `DefaultPrincipalData` after the two bytes of its version
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import in_turns
 from kwire.codec.errors import CodecError
 from kwire.codec.messages.default_principal_data import DefaultPrincipalData
 from kwire.codec.messages.envelope_request import EnvelopeRequest
@@ -18,7 +19,9 @@ from kwire.codec.messages.envelope_response import EnvelopeResponse
 from kwire.codec.messages.request_header import RequestHeader
 from kwire.codec.messages.response_header import ResponseHeader
 from kwire.codec.protocol import (
+    ELEMENT_BUDGET,
     decode,
+    decode_in_slices,
     decode_record,
     encode,
     encode_record,
@@ -27,6 +30,8 @@ from kwire.codec.protocol import (
     response_class,
     response_header_version,
 )
+from kwire.handlers.large_requests import LARGE_BYTES
+from kwire.handlers.slices import SLICE_ELEMENTS
 from kwire.security.principals import Principal
 
 if TYPE_CHECKING:
@@ -36,8 +41,9 @@ if TYPE_CHECKING:
 PRINCIPAL_VERSION = 0
 
 
-def envelope_of(request: Message, version: int, context: RequestContext) -> EnvelopeRequest:
-    """The Envelope of a request in the name of the client that the context describes."""
+def envelope_of(request: Message, version: int, context: RequestContext, body: bytes | None = None) -> EnvelopeRequest:
+    """The Envelope of a request in the name of the client that the context describes. ``body``: the encoded request,
+    if it is known."""
     header = RequestHeader(
         request_api_key=request.API_KEY,
         request_api_version=version,
@@ -46,7 +52,7 @@ def envelope_of(request: Message, version: int, context: RequestContext) -> Enve
     )
     head = encode(header, request_header_version(request.API_KEY, version))
     return EnvelopeRequest(
-        request_data=head + encode(request, version),
+        request_data=head + (encode(request, version) if body is None else body),
         request_principal=packed_principal(context.principal, context.security.token_authenticated),
         client_host_address=packed_address(context.client_host),
     )
@@ -86,20 +92,38 @@ def unpacked_address(packed: bytes) -> str:
     return f"/{address}"
 
 
-def enclosed(response: Message, version: int, correlation_id: int) -> EnvelopeResponse:
-    """The Envelope of a response. If that comes from a broker that is no longer the controller, the Envelope says so
-    and carries no response, as in Kafka: then the request is sent to the new controller."""
+def enclosed(
+    response: Message, version: int, correlation_id: int, encoded: Sequence[bytes] | None = None
+) -> EnvelopeResponse:
+    """The Envelope of a response. ``encoded``: the parts of the encoded response, if they are known. If the response
+    comes from a broker that is no longer the controller, the Envelope says so and carries no response, as in Kafka:
+    then the request is sent to the new controller."""
     if comes_from_former_controller(response):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     head = encode_response_header(response.API_KEY, version, correlation_id)
-    return EnvelopeResponse(response_data=head + encode(response, version))
+    return EnvelopeResponse(response_data=b"".join((head, *(encoded or (encode(response, version),)))))
 
 
 def taken_out(envelope: EnvelopeResponse, api_key: int, version: int) -> Any:
     """The response in an Envelope without an error. CodecError if there is none."""
-    data = envelope.response_data or b""
-    _, start = decode(ResponseHeader, response_header_version(api_key, version), data)
+    data, start = _response_in(envelope, api_key, version)
     return decode(response_class(api_key), version, data, start)[0]
+
+
+async def taken_out_in_slices(envelope: EnvelopeResponse, api_key: int, version: int) -> tuple[Any, bytes | None]:
+    """`taken_out`, of a large response in slices and with its bytes."""
+    data, start = _response_in(envelope, api_key, version)
+    if len(data) - start < LARGE_BYTES:
+        return taken_out(envelope, api_key, version), None
+    steps = decode_in_slices(response_class(api_key), version, data, start, ELEMENT_BUDGET, SLICE_ELEMENTS)
+    response, _ = await in_turns(steps)
+    return response, data[start:]
+
+
+def _response_in(envelope: EnvelopeResponse, api_key: int, version: int) -> tuple[bytes, int]:
+    """The bytes in an Envelope, and where the response begins after its header."""
+    data = envelope.response_data or b""
+    return data, decode(ResponseHeader, response_header_version(api_key, version), data)[1]
 
 
 def comes_from_former_controller(response: Any) -> bool:

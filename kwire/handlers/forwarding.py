@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, resolved
+from kwire.base.futures import NowOrLater, in_turns, resolved
 from kwire.base.logging import get_logger
 from kwire.cluster.controller.topics import automatic_topics
 from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kwire.codec.protocol import encode_in_slices
+from kwire.handlers.slices import SLICE_ELEMENTS, keep_encoded
 
 if TYPE_CHECKING:
     from kwire.codec.message import Message
@@ -57,26 +59,37 @@ def asked_broker(context: RequestContext) -> int | None:
     return services.broker_id
 
 
-def forwarded(handle: Handle) -> Handle:
-    """A handler that runs on the controller, and forwards requests on other brokers."""
+class _Answer(NamedTuple):
+    """The controller's response, and its bytes if it is large."""
+
+    response: Any
+    body: bytes | None = None
+
+
+def forwarded(handle: Handle, *, is_whole: bool = False) -> Handle:
+    """A handler that runs on the controller, and forwards requests on other brokers. ``is_whole``: what it returns is
+    the response to the client's request, so that its bytes need not be made again."""
 
     def handle_or_forward(request: Any, context: RequestContext) -> NowOrLater[Any]:
         if context.services.controller.active or context.forwarded:
             return handle(request, context)
-        return _forward(handle, request, context)
+        return _forward(handle, request, context, is_whole)
 
     return handle_or_forward
 
 
-async def _forward(handle: Handle, request: Message, context: RequestContext) -> Any:
+async def _forward(handle: Handle, request: Message, context: RequestContext, is_whole: bool) -> Any:
     services = context.services
     deadline = _deadline(services)
     while True:
         if services.controller.active:
             return await resolved(handle(request, context))
-        response = await _send(request, context.api_version, context, deadline)
-        if response is not None:
+        answer = await _send(request, context.api_version, context, deadline)
+        if answer is not None:
+            response = answer.response
             await services.controller.catch_up()
+            if is_whole and answer.body is not None:
+                keep_encoded(context, answer.body)
             context.throttle_time_ms = getattr(response, "throttle_time_ms", 0)
             return response
         if asyncio.get_running_loop().time() >= deadline:
@@ -88,9 +101,9 @@ def _deadline(services: Services) -> float:
     return asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
 
 
-async def _send(request: Message, version: int, context: RequestContext, deadline: float) -> Any | None:
+async def _send(request: Message, version: int, context: RequestContext, deadline: float) -> _Answer | None:
     """The controller's response to a client's request; None if no controller can be reached."""
-    from kwire.handlers.envelopes import envelope_of, taken_out
+    from kwire.handlers.envelopes import envelope_of, taken_out_in_slices
 
     services = context.services
     controller = services.image.brokers.get(services.image.controller_id)
@@ -98,14 +111,16 @@ async def _send(request: Message, version: int, context: RequestContext, deadlin
         return None
     if not controller.accepts_envelopes:
         _refuse_unless_open(services, controller.id)
-        return await _call(services, request, version, deadline)
-    envelope = envelope_of(request, version, context)
+        found = await _call(services, request, version, deadline)
+        return None if found is None else _Answer(found)
+    body = await in_turns(encode_in_slices(request, version, SLICE_ELEMENTS))
+    envelope = envelope_of(request, version, context, body)
     response = await _call(services, envelope, 0, deadline)
     if response is None:
         return None
     if response.error_code:
         raise _refusal(ErrorCode(response.error_code), request, controller.id)
-    return taken_out(response, request.API_KEY, version)
+    return _Answer(*await taken_out_in_slices(response, request.API_KEY, version))
 
 
 async def _call(services: Services, request: Message, version: int, deadline: float) -> Any | None:
@@ -164,7 +179,8 @@ async def auto_create(context: RequestContext, names: Sequence[str], *, for_clie
     deadline = _deadline(services)
     try:
         if for_client:
-            response = await _send(request, CREATE_TOPICS_VERSION, context, deadline)
+            answer = await _send(request, CREATE_TOPICS_VERSION, context, deadline)
+            response = None if answer is None else answer.response
         else:
             response = await _call(services, request, CREATE_TOPICS_VERSION, deadline)
         if response is not None:

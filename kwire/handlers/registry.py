@@ -70,7 +70,7 @@ def load(key: int) -> Api:
     if api.by_controller:
         from kwire.handlers.forwarding import forwarded
 
-        api = dataclasses.replace(api, handle=forwarded(api.handle))
+        api = dataclasses.replace(api, handle=forwarded(api.handle, is_whole=True))
     api = audited(api)
     if api.sliced:
         from kwire.handlers.large_requests import sliced

@@ -45,5 +45,9 @@ async def encode_in_slices(context: RequestContext, response: Message) -> None:
     """Encode a response that may have very many elements, `SLICE_ELEMENTS` of them in one turn, for the dispatcher to
     send. If it turns out that the client is throttled, the dispatcher encodes the response anew: it says for how
     long."""
-    body = await in_turns(protocol.encode_in_slices(response, context.api_version, SLICE_ELEMENTS))
+    keep_encoded(context, await in_turns(protocol.encode_in_slices(response, context.api_version, SLICE_ELEMENTS)))
+
+
+def keep_encoded(context: RequestContext, body: bytes) -> None:
+    """Have the dispatcher send a response whose bytes are known, unless its client is throttled."""
     context.charged = Unthrottled((body,)) if context.services.quotas.active else [body]

@@ -23,18 +23,20 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import resolved
+from kwire.base.futures import in_turns, resolved
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message
 from kwire.codec.messages.envelope_request import EnvelopeRequest
 from kwire.codec.messages.envelope_response import EnvelopeResponse
-from kwire.codec.protocol import ApiKey, decode, decode_request_header, request_class
+from kwire.codec.protocol import ApiKey, decode, decode_in_slices, decode_request_header, request_class
 from kwire.handlers.api import REQUEST_BUDGET, Api, CloseConnection, error_of
 from kwire.handlers.authorization import CLUSTER_ACTION, require
 from kwire.handlers.context import ConnectionSecurity, ForwardedContext, RequestContext
 from kwire.handlers.envelopes import enclosed, unpacked_address, unpacked_principal
 from kwire.handlers.index import INDEX
+from kwire.handlers.large_requests import LARGE_BYTES
 from kwire.handlers.registry import load
+from kwire.handlers.slices import SLICE_ELEMENTS
 from kwire.security.acls.operations import Operation
 
 
@@ -52,14 +54,15 @@ async def handle(envelope: EnvelopeRequest, context: RequestContext) -> Envelope
     if len(services.image.registered) < 2 or context.listener != services.config.inter_broker_listener():
         raise CloseConnection(f"Envelope on {context.listener}, which is not the listener of other brokers")
     require(context, *CLUSTER_ACTION)
-    forwarded = _opened(envelope, context)
+    forwarded = await _opened(envelope, context)
     if not services.controller.active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     response = await _response(*forwarded)
-    return enclosed(response, forwarded.context.api_version, forwarded.context.correlation_id)
+    inner = forwarded.context
+    return enclosed(response, inner.api_version, inner.correlation_id, inner.charged)
 
 
-def _opened(envelope: EnvelopeRequest, context: RequestContext) -> Forwarded:
+async def _opened(envelope: EnvelopeRequest, context: RequestContext) -> Forwarded:
     """The request in an Envelope. KafkaError: see above."""
     principal, token_authenticated = unpacked_principal(envelope.request_principal)
     host = unpacked_address(envelope.client_host_address)
@@ -74,7 +77,7 @@ def _opened(envelope: EnvelopeRequest, context: RequestContext) -> Forwarded:
     if not api.served[0] <= version <= api.served[1]:
         raise _unreadable("request", f"{ApiKey(key).name} has no version {version} here")
     try:
-        request, _ = decode(request_class(key), version, envelope.request_data, position, REQUEST_BUDGET)
+        request = await _decoded(request_class(key), version, envelope.request_data, position)
     except CodecError as error:
         raise _unreadable("request", error) from None
     inner = ForwardedContext(
@@ -93,6 +96,14 @@ def _opened(envelope: EnvelopeRequest, context: RequestContext) -> Forwarded:
     return Forwarded(api, request, inner)
 
 
+async def _decoded(cls: type[Message], version: int, data: bytes, position: int) -> Message:
+    """The request; a large one is decoded in slices. CodecError."""
+    if len(data) - position < LARGE_BYTES:
+        return decode(cls, version, data, position, REQUEST_BUDGET)[0]
+    steps = decode_in_slices(cls, version, data, position, REQUEST_BUDGET, SLICE_ELEMENTS)
+    return (await in_turns(steps))[0]
+
+
 def _unreadable(what: str, why: object) -> KafkaError:
     return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Failed to parse {what} from envelope: {why}")
 
@@ -104,6 +115,7 @@ async def _response(api: Api, request: Message, context: RequestContext) -> Any:
             require(context, operation)
         return await resolved(api.handle(request, context))
     except Exception as error:
+        context.charged = None  # what was encoded is not the response
         code, message = error_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             context.services.log_failure(f"forwarded {api.key.name}", error)

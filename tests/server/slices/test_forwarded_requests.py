@@ -1,0 +1,89 @@
+"""Large requests that one broker forwards to the controller are encoded and decoded in slices, and so are the
+responses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.raw_client import RawClient
+from kwire.codec import protocol
+from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.create_topics_response import CreateTopicsResponse
+from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.handlers import envelopes, forwarding, slices
+from kwire.handlers.cluster import envelope
+from kwire.handlers.topics import create_topics, delete_topics
+from kwire.server import dispatch
+from tests.server.access.guarded_cluster import GuardedCluster
+
+NAMES = ["a", "b", "not/legal", "c", "d", "d"]
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[RawClient]:
+    """A client of a broker that is not the controller."""
+    async with AsyncExitStack() as stack:
+        cluster = GuardedCluster(tmp_path, stack)
+        await cluster.start(1)
+        await cluster.start(2)
+        yield await cluster.log_in(2, "root")
+
+
+async def life(client: RawClient) -> list[Any]:
+    """The responses to requests about topics, from their creation to their deletion."""
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES]
+    created = await client.call(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
+    for topic in created.topics:
+        topic.topic_id = bytes(16)
+    states = [DeleteTopicState(name=name) for name in ("absent", *"abc")]
+    deleted = await client.call(DeleteTopicsRequest(topics=states, timeout_ms=60_000), 6)
+    for topic in deleted.responses:
+        topic.topic_id = bytes(16)
+    return [created, deleted]
+
+
+def noting(steps: list[str], name: str, work: Callable[..., Any]) -> Callable[..., Generator[None, None, Any]]:
+    """Note every step of a generator."""
+
+    def noted(*arguments: Any) -> Generator[None, None, Any]:
+        generator = work(*arguments)
+        while True:
+            try:
+                next(generator)
+            except StopIteration as end:
+                return end.value
+            steps.append(name)
+            yield
+
+    return noted
+
+
+async def test_the_responses_are_those_to_small_requests(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = await life(client)
+    steps: list[str] = []
+    encoded: list[type] = []
+
+    def noted_parts(message: Any, version: int, prefix: bytes = b"") -> list[Any]:
+        encoded.append(type(message))
+        return protocol.encode_parts(message, version, prefix)
+
+    for module in (envelopes, envelope):
+        monkeypatch.setattr(module, "LARGE_BYTES", 1)
+        name = f"{module.__name__} decodes"
+        monkeypatch.setattr(module, "decode_in_slices", noting(steps, name, protocol.decode_in_slices))
+    for each in (envelopes, envelope, forwarding, slices):
+        monkeypatch.setattr(each, "SLICE_ELEMENTS", 2)
+    monkeypatch.setattr(forwarding, "encode_in_slices", noting(steps, "forwarding encodes", protocol.encode_in_slices))
+    monkeypatch.setattr(create_topics, "SLICE_TOPICS", 2)
+    monkeypatch.setattr(delete_topics, "SLICE_TOPICS", 2)
+    monkeypatch.setattr(dispatch, "encode_parts", noted_parts)
+    assert await life(client) == at_once
+    assert [each.error_code for each in at_once[0].topics] == [0, 0, 17, 0, 42]
+    for name in ("forwarding encodes", "kwire.handlers.cluster.envelope decodes", "kwire.handlers.envelopes decodes"):
+        assert steps.count(name) >= 4, steps
+    assert CreateTopicsResponse not in encoded  # the controller's bytes are passed on
