@@ -8,25 +8,54 @@ do not matter, because all brokers are on one host.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kwire.cluster.placement import check_factor, usable_brokers
 
 if TYPE_CHECKING:
-    from kwire.cluster.metadata.image import ClusterImage
+    from kwire.cluster.metadata.image import ClusterImage, TopicImage
     from kwire.cluster.store.keys import PartitionState
 
 
-class EvenPlacement:
-    """Places the partitions of one decision, which may create many topics."""
+class ReplicaCounts:
+    """How many partitions each broker leads and holds. They follow from image to image: a request for very many topics
+    is several decisions, each of which would otherwise count the partitions of all topics."""
 
-    def __init__(self, image: ClusterImage) -> None:
+    def __init__(self) -> None:
+        self.leads: Counter[int] = Counter()
+        self.holds: Counter[int] = Counter()
+        self._topics: Mapping[str, TopicImage] = {}
+
+    def follow(self, image: ClusterImage) -> None:
+        """Count what has changed since the last image."""
+        before, after = self._topics, image.topics
+        if before is after:
+            return
+        for name, topic in before.items():
+            if after.get(name) is not topic:
+                self._add(topic, -1)
+        for name, topic in after.items():
+            if before.get(name) is not topic:
+                self._add(topic, 1)
+        self._topics = after
+
+    def _add(self, topic: TopicImage, number: int) -> None:
+        for state in topic.partitions:
+            self.leads[state.replicas[0]] += number
+            for broker in state.replicas:
+                self.holds[broker] += number
+
+
+class EvenPlacement:
+    """Places the partitions of one decision, which may create many topics. ``counts`` are those of earlier images, if
+    there are any."""
+
+    def __init__(self, image: ClusterImage, counts: ReplicaCounts | None = None) -> None:
         self._image = image
-        self._leads: Counter[int] = Counter()
-        self._holds: Counter[int] = Counter()
-        for topic in image.topics.values():
-            self._count(state.replicas for state in topic.partitions)
+        counts = counts or ReplicaCounts()
+        counts.follow(image)
+        self._leads, self._holds = counts.leads.copy(), counts.holds.copy()
 
     def place(self, partitions: int, factor: int, present: Sequence[PartitionState] = ()) -> list[tuple[int, ...]]:
         """The replicas of ``partitions`` new partitions of a topic that has those ``present``. Live brokers come first,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kwire.cluster.controller.client_quotas import QuotaDecisions
     from kwire.cluster.controller.credentials import Alterations, CredentialChange
     from kwire.cluster.controller.delegation_tokens import DelegationTokens
+    from kwire.cluster.even_placement import ReplicaCounts
     from kwire.cluster.store.store import MetadataStore
 
 _logger = get_logger("kwire.cluster.controller")
@@ -231,8 +232,15 @@ class Controller:
         if self._config.kwire_balance_enable:
             from kwire.cluster.even_placement import EvenPlacement  # only with several brokers on one host
 
-            return EvenPlacement(image).place
+            return EvenPlacement(image, self._replica_counts).place
         return lambda count, factor, _present: place(image, count, factor, self._random)
+
+    @cached_property
+    def _replica_counts(self) -> ReplicaCounts:
+        """How many partitions each broker has, for even placement."""
+        from kwire.cluster.even_placement import ReplicaCounts
+
+        return ReplicaCounts()
 
     async def _catch_up_to_place(self) -> None:
         """Placement that is even needs every broker that is ready, also one that has registered just now."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from harness.waiting import until
 from kwire.cluster.balance import balancer as balancing
 from kwire.cluster.balance.balancer import Balancer
-from kwire.cluster.controller.controller import ConfigUpdate
+from kwire.cluster.controller import decisions
+from kwire.cluster.controller.controller import TOPIC_WORK, ConfigUpdate
 from kwire.cluster.controller.elections import led_by, with_isr
 from kwire.cluster.controller.plan import Plan
 from kwire.cluster.controller.reassignment import is_moving
 from kwire.cluster.controller.topics import NewTopic, Reassignment
-from kwire.cluster.metadata.image import ConfigResource
+from kwire.cluster.even_placement import ReplicaCounts
+from kwire.cluster.metadata.image import ConfigResource, TopicImage
 from kwire.cluster.replication.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from kwire.cluster.store import keys
 from kwire.cluster.store.keys import BalanceState, PartitionState
@@ -219,3 +223,25 @@ async def test_a_topic_goes_where_every_ready_broker_is_known() -> None:
 def test_the_stored_value_is_read_back() -> None:
     state = BalanceState((1, 2), ("a", "b"), (2,))
     assert keys.unpack_balance(keys.pack_balance(state)) == state
+
+
+async def test_creating_topics_counts_each_topic_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request for many topics is several decisions, each of which places its topics beside all others."""
+    monkeypatch.setattr(decisions, "PART_WORK", 2 * TOPIC_WORK)
+    counted: list[str] = []
+    add = ReplicaCounts._add
+
+    def noted(counts: ReplicaCounts, topic: TopicImage, number: int) -> None:
+        counted.append(topic.name)
+        add(counts, topic, number)
+
+    monkeypatch.setattr(ReplicaCounts, "_add", noted)
+    made, balancer = await first()
+    await node(made.store, 2, kwire_balance_enable="true")
+    names = [f"t{number}" for number in range(10)]
+    await made.controller.create_topics([NewTopic(name, 1, 1) for name in names])
+    await made.controller.create_topics([NewTopic("last", 1, 1)])
+    assert counted == names
+    led = Counter(topic.partitions[0].leader for topic in made.image.topics.values())
+    assert sorted(led.values()) == [5, 6]
+    await balancer.close()

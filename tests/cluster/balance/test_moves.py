@@ -10,7 +10,7 @@ import pytest
 
 from kwire.base.errors import KafkaError
 from kwire.cluster.balance.moves import plan_moves
-from kwire.cluster.even_placement import EvenPlacement
+from kwire.cluster.even_placement import EvenPlacement, ReplicaCounts
 from kwire.cluster.metadata.image import BrokerImage, ClusterImage, TopicImage
 from kwire.cluster.store.keys import PartitionState
 
@@ -121,6 +121,50 @@ def test_new_partitions_go_to_those_that_have_least() -> None:
     assert leads(created) == {2: 3, 1: 2}
     check_even({"v": EvenPlacement(image).place(7, 2)}, [1, 2])
     check_even({"w": EvenPlacement(image_of({}, [1, 2, 3])).place(50, 1)}, [1, 2, 3])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_replicas_are_counted_from_image_to_image(seed: int) -> None:
+    chance = random.Random(seed)
+    image = image_of({}, [1, 2, 3])
+    counts = ReplicaCounts()
+    for _ in range(20):
+        changed: Assignments = {
+            f"t{chance.randrange(6)}": [tuple(chance.sample((1, 2, 3), 2)) for _ in range(chance.randrange(1, 5))]
+            for _ in range(2)
+        }
+        topics = {**image.topics, **image_of(changed, []).topics}
+        topics.pop(f"t{chance.randrange(6)}", None)
+        image = image_of({}, [1, 2, 3])
+        image.topics = topics
+        counts.follow(image)
+        whole = ReplicaCounts()
+        whole.follow(image)
+        assert (+counts.leads, +counts.holds) == (whole.leads, whole.holds)
+        assert EvenPlacement(image, counts).place(3, 2) == EvenPlacement(image).place(3, 2)
+
+
+def test_only_changed_topics_are_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    add = ReplicaCounts._add
+
+    def noted(counts: ReplicaCounts, topic: TopicImage, number: int) -> None:
+        counted.append(f"{topic.name} {number:+}")
+        add(counts, topic, number)
+
+    monkeypatch.setattr(ReplicaCounts, "_add", noted)
+    image = image_of({f"t{number}": [(1,)] for number in range(3)}, [1, 2])
+    counts = ReplicaCounts()
+    placer = EvenPlacement(image, counts)
+    assert counted == ["t0 +1", "t1 +1", "t2 +1"]
+    assert placer.place(3, 1) == [(2,), (1,), (2,)]
+    later = image_of({}, [1, 2])
+    later.topics = {**image.topics, **image_of({"t1": [(1,), (2,)], "u": [(2,)]}, []).topics}
+    counted.clear()
+    assert EvenPlacement(later, counts).place(2, 1) == [(2,), (1,)]
+    assert counted == ["t1 -1", "t1 +1", "u +1"]
+    EvenPlacement(later, counts)
+    assert len(counted) == 3
 
 
 def test_a_topic_that_grows_stays_even() -> None:
