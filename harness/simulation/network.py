@@ -289,6 +289,11 @@ class SimulatedSockets(Sockets):
         network.trace.record("listen", host, port)
         return ListeningSocket(network, host, port)
 
+    def accept(self, listening: Any) -> tuple[SimulatedSocket, tuple[str, int]]:
+        """See `kwire.base.doors.Sockets`."""
+        accepted: tuple[SimulatedSocket, tuple[str, int]] = listening.accept()
+        return accepted
+
     async def connect(self, host: str, port: int) -> SimulatedSocket:
         """See `kwire.base.doors.Sockets`."""
         network = self._network

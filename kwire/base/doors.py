@@ -221,6 +221,14 @@ class Sockets:
                 found.reverse()
         return found[0]
 
+    def accept(self, listening: Any) -> tuple[Any, Any]:
+        """The next connection of a listening socket, non-blocking, and its address. It has that socket's other options:
+        see `prepare`. BlockingIOError if there is none; OSError."""
+        fd, address = listening._accept()  # `accept` looks up and converts family and type: a third of its time
+        sock = _socket.SocketType(-1, _socket.SOCK_STREAM, 0, fd)
+        sock.setblocking(False)
+        return sock, address
+
     async def connect(self, host: str, port: int) -> Any:
         """A non-blocking socket connected to the first address that accepts. OSError if none does."""
         loop = asyncio.get_running_loop()
@@ -241,7 +249,8 @@ class Sockets:
         raise failure
 
     def prepare(self, sock: Any, send_buffer_bytes: int) -> None:
-        """Make a connected socket non-blocking, without Nagle's delay; a buffer size of -1 is the system's choice."""
+        """Make a socket non-blocking, without Nagle's delay; a buffer size of -1 is the system's choice. Those that a
+        listening socket accepts inherit its options."""
         sock.setblocking(False)
         sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)

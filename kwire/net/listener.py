@@ -29,6 +29,8 @@ ACCEPTS_PER_TURN: Final = 8
 PORTS_TRIED: Final = 16
 """How often a free port is picked that must be free for IPv4 and IPv6."""
 
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
+
 PAUSE_S: Final = 0.5
 """Seconds without accepting after the system had no descriptor or buffer left."""
 
@@ -99,6 +101,7 @@ class BoundSocket(NamedTuple):
         for host in doors.sockets.bindable_hosts(endpoint.host):
             try:
                 sock = doors.sockets.listen(host, port, settings.backlog, settings.receive_buffer_bytes)
+                doors.sockets.prepare(sock, settings.send_buffer_bytes)
             except OSError as error:
                 if bound and error.errno != errno.EADDRINUSE:
                     break  # this machine has no IPv6
@@ -124,6 +127,7 @@ class Listener:
         bound: BoundSocket,
         *,
         counts: ConnectionCounts,
+        accept: Callable[[Any], tuple[Any, Any]],
         rates: Callable[[], ConnectionRates],
         log: Logger,
         lines: LimitedLog,
@@ -133,6 +137,7 @@ class Listener:
         self._socket = bound.socket
         self._fd: int = bound.socket.fileno()
         self._counts = counts
+        self._accept = accept
         self._rates = rates
         self._held: tuple[Any, tuple[str, int]] | None = None  # the connection that waits
         self._refused: dict[Any, asyncio.TimerHandle] = {}
@@ -143,6 +148,7 @@ class Listener:
         self._pause: asyncio.TimerHandle | None = None
         self.name = bound.endpoint.listener
         self.address = bound.address
+        self._is_wildcard = bound.address[0] in _WILDCARDS
 
     def start(self) -> None:
         """Accept connections, unless it does already or is closed."""
@@ -169,7 +175,7 @@ class Listener:
                 self.stop()
                 return
             try:
-                sock, address = self._socket.accept()
+                sock, address = self._accept(self._socket)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -211,6 +217,10 @@ class Listener:
     def _close_refused(self, sock: Any) -> None:
         del self._refused[sock]
         sock.close()
+
+    def local_address(self, sock: Any) -> tuple[str, int]:
+        """The address of an accepted socket."""
+        return host_and_port(sock.getsockname()) if self._is_wildcard else self.address
 
     def _resume(self) -> None:
         self._pause = None

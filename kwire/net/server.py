@@ -9,7 +9,6 @@ import asyncio
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kwire.net.addresses import host_and_port
 from kwire.net.connection import Connection, ListenerSetup
 from kwire.net.listener import BoundSocket, ConnectionCounts, Listener
 from kwire.net.wire import Wire
@@ -60,6 +59,7 @@ class NetServer:
                 self._loop,
                 bound,
                 counts=self._counts,
+                accept=doors.sockets.accept,
                 rates=rates,
                 log=log,
                 lines=self._wire.lines,
@@ -78,8 +78,7 @@ class NetServer:
             self._schedule_sweep()
 
     def _connected(self, listener: Listener, sock: Any, peer: tuple[str, int]) -> None:
-        local = host_and_port(sock.getsockname())
-        self._doors.sockets.prepare(sock, self._settings.send_buffer_bytes)
+        local = listener.local_address(sock)
         setup = self._setups[listener.name]
         if setup.tls is None:
             connection = Connection(self._wire, sock, setup, listener.name, peer, local)

@@ -49,6 +49,14 @@ class _ListenerRate:
         }
 
 
+def _charge(sensor: RateSensor, now_ms: int) -> int:
+    """Record a connection. Returns the throttle time; without a limit, nothing has to be measured for it."""
+    if sensor.bound < UNLIMITED:
+        return sensor.charge(1, now_ms)
+    sensor.rate.record(1, now_ms)
+    return 0
+
+
 class ConnectionRates:
     """The rates of a broker's new connections. ``clock``: a monotonic clock in seconds. ``protected``: the listener of
     other brokers, if there are others beside it."""
@@ -101,9 +109,9 @@ class ConnectionRates:
     def accepted(self, listener: str) -> int:
         """A listener has a new connection. Returns how many milliseconds it has to wait."""
         now_ms = self.now_ms()
-        throttle_ms = 0 if listener == self._protected else self._broker.charge(1, now_ms)
+        throttle_ms = 0 if listener == self._protected else _charge(self._broker, now_ms)
         rate = self._listener(listener)
-        throttle_ms = max(throttle_ms, rate.sensor.charge(1, now_ms))
+        throttle_ms = max(throttle_ms, _charge(rate.sensor, now_ms))
         if throttle_ms:
             rate.throttle_times.record(throttle_ms)
         return throttle_ms

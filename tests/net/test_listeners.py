@@ -136,7 +136,7 @@ async def test_accepting_pauses_instead_of_spinning_without_descriptors(
     calls = 0
 
     class Exhausted:
-        def accept(self) -> Any:
+        def _accept(self) -> Any:
             nonlocal calls
             calls += 1
             raise OSError(errno.EMFILE, "Too many open files")
