@@ -128,7 +128,6 @@ class Connection:
         "_readers",
         "_reading",
         "_recv_into",
-        "_setup_timer",
         "_slots",
         "_socket",
         "_taking",
@@ -171,7 +170,6 @@ class Connection:
         self._taking = False  # requests are being started further up the stack
         self._yielding = False  # a turn of the loop is awaited
         self._muted: asyncio.TimerHandle | None = None
-        self._setup_timer: asyncio.TimerHandle | None = None  # closes a connection whose client does not log in
         self._reading = False
         self._at_once = False  # the responses of this turn are not sent together with those of other connections
         self.is_alone = False  # no other request is known that comes in the same turn as the one that is dispatched
@@ -500,27 +498,19 @@ class Connection:
 
     def _limit_setup(self) -> None:
         """The connection is not admitted yet: its time, its memory and its share of a turn are limited."""
-        self._newcomers = self._readers = self._wire.newcomers
-        settings = self._wire.settings
-        self._setup_timer = self._wire.loop.call_later(settings.setup_max_ms / 1000, self._setup_too_long)
+        self._newcomers = self._readers = newcomers = self._wire.newcomers
+        newcomers.limit(self, self._wire.settings.setup_max_ms / 1000)
 
     def _setup_done(self) -> None:
         """The connection is admitted, or closed."""
-        if self._setup_timer is not None:
-            self._setup_timer.cancel()
-            self._setup_timer = None
-        if self._newcomers is not None:
-            self._newcomers.release(self)
+        newcomers = self._newcomers
+        if newcomers is not None:
+            newcomers.release(self)
             if self._reading:
-                self._newcomers.remove_reader(self._fd)
+                newcomers.remove_reader(self._fd)
                 self._wire.loop.add_reader(self._fd, self._readable)
             self._newcomers = None
             self._readers = self._wire.loop
-
-    def _setup_too_long(self) -> None:
-        event = "closing connection: handshake or login took too long"
-        self._wire.lines.info(event, listener=self.listener, connection=self.id)
-        self.close()
 
     def close_after(self, delay_ms: int, slot: Slot, parts: list[Part], size: int) -> None:
         """Send a last response, and close the connection, when the delay is over. Nothing is read and no request is
@@ -562,8 +552,9 @@ class Connection:
             self._muted.cancel()
         self._setup_done()
         self._out.close()
-        self.cancel_pending()
-        self._discard(self._slots)
+        if self._slots:
+            self.cancel_pending()
+            self._discard(self._slots)
         self._held = self._partial = self._large = None
         self._socket.close()
         self._wire.on_close(self)

@@ -25,6 +25,7 @@ RECORD_MAX: Final = 16 * 1024 + 256
 
 _CONTENT_TYPES: Final = frozenset((20, 21, 22, 23))
 _HANDSHAKE, _CLIENT_HELLO, _VERSION_MAJOR = 22, 1, 3
+_BEGIN: Final = bytes((_HANDSHAKE, _VERSION_MAJOR))
 
 
 class InvalidHandshake(Exception):
@@ -47,11 +48,12 @@ class HandshakeRecords:
         self.received = 0
         self._max = RECORD_MAX if long_records else SHORT_RECORD_MAX
 
-    def add(self, data: memoryview) -> None:
-        """Add received bytes, and check the beginning of the next record. `InvalidHandshake`."""
+    def add(self, data: memoryview) -> bool:
+        """Add received bytes, and check the beginning of the next record. Returns whether a whole record is here.
+        `InvalidHandshake`."""
         self._bytes += data
         self.received += len(data)
-        self._check_header()
+        return self._check_header()
 
     def check(self) -> None:
         """Check what has been received: the handshake was not complete with the records taken. `InvalidHandshake`."""
@@ -59,37 +61,36 @@ class HandshakeRecords:
             raise InvalidHandshake(f"a handshake of more than {HANDSHAKE_MAX} bytes")
         self._check_header()
 
-    def _check_header(self) -> None:
-        """Check the header of the next record, as far as it is here. `InvalidHandshake`."""
+    def _check_header(self) -> bool:
+        """Check the header of the next record, as far as it is here. Returns whether the record is whole.
+        `InvalidHandshake`."""
+        data = self._bytes
+        size = len(data)
+        if size < HEADER:
+            if not self._begun and data and not _BEGIN.startswith(data[: len(_BEGIN)]):
+                raise InvalidHandshake("the client does not speak TLS", is_tls=False)
+            return False
+        length = data[3] << 8 | data[4]
         if not self._begun:
-            self._check_hello()
-        elif len(self._bytes) >= HEADER:
-            kind, major = self._bytes[:2]
-            if kind not in _CONTENT_TYPES or major != _VERSION_MAJOR:
-                raise InvalidHandshake("a record with an invalid header")
-            if self._length() > self._max:
-                raise InvalidHandshake(f"a record of {self._length()} bytes before the end of the handshake")
+            self._check_hello(data, length)
+        elif data[0] not in _CONTENT_TYPES or data[1] != _VERSION_MAJOR:
+            raise InvalidHandshake("a record with an invalid header")
+        elif length > self._max:
+            raise InvalidHandshake(f"a record of {length} bytes before the end of the handshake")
+        return size >= HEADER + length
 
-    def _check_hello(self) -> None:
-        begin = self._bytes[:9]
-        if begin[:1] not in (b"", b"\x16") or begin[1:2] not in (b"", b"\x03"):
+    def _check_hello(self, data: bytes, length: int) -> None:
+        if data[:2] != _BEGIN:
             raise InvalidHandshake("the client does not speak TLS", is_tls=False)
-        if len(begin) < 9:
-            if len(begin) >= HEADER and self._length() < 4:
-                raise InvalidHandshake("the first record is too short for a ClientHello")
+        if length < 4:
+            raise InvalidHandshake("the first record is too short for a ClientHello")
+        if len(data) < 9:
             return
-        if begin[HEADER] != _CLIENT_HELLO:
+        if data[HEADER] != _CLIENT_HELLO:
             raise InvalidHandshake("the first message is no ClientHello")
-        size = int.from_bytes(begin[6:9], "big")
-        if max(size, self._length()) > CLIENT_HELLO_MAX:
+        size = data[6] << 16 | data[7] << 8 | data[8]
+        if size > CLIENT_HELLO_MAX or length > CLIENT_HELLO_MAX:
             raise InvalidHandshake(f"a ClientHello of {size} bytes")
-
-    def _length(self) -> int:
-        return self._bytes[3] << 8 | self._bytes[4]
-
-    def has_whole(self) -> bool:
-        """Whether a whole record is here."""
-        return len(self._bytes) >= HEADER and len(self._bytes) >= HEADER + self._length()
 
     def take_whole(self) -> bytes:
         """The whole records at the beginning; they are removed."""

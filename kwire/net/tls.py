@@ -125,13 +125,10 @@ class TlsSocket:
         self._received = buffers.received
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(
-            self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname
-        )
         # CPython's own object: saves a Python call for each record. Its methods are those that `SSLObject` calls.
-        inner: Any = getattr(self._object, "_sslobj", self._object)
-        self._read: Callable[[int, Any], int] = inner.read
-        self._write: Callable[[Any], int] = inner.write
+        self._object = _ssl_object(context, self._incoming, self._outgoing, server_side, server_hostname)
+        self._read: Callable[[int, Any], int] = self._object.read
+        self._write: Callable[[Any], int] = self._object.write
         self._chunks: list[bytes | memoryview] = []  # ciphertext that was taken from OpenSSL and is not sent
         self._ended = False  # the peer has sent close_notify
         self.failure: str | None = None
@@ -143,23 +140,27 @@ class TlsSocket:
     @property
     def version(self) -> str | None:
         """The protocol in use: ``TLSv1.3``."""
-        return self._object.version()
+        version: str | None = self._object.version()
+        return version
 
     @property
     def cipher(self) -> str | None:
         """The cipher suite in use, by OpenSSL's name."""
         cipher = self._object.cipher()
-        return cipher[0] if cipher is not None else None
+        name: str | None = cipher[0] if cipher is not None else None
+        return name
 
     def peer_certificate_der(self) -> bytes | None:
         """The certificate of the peer, verified; None if it has sent none."""
-        return self._object.getpeercert(binary_form=True)
+        certificate: bytes | None = self._object.getpeercert(True)
+        return certificate
 
     # -- handshake ----------------------------------------------------------------------------------------------------
 
     def handshake(self) -> bool:
         """Continue the handshake with the bytes passed to `feed`. Returns whether it is complete. `TlsError`; OSError.
-        Output, also an alert, is sent as far as the socket accepts it."""
+        Output, also an alert, is sent as far as the socket accepts it. If it is complete and further data has followed
+        (``pending``), the last output, a ticket, is left to `recv_into`: a close_notify takes it along."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -168,7 +169,8 @@ class TlsSocket:
         except ssl.SSLError as error:
             raise self._failure(error) from None
         self.pending = self._incoming.pending > 0
-        self.push()
+        if not self.pending:
+            self.push()
         return True
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
@@ -221,7 +223,7 @@ class TlsSocket:
                     filled += self._decrypt(buffer[filled:] if filled else buffer, fed)
                 else:
                     filled = self._decrypt_pieces(received[:count], buffer, filled)
-        if self._outgoing.pending and not self.push() and self.unsent > UNSENT_LIMIT:
+        if self._outgoing.pending and not self._ended and not self.push() and self.unsent > UNSENT_LIMIT:
             raise TlsError("the peer does not read")
         if not filled and not self._ended:
             raise BlockingIOError(errno.EAGAIN, "no whole record")
@@ -381,7 +383,7 @@ class TlsSocket:
         """Close the socket, after a close_notify if that is possible without waiting."""
         if self.failure is None and self._object.version() is not None:
             try:
-                self._object.unwrap()
+                self._object.shutdown()
             except OSError:  # SSLWantReadError: the peer's own is not waited for
                 pass
             try:
@@ -389,6 +391,14 @@ class TlsSocket:
             except OSError:
                 pass
         self._socket.close()
+
+
+def _ssl_object(
+    context: Any, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool, server_hostname: str | None
+) -> Any:
+    if server_side:
+        return context._wrap_bio(incoming, outgoing, True)
+    return context.wrap_bio(incoming, outgoing, server_hostname=server_hostname)._sslobj
 
 
 def _pieces(buffers: Sequence[bytes | bytearray | memoryview]) -> Iterator[bytes | bytearray | memoryview]:
@@ -447,6 +457,7 @@ async def _shake_hands(tls: TlsSocket, loop: asyncio.AbstractEventLoop) -> None:
                 raise TlsError("the server closed the connection during the TLS handshake")
         except WOULD_BLOCK:
             pass
+    tls.push()
 
 
 async def _ready(

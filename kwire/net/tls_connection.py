@@ -45,7 +45,17 @@ class Handshakes:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._queue: deque[TlsConnection] = deque()
+        self._context: ssl.SSLContext | None = None
+        self._may_ask = False
         self.buffers = RecordBuffers()
+
+    def may_ask_for_certificate(self, context: ssl.SSLContext) -> bool:
+        """Whether clients may send certificates with this context. What holds for the last one is known: reading
+        `verify_mode` takes five calls."""
+        if context is not self._context:
+            self._context = context
+            self._may_ask = context.verify_mode != ssl.CERT_NONE
+        return self._may_ask
 
     def enqueue(self, connection: TlsConnection) -> None:
         """Call the connection's `step` when it is its turn."""
@@ -120,7 +130,16 @@ class TlsOutgoing(Outgoing):
 class TlsConnection(Connection):
     """A client's connection over TLS. ``tls``: the record layer, with the client's certificate, protocol and cipher."""
 
-    __slots__ = ("_established", "_handshakes", "_login", "_on_handshake", "_read_scheduled", "_records")
+    __slots__ = (
+        "_alert_timer",
+        "_established",
+        "_handshakes",
+        "_login",
+        "_on_handshake",
+        "_queued",
+        "_read_scheduled",
+        "_records",
+    )
 
     tls: TlsSocket
 
@@ -140,8 +159,10 @@ class TlsConnection(Connection):
         self._handshakes = handshakes
         super().__init__(wire, tls, setup, listener, peer, local)
         self.tls = tls
-        self._records = HandshakeRecords(long_records=context.verify_mode != ssl.CERT_NONE)
+        self._records = HandshakeRecords(handshakes.may_ask_for_certificate(context))
+        self._queued = False  # the next step of the handshake waits for its turn
         self._established = False
+        self._alert_timer: asyncio.TimerHandle | None = None
         self._login = setup.login
         self._on_handshake = setup.on_handshake
         self._read_scheduled = False
@@ -156,19 +177,20 @@ class TlsConnection(Connection):
 
     def start(self) -> None:
         """Begin the handshake; once it is complete, begin to read."""
-        if self._established:
-            super().start()
-            if self.tls.pending:
-                self._read_soon()
-        else:
-            self._reading = True
-            self._watch()
-
-    def _watch(self) -> None:
-        self._readers.add_reader(self._fd, self._handshake_readable)
+        self._reading = True
+        is_new = self._newcomers is not None
+        self._readers.add_reader(self._fd, self._handshake_readable if is_new else self._readable)
+        if self._established and self.tls.pending:
+            self._read_soon()
 
     def _handshake_readable(self) -> None:
-        """Collect records; a whole one is a step of the handshake."""
+        """Collect records; a whole one is a step of the handshake. Called until the client has sent a request."""
+        if self._established:
+            self._read_as_newcomer()
+            return
+        if self._queued:  # usually a client waits for the response: it is cheaper not to pause before each step
+            self._pause()
+            return
         try:
             received = self.tls.receive_raw()
         except WOULD_BLOCK:
@@ -180,13 +202,12 @@ class TlsConnection(Connection):
             self.close()
             return
         try:
-            self._records.add(received)
+            if self._records.add(received):
+                self._queued = True
+                self._handshakes.enqueue(self)
         except InvalidHandshake as error:
             self._refuse(error)
             return
-        if self._records.has_whole():
-            self._readers.remove_reader(self._fd)
-            self._handshakes.enqueue(self)
         self._keep(self._records.received)
 
     def step(self) -> None:
@@ -194,6 +215,7 @@ class TlsConnection(Connection):
         that the handshakes that are next in the queue get their turn."""
         if self.closing:
             return
+        self._queued = False
         try:
             self._step()
         except Exception:
@@ -214,20 +236,33 @@ class TlsConnection(Connection):
         except OSError:
             self.close()
         else:
-            self._flush()  # waits for the socket, if not all could be sent
-            if not self.closing:
-                self._watch()
+            self._go_on()
 
     def _establish(self) -> None:
+        """The handshake is complete. The connection stays with the newcomers, without their limits, until its first
+        request: uvloop takes seven system calls to watch a socket, and some clients never send any."""
+        tls = self.tls
         self._established = True
-        self._reading = False
-        self._keep(0)
-        if not self._login:
-            self._setup_done()
+        if self._login:
+            self._keep(0)
+        else:
+            assert self._newcomers is not None
+            self._newcomers.release(self)
             self._on_handshake(True)
-        self.tls.begin_with(self._records.take_rest())
-        self._flush()
-        if not self.closing:
+        rest = self._records.take_rest()
+        if rest:
+            tls.begin_with(rest)
+        if tls.pending and not self._login:
+            self._reading = True  # if it was paused: the loop watches it after this read
+        self._go_on()
+        if tls.pending:
+            self._read_soon()
+
+    def _go_on(self) -> None:
+        """After a step: wait for the socket if not all could be sent, and for the client."""
+        if self.tls.full:
+            self._flush()
+        if not (self._reading or self.closing):
             self.start()
 
     def _refuse(self, error: InvalidHandshake) -> None:
@@ -245,7 +280,7 @@ class TlsConnection(Connection):
         self._records.take_rest()  # it is not needed any more
         self._pause()
         self._setup_done()
-        self._setup_timer = self._wire.loop.call_later(ALERT_TIME_S, self.close)
+        self._alert_timer = self._wire.loop.call_later(ALERT_TIME_S, self.close)
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
@@ -262,6 +297,8 @@ class TlsConnection(Connection):
         if self._established and self.tls.failure is not None and not self.closed:
             event = "closing connection: TLS failed"
             self._wire.lines.info(event, listener=self.listener, connection=self.id, reason=self.tls.failure)
+        if self._alert_timer is not None:
+            self._alert_timer.cancel()
         super().close()
 
     def _read_soon(self) -> None:
@@ -272,5 +309,15 @@ class TlsConnection(Connection):
 
     def _read_on(self) -> None:
         self._read_scheduled = False
-        if self._reading:
+        if not self._reading:
+            return
+        if self._newcomers is None:
             self._readable()
+        else:
+            self._read_as_newcomer()
+
+    def _read_as_newcomer(self) -> None:
+        """Read, and let the loop watch the connection from now on, unless it ended or a login has to follow."""
+        self._readable()
+        if not (self._login or self.closed):
+            self._setup_done()

@@ -181,6 +181,9 @@ async def test_answers_leave_when_all_connections_have_been_read(network: Networ
 async def test_no_more_answers_are_gathered_than_are_worth_it(network: Network) -> None:
     server = network.serve()
     clients = [await network.connect(server) for _ in range(UNSENT_MAX + 2)]
+    for client in clients:  # few connections are read in a turn until their first request
+        await client.send(request(OTHER_KEY))
+        await client.receive()
     await settle()
     unsent = count_unsent(network, server)
     for client in clients:

@@ -207,6 +207,9 @@ def test_the_broker_can_stop_while_an_alert_is_read(certificates: Certificates) 
 class TurnedLoop(Loop):
     """Callbacks of the next turn, and timers that never come."""
 
+    def time(self) -> float:
+        return 0
+
     def call_later(self, delay_s: float, callback: Any, *args: Any) -> Any:
         return self
 
@@ -279,7 +282,11 @@ def test_a_turn_of_the_loop_has_few_steps_of_handshakes(certificates: Certificat
         sock.incoming += Peer(certificates.client_context()).handshake()
     for reader in list(loop.readers.values()):
         reader()
+    for sock, reader in zip(sockets, list(loop.readers.values()), strict=True):
+        sock.incoming += b"more"
+        reader()
     assert not loop.readers  # nothing more is read before their turn
+    assert all(sock.incoming == b"more" for sock in sockets)
     for turn in range(1, 11):
         loop.turn()
         assert sum(bool(sock.sent) for sock in sockets) == min(turn * STEPS_PER_TURN, 20)
@@ -518,9 +525,9 @@ def test_only_whole_records_are_passed_on(cuts: list[int]) -> None:
     stream = HELLO + record(20, b"\x01") + record(22, bytes(70)) + record(23, bytes(SHORT_RECORD_MAX))
     given_on = b""
     for cut in [*cuts, len(stream)]:
-        records.add(memoryview(stream[:cut]))
+        has_whole = records.add(memoryview(stream[:cut]))
         stream = stream[cut:]
-        if records.has_whole():
+        if has_whole:
             whole = records.take_whole()
             assert whole
             given_on += whole

@@ -58,6 +58,7 @@ class LoginMetrics:
     def handshake_ended(self, succeeded: bool) -> None:
         """For `ListenerSetup.on_handshake`."""
         if succeeded:
-            self.authenticated(can_repeat=False)
+            self._successful.count()
+            self._successful_no_reauth.value += 1
         else:
             self.failed.count()
