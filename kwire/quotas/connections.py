@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.samples import Samples
+from kwire.quotas.entities import IP
 from kwire.quotas.limits import ClientLimits, canonical_address
 from kwire.quotas.managers import EXPIRY_MS, SWEEP_MS
 from kwire.quotas.sensors import Attributes, RateSensor, Windows
@@ -100,7 +101,9 @@ class ConnectionRates:
         """Apply the limits of addresses in this image from the next connection on."""
         if image.client_quotas is not self._basis:
             self._basis = image.client_quotas
-            self.limit_addresses(ClientLimits(image.client_quotas))
+            quotas = image.client_quotas.items()
+            addresses = {entity: limits for entity, limits in quotas if any(kind == IP for kind, _ in entity.names)}
+            self.limit_addresses(ClientLimits(addresses))
 
     def limit_addresses(self, limits: ClientLimits) -> None:
         """Apply these limits of addresses. What was measured stays."""

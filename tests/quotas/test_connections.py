@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kwire.base.metrics import MetricsRegistry
+from kwire.cluster.metadata.image import ClusterImage
+from kwire.quotas import connections
 from kwire.quotas.connections import ConnectionRates
-from kwire.quotas.entities import CONNECTION_CREATION_RATE, IP, QuotaEntity
+from kwire.quotas.entities import CONNECTION_CREATION_RATE, IP, USER, ClientQuotas, QuotaEntity
 from kwire.quotas.limits import ClientLimits
 from tests.quotas.test_managers import Clock
 
@@ -53,6 +55,22 @@ def test_connections_beyond_the_rate_of_their_address_are_refused_and_do_not_cou
     assert [rates.refused_ms("A", "10.0.0.9") for _ in range(21)] == [*[0] * 20, 500]
     clock.ms += 12_000
     assert rates.refused_ms("A", "10.0.0.1") == 0
+
+
+def test_only_the_limits_of_addresses_are_indexed(rates: ConnectionRates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each commit of quotas makes the index anew, however many users have limits."""
+    indexed: list[int] = []
+
+    def noted(quotas: ClientQuotas) -> ClientLimits:
+        indexed.append(len(quotas))
+        return ClientLimits(quotas)
+
+    monkeypatch.setattr(connections, "ClientLimits", noted)
+    quotas = {QuotaEntity.of({USER: f"u{number}"}): {"producer_byte_rate": 1.0} for number in range(9)}
+    quotas[QuotaEntity.of({IP: "10.0.0.9"})] = {CONNECTION_CREATION_RATE: 2.0}
+    rates.follow(ClusterImage(client_quotas=quotas))
+    assert indexed == [1]
+    assert [rates.refused_ms("A", "10.0.0.9") for _ in range(21)] == [*[0] * 20, 500]
 
 
 def test_the_metrics_are_kafkas(rates: ConnectionRates, clock: Clock) -> None:

@@ -5,9 +5,9 @@
 A broker runs in this process on a loop that measures the processor time of its own thread in each turn; a thread sends
 the requests, one after the other. Half of the partitions are topics of one partition, the others are in five topics. A
 line for each step says how many turns it took, which the longest were, and the round's processor time; of several
-rounds, the one with the shortest longest turn is shown, because other work on the machine only makes turns longer. With
-``--acls``, an authorizer with 1,000 entries decides. Creating files takes the kernel very different times; data in
-``--dir /dev/shm`` leave that out.
+rounds, the one with the shortest longest turn is shown, because other work on the machine only makes turns longer. The
+small topics give their names to as many users with quotas. With ``--acls``, an authorizer with 1,000 entries decides.
+Creating files takes the kernel very different times; data in ``--dir /dev/shm`` leave that out.
 
 What lives elsewhere: how long clients wait for each other (``scripts/bench --only beside-others``).
 """
@@ -27,10 +27,12 @@ from harness.waiting import PATIENCE_S
 from harness.wire_client import WireClient
 from kwire.base.logging import configure, get_logger
 from kwire.cli.start import GC_THRESHOLDS
+from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kwire.codec.messages.alter_configs_request import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.codec.messages.describe_client_quotas_request import DescribeClientQuotasRequest
 from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
@@ -91,6 +93,9 @@ class Requests:
             ("AlterConfigs, 1,000 topics", self._alter_configs),
             (f"DeleteTopics, {large} of {self._each:,}", lambda: self._delete(self._large)),
             (f"DeleteTopics, {small:,} of one partition", lambda: self._delete(self._small)),
+            (f"AlterClientQuotas, {small:,} users", lambda: self._alter_quotas(is_removal=False)),
+            ("DescribeClientQuotas", self._describe_quotas),
+            (f"AlterClientQuotas, {small:,} removed", lambda: self._alter_quotas(is_removal=True)),
         ]
 
     def _create(self, names: list[str], partitions: int) -> None:
@@ -133,6 +138,17 @@ class Requests:
             for name in self._small[:1000]
         ]
         self._check(self._client.call(AlterConfigsRequest(resources=resources), 2).responses)
+
+    def _alter_quotas(self, *, is_removal: bool) -> None:
+        change = OpData(key="producer_byte_rate", value=0.0 if is_removal else 1e9, remove=is_removal)
+        entries = [
+            EntryData(entity=[EntityData(entity_type="user", entity_name=name)], ops=[change]) for name in self._small
+        ]
+        self._check(self._client.call(AlterClientQuotasRequest(entries=entries), 1).entries)
+
+    def _describe_quotas(self) -> None:
+        response = self._client.call(DescribeClientQuotasRequest(components=[]), 1)
+        assert len(response.entries) == len(self._small)
 
     def _check(self, results: Any) -> None:
         wrong = [each.error_code for each in results if each.error_code]
