@@ -16,18 +16,22 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
 from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker
+from harness.registries.process import Registry
 
 PICTURES: Final = ROOT / "docs" / "images"
 ADDRESS: Final = "localhost:9092"
 DATA_DIR: Final = "/var/lib/kwire"
 """Stands for the directory of the broker that a recording has."""
 READY: Final = "kwire ready bootstrap=localhost:9092 pid=4711"
+REGISTRY_READY: Final = "kwire registry ready url=http://127.0.0.1:8081"
 
 _LINE: Final = 19
 _LEFT: Final = 16
@@ -51,6 +55,8 @@ class Recording(NamedTuple):
     picture: Path
     title: str
     commands: tuple[str, ...]
+    registry: bool = False
+    """Whether a schema registry is started first."""
 
 
 RECORDINGS: Final = (
@@ -107,6 +113,21 @@ RECORDINGS: Final = (
             "cat again/replication-offset-checkpoint",
         ),
     ),
+    Recording(
+        PICTURES / "registry.svg",
+        "Schemas registered, checked and stored in a terminal",
+        (
+            """echo '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}' > order.avsc""",
+            "kwire schema register orders-value order.avsc",
+            """echo '{"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]}' > other.avsc""",
+            "kwire schema check orders-value other.avsc | cut -c 1-104",
+            """sed 's/"int"}/"int", "default": 0}/' other.avsc > wider.avsc""",
+            "kwire schema check orders-value wider.avsc && kwire schema register orders-value wider.avsc",
+            "kwire schema list",
+            "kwire consume _schemas --until-end -f '%k\\n'",
+        ),
+        registry=True,
+    ),
 )
 
 
@@ -118,14 +139,20 @@ class Step(NamedTuple):
 
 
 def record(broker: Broker, recording: Recording) -> list[Step]:
-    """Run the commands with a fresh broker, in an empty folder."""
-    with tempfile.TemporaryDirectory(prefix="kwire-recording-") as folder:
-        steps = [Step(each, _output(each, broker, folder)) for each in recording.commands]
-    return [Step("scripts/start", [READY]), *steps]
-
-
-def _output(command: str, broker: Broker, folder: str) -> list[str]:
+    """Run the commands with a fresh broker, and a registry if they need one, in an empty folder."""
     environment = {**os.environ, "KWIRE_BOOTSTRAP_SERVERS": broker.bootstrap, "COLUMNS": "100"}
+    started = [Step("scripts/start", [READY])]
+    with tempfile.TemporaryDirectory(prefix="kwire-recording-") as folder, ExitStack() as stack:
+        if recording.registry:
+            registry = Registry(broker.bootstrap, "_schemas")
+            stack.callback(registry.close)
+            environment["KWIRE_SCHEMA_REGISTRY_URL"] = registry.url
+            started.append(Step("kwire registry", [REGISTRY_READY]))
+        steps = [Step(each, _output(each, broker, folder, environment)) for each in recording.commands]
+    return [*started, *steps]
+
+
+def _output(command: str, broker: Broker, folder: str, environment: Mapping[str, str]) -> list[str]:
     command = command.replace(DATA_DIR, str(broker.data_dir))
     text = re.sub(r"\bkwire (?=[a-z])", lambda _: f"{sys.executable} -m kwire ", command)
     done = subprocess.run(
