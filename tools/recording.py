@@ -119,7 +119,8 @@ RECORDINGS: Final = (
         (
             """echo '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}' > order.avsc""",
             "kwire schema register orders-value order.avsc",
-            """echo '{"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]}' > other.avsc""",
+            """echo '{"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]}' """
+            "> other.avsc",
             "kwire schema check orders-value other.avsc | cut -c 1-104",
             """sed 's/"int"}/"int", "default": 0}/' other.avsc > wider.avsc""",
             "kwire schema check orders-value wider.avsc && kwire schema register orders-value wider.avsc",
