@@ -216,6 +216,7 @@ def test_of_two_members_with_one_instance_id_the_elder_is_fenced(
     wait_until(lambda: elder.count("fenced") == 1, 20, "the elder is fenced")
 
 
+@pytest.mark.long_on_kafka
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_commits_survive_the_broker(
     broker: Broker,

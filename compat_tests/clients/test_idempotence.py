@@ -80,6 +80,7 @@ def produce_aiokafka(broker: Broker, topic: str, interrupt: Callable[[int], None
 PRODUCERS = {"confluent": produce_confluent, "kafka-python": produce_kafka_python, "aiokafka": produce_aiokafka}
 
 
+@pytest.mark.long_on_kafka
 @pytest.mark.parametrize(("client", "how"), [("confluent", "kill"), ("kafka-python", "kill"), ("aiokafka", "restart")])
 def test_a_broker_that_goes_down_in_the_middle_costs_and_doubles_nothing(
     broker: Broker, make_topic: Callable[..., str], driver: Callable[[str], Driver], client: str, how: str
@@ -108,6 +109,7 @@ def test_a_broker_that_goes_down_in_the_middle_costs_and_doubles_nothing(
     assert values == list(range(RECORDS))
 
 
+@pytest.mark.long_on_kafka
 def test_sequences_are_remembered_over_a_restart(
     broker: Broker, make_topic: Callable[..., str], driver: Callable[[str], Driver]
 ) -> None:

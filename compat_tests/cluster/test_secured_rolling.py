@@ -33,7 +33,7 @@ NOT_CONNECTED = ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN")
 Secured = tuple[KwireCluster, ClusterSecurity]
 
 
-@pytest.fixture(params=["embedded", "zookeeper"])
+@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.long)])
 def secured_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secured]:
     """Three brokers, started, on the embedded store or on a ZooKeeper with TLS and logins."""
     with contextlib.ExitStack() as stack:

@@ -114,6 +114,7 @@ def worker(broker: Broker, new_name: Names, tmp_path: Path) -> Iterator[Worker]:
     made.kill()
 
 
+@pytest.mark.long_on_kafka
 def test_lines_of_a_file_arrive_once_in_the_topic_and_all_in_the_sink_over_a_kill(
     worker: Worker, broker: Broker, topic: str, tmp_path: Path
 ) -> None:

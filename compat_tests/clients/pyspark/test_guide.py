@@ -73,7 +73,9 @@ def test_the_guide_writes_and_reads_avro(
     assert capsys.readouterr().out.splitlines()[-1] == printed
 
 
-@pytest.mark.parametrize("command", ["python orders.py", SUBMIT], ids=["python", "spark-submit"])
+@pytest.mark.parametrize(
+    "command", ["python orders.py", pytest.param(SUBMIT, marks=pytest.mark.long)], ids=["python", "spark-submit"]
+)
 def test_a_session_of_the_guide_runs_the_queries_that_every_release_is_tried_with(command: str, tmp_path: Path) -> None:
     """With the PySpark that is installed; `tools.spark_releases` runs them with all others."""
     (tmp_path / "orders.py").write_text(OWN_SESSION + QUERIES)

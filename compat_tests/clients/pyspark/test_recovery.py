@@ -131,6 +131,7 @@ def test_kills_of_broker_and_of_spark_lose_and_double_nothing(
         assert set(written) == set(committed), "the topic sink is at-least-once"
 
 
+@pytest.mark.long
 def test_a_job_goes_on_when_the_leading_broker_of_a_cluster_dies(spark: Any, tmp_path: Path) -> None:
     """A killed broker restarts while the job runs; then the broker that leads most partitions is killed."""
     cluster = KwireCluster(tmp_path / "cluster")

@@ -112,6 +112,7 @@ def test_lost_records_fail_the_query_unless_loss_is_allowed(
     assert frames.parquet("loss") == sorted([*expected(range(RECORDS)), *(f"late{n}" for n in range(25, 40))], key=str)
 
 
+@pytest.mark.long_on_kafka
 def test_a_query_of_sparks_own_source_goes_on_with_format_kwire(
     spark: Any, broker: Broker, tmp_path: Path, filled: str, new_name: Names
 ) -> None:

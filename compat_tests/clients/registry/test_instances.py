@@ -38,6 +38,7 @@ def test_any_instance_takes_writes_and_reads_what_others_wrote(start: Start) -> 
     assert first.call("GET", "/subjects").body == second.call("GET", "/subjects").body == ["s1", "s2"]
 
 
+@pytest.mark.long_on_kafka
 @pytest.mark.timeout(900)
 def test_instances_that_are_killed_under_load_lose_nothing(broker: Broker, topic: str) -> None:
     counts = run_campaign(broker.bootstrap, topic, kills=2, seed=5, stops=False)

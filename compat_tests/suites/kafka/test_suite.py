@@ -21,15 +21,10 @@ CHOSEN: dict[str, tuple[str, ...]] = {
         "testUpgradeMigrationPolicy",
         "testUpgradeWithDisabledMigrationPolicy",
     ),
-    "DeleteGroupsRequestTest": (),
     "DescribeGroupsRequestTest": (),
     "DescribeProducersWithBrokerIdTest": (),
-    "HeartbeatRequestTest": (),
-    "JoinGroupRequestTest": (),
-    "LeaveGroupRequestTest": (),
     "OffsetCommitRequestTest": (),
     "OffsetDeleteRequestTest": (),
-    "OffsetFetchRequestTest": (),
     "PlaintextConsumerFetchTest": (),
     "ShareConsumerTest": ("testExplicitAcknowledgeReleaseAccept",),
     "ShareFetchAcknowledgeRequestTest": (
@@ -39,8 +34,6 @@ CHOSEN: dict[str, tuple[str, ...]] = {
     ),
     "StreamsGroupDescribeRequestTest": (),
     "StreamsGroupHeartbeatRequestTest": (),
-    "SyncGroupRequestTest": (),
-    "TxnOffsetCommitRequestTest": (),
 }
 """The classes, and their methods where not all of them run."""
 

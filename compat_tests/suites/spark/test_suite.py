@@ -21,7 +21,7 @@ CHOSEN = (
     "KafkaMicroBatchV2SourceWithConsumerSuite:assign from specific timestamps (failOnDataLoss: true)"
     "|transactional|topic deletions|topic recreation|headers|delete a topic",
     "KafkaOffsetReaderSuite",
-    "KafkaRelationSuiteV2",
+    "KafkaRelationSuiteV2:headers|transactional|reuse same|explicit",
     "KafkaSinkBatchSuiteV2",
     "consumer.KafkaDataConsumerSuite",
 )

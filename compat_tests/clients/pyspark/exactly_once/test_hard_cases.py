@@ -104,6 +104,7 @@ def test_two_queries_with_one_identity_are_refused_by_name(
     assert values(frames.read(target)) == values(frames.read(filled))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_the_mark_outlives_offsets_and_transactional_ids_by_time(spark: Any, tmp_path: Path) -> None:
     """On both brokers at once: a minute is the shortest retention of offsets."""

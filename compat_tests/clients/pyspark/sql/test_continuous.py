@@ -128,6 +128,7 @@ def test_a_table_has_the_columns_of_the_query(
     assert Counter(each["value_bytes"] for each in values) == Counter(b'{"n": %d}' % n for n in range(RECORDS))
 
 
+@pytest.mark.long
 def test_the_guide_prints_what_it_shows(
     broker: Broker, make_topic: Callable[..., str], new_name: Names, tmp_path: Path
 ) -> None:
