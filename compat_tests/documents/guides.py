@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from harness.kafka_jars import kafka_classpath
 from harness.paths import ROOT
+from harness.waiting import PATIENCE_S
 
 _BLOCK = re.compile(r"```sh\n(.*?)```((?:\n\n```text\n.*?```)*)", re.S)
 _SHOWN = re.compile(r"```text\n(.*?)```", re.S)
@@ -21,11 +23,40 @@ def blocks(page: str) -> list[tuple[str, list[str]]]:
     return [(commands, _SHOWN.findall(shown)) for commands, shown in found]
 
 
-def programs(folder: Path) -> None:
-    """``kwire`` and ``python`` of this environment in a folder, which is put on the path."""
-    for name, words in (("kwire", "-m kwire "), ("python", "")):
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+def programs(folder: Path, tools: Mapping[str, str] | None = None) -> None:
+    """``kwire`` and ``python`` of this environment in a folder, which is put on the path; and ``tools`` of Kafka, the
+    main class by the script's name."""
+    commands = {"kwire": f'"{sys.executable}" -m kwire', "python": f'"{sys.executable}"'}
+    for name, main in (tools or {}).items():
+        commands[name] = f'java -Xmx256m -cp "{kafka_classpath()}" {main}'
+    for name, command in commands.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         (folder / name).chmod(0o755)
+
+
+class Brokers:
+    """Brokers that a page starts. ``log``: the file with what they have written to standard error."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def start(self, words: Sequence[str], folder: Path, own: Mapping[str, str]) -> str:
+        """Start what serves brokers, in a folder and with these variables, and return its ready line."""
+        with open(self.log, "ab") as log:
+            process = subprocess.Popen(words, cwd=folder, env=own, stdout=subprocess.PIPE, stderr=log, text=True)
+        self._processes.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("kwire ready"), (words, self.log.read_text())
+        return line
+
+    def stop(self) -> None:
+        """Stop those that run."""
+        while self._processes:
+            process = self._processes.pop()
+            process.terminate()
+            process.communicate(timeout=PATIENCE_S)
 
 
 def environment(folder: Path) -> dict[str, str]:

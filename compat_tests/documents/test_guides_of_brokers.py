@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +11,11 @@ import pytest
 
 from compat_tests.documents import guides
 from compat_tests.documents.test_guides import kwire, spaced
-from harness.kafka_jars import kafka_classpath
 from harness.processes.brokers import make_broker
-from harness.waiting import PATIENCE_S
 
 CORES = 2
 """Of the machine that CLUSTER.md shows."""
+TOOLS = {"kafka-features.sh": "org.apache.kafka.tools.FeatureCommand"}
 
 
 class Pages:
@@ -26,7 +24,7 @@ class Pages:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._brokers: subprocess.Popen[str] | None = None
+        self._brokers = guides.Brokers(folder / "log")
         self._replaced: dict[str, str] = {}
         guides.programs(folder)
 
@@ -55,23 +53,14 @@ class Pages:
             cores = sorted(os.sched_getaffinity(0))[:CORES]
             words = ["taskset", "--cpu-list", ",".join(map(str, cores)), *words]
         environment = {**guides.environment(self._folder), "KAFKA_LISTENERS": "PLAINTEXT://localhost:0"}
-        with open(self._folder / "log", "ab") as log:
-            self._brokers = subprocess.Popen(
-                words, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        assert self._brokers.stdout is not None
-        printed = self._brokers.stdout.readline()
-        log_text = (self._folder / "log").read_text()
-        assert guides.pattern(spaced(shown)).fullmatch(spaced(printed)), (printed, log_text)
+        printed = self._brokers.start(words, home, environment)
+        assert guides.pattern(spaced(shown)).fullmatch(spaced(printed)), printed
         addresses = printed.partition("bootstrap=")[2].split()[0].split(",")
         self._replaced.update({f"localhost:{9092 + number}": address for number, address in enumerate(addresses)})
 
     def stop(self) -> None:
         """Stop the brokers, if any run."""
-        if self._brokers is not None:
-            self._brokers.terminate()
-            self._brokers.communicate(timeout=PATIENCE_S)
-            self._brokers = None
+        self._brokers.stop()
 
 
 @pytest.fixture
@@ -88,10 +77,7 @@ def test_running(pages: Pages) -> None:
 @pytest.mark.java
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < CORES, reason="one core: the page shows two")
 def test_cluster(pages: Pages, tmp_path: Path) -> None:
-    script = tmp_path / "kafka-features.sh"
-    command = f'exec java -Xmx256m -cp "{kafka_classpath()}" org.apache.kafka.tools.FeatureCommand "$@"'
-    script.write_text(f"#!/bin/sh\n{command}\n")
-    script.chmod(0o755)
+    guides.programs(tmp_path, TOOLS)
     pages.run("CLUSTER.md", 4)
 
 

@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from harness.processes.certificates import Certificates
+
 JSON: Final = "application/vnd.schemaregistry.v1+json"
 _READY: Final = "kwire registry ready url="
 _END_S: Final = 60.0
@@ -71,6 +73,13 @@ def _json(content: bytes) -> Any:
         return json.loads(content or b"null")
     except ValueError:
         return content.decode(errors="replace")
+
+
+def secured_options(certificates: Certificates, user: str, users: Path) -> list[str]:
+    """Options of a registry with TLS and one user (``NAME:PASSWORD``), whose file is written."""
+    users.write_text(user)
+    server = certificates.server
+    return ["--tls-cert", str(server.chain), "--tls-key", str(server.key), "--users", str(users)]
 
 
 class Registry:

@@ -11,7 +11,6 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import in_turns
 from kwire.codec.errors import CodecError
 from kwire.codec.messages.default_principal_data import DefaultPrincipalData
 from kwire.codec.messages.envelope_request import EnvelopeRequest
@@ -21,7 +20,6 @@ from kwire.codec.messages.response_header import ResponseHeader
 from kwire.codec.protocol import (
     ELEMENT_BUDGET,
     decode,
-    decode_in_slices,
     decode_record,
     encode,
     encode_record,
@@ -30,8 +28,7 @@ from kwire.codec.protocol import (
     response_class,
     response_header_version,
 )
-from kwire.handlers.large_requests import LARGE_BYTES
-from kwire.handlers.slices import SLICE_ELEMENTS
+from kwire.handlers.large_requests import LARGE_BYTES, decoded
 from kwire.security.principals import Principal
 
 if TYPE_CHECKING:
@@ -113,11 +110,8 @@ def taken_out(envelope: EnvelopeResponse, api_key: int, version: int) -> Any:
 async def taken_out_in_slices(envelope: EnvelopeResponse, api_key: int, version: int) -> tuple[Any, bytes | None]:
     """`taken_out`, of a large response in slices and with its bytes."""
     data, start = _response_in(envelope, api_key, version)
-    if len(data) - start < LARGE_BYTES:
-        return taken_out(envelope, api_key, version), None
-    steps = decode_in_slices(response_class(api_key), version, data, start, ELEMENT_BUDGET, SLICE_ELEMENTS)
-    response, _ = await in_turns(steps)
-    return response, data[start:]
+    response = await decoded(response_class(api_key), version, data, start, ELEMENT_BUDGET)
+    return response, data[start:] if len(data) - start >= LARGE_BYTES else None
 
 
 def _response_in(envelope: EnvelopeResponse, api_key: int, version: int) -> tuple[bytes, int]:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.futures import in_turns, resolved
 from kwire.codec.errors import CodecError
-from kwire.codec.protocol import decode_in_slices, request_class
+from kwire.codec.protocol import decode, decode_in_slices, request_class
 from kwire.handlers.api import REQUEST_BUDGET, Api, CloseConnection
 from kwire.handlers.slices import SLICE_ELEMENTS
 
 if TYPE_CHECKING:
+    from kwire.codec.message import Message
     from kwire.handlers.context import Decisions, RequestContext, Services
 
 LARGE_BYTES: Final = 16 * 1024
@@ -39,12 +40,18 @@ def sliced(api: Api) -> Api:
     return dataclasses.replace(api, fast_path=lambda _version: begin)
 
 
+async def decoded(cls: type[Message], version: int, data: bytes | memoryview, position: int, budget: int) -> Message:
+    """The message in these bytes, from a position on; a large one is decoded in slices. CodecError."""
+    if len(data) - position < LARGE_BYTES:
+        return decode(cls, version, data, position, budget)[0]
+    return (await in_turns(decode_in_slices(cls, version, data, position, budget, SLICE_ELEMENTS)))[0]
+
+
 async def _handle(api: Api, frame: memoryview, position: int, context: RequestContext) -> Any:
     """What the handler returns, once the request is decoded and its operations are authorised."""
     version = context.api_version
-    steps = decode_in_slices(request_class(api.key), version, frame, position, REQUEST_BUDGET, SLICE_ELEMENTS)
     try:
-        context.request, _ = await in_turns(steps)
+        context.request = await decoded(request_class(api.key), version, frame, position, REQUEST_BUDGET)
     except CodecError as error:
         context.charged = []  # nothing can be charged for what nobody can read
         raise CloseConnection(f"malformed request: {error}") from None

@@ -24,6 +24,7 @@ SLICE_ELEMENTS: Final = 1000
 
 T = TypeVar("T")
 R = TypeVar("R")
+M = TypeVar("M", bound="Message")
 
 
 def in_slices(items: Sequence[T], work: Callable[[Sequence[T]], NowOrLater[list[R]]], size: int) -> NowOrLater[list[R]]:
@@ -41,11 +42,12 @@ async def _in_slices(items: Sequence[T], work: Callable[[Sequence[T]], NowOrLate
     return results
 
 
-async def encode_in_slices(context: RequestContext, response: Message) -> None:
+async def encode_in_slices(context: RequestContext, response: M) -> M:
     """Encode a response that may have very many elements, `SLICE_ELEMENTS` of them in one turn, for the dispatcher to
-    send. If it turns out that the client is throttled, the dispatcher encodes the response anew: it says for how
-    long."""
+    send; returns it. If it turns out that the client is throttled, the dispatcher encodes the response anew: it says
+    for how long."""
     keep_encoded(context, await in_turns(protocol.encode_in_slices(response, context.api_version, SLICE_ELEMENTS)))
+    return response
 
 
 def keep_encoded(context: RequestContext, body: bytes) -> None:

@@ -11,7 +11,7 @@ import pytest
 from compat_tests.names import Names
 from harness.processes.brokers import Broker
 from harness.processes.certificates import Certificates
-from harness.registries.process import Registry
+from harness.registries.process import Registry, secured_options
 
 Start = Callable[..., Registry]
 Secured = Callable[..., Registry]
@@ -51,15 +51,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture
 def secured(broker: Broker, topic: str, certificates: Certificates, tmp_path: Path) -> Iterator[Secured]:
     """``secured(ca=None)``: another instance with TLS and a user; ``ca``: by whom it knows others."""
-    users = tmp_path / "users"
-    users.write_text(USER)
+    options = secured_options(certificates, USER, tmp_path / "users")
     started: list[Registry] = []
-    server = certificates.server
 
     def one(ca: Path | None = None) -> Registry:
-        options = ["--tls-cert", str(server.chain), "--tls-key", str(server.key), "--users", str(users)]
-        options += ["--tls-ca", str(ca or certificates.ca)]
-        started.append(Registry(broker.bootstrap, topic, *options, ca=certificates.ca))
+        own = [*options, "--tls-ca", str(ca or certificates.ca)]
+        started.append(Registry(broker.bootstrap, topic, *own, ca=certificates.ca))
         return started[-1]
 
     yield one

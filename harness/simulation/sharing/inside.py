@@ -17,7 +17,7 @@ from kwire.coordinator.share.records import SharePartitionKey
 
 if TYPE_CHECKING:
     from harness.simulation.cluster import SimulatedCluster
-    from kwire.cluster.metadata.image import ClusterImage
+    from kwire.cluster.metadata.image import ClusterImage, TopicImage
 
 
 class Inside:
@@ -61,9 +61,13 @@ class Inside:
         if topic is not None:
             epochs[0] = topic.partitions[partition].leader_epoch
         if states is not None:
-            key = coordinator_key(SharePartitionKey(self._group_id, self._topic_id, partition))
-            epochs[1] = states.partitions[partition_for(key, len(states.partitions))].leader_epoch
+            epochs[1] = states.partitions[self._state_index(states, partition)].leader_epoch
         return epochs[0], epochs[1]
+
+    def _state_index(self, states: TopicImage, partition: int) -> int:
+        """Which partition of the topic of states has the one of a share partition."""
+        key = coordinator_key(SharePartitionKey(self._group_id, self._topic_id, partition))
+        return partition_for(key, len(states.partitions))
 
     def lag(self, partition: int) -> int | None:
         """How many records the leader has still to deliver; None if no leader has loaded the share partition."""
@@ -88,13 +92,12 @@ class Inside:
 
     def state_leader(self, partition: int) -> int | None:
         """The leader epoch of the one broker that leads the state of a share partition; None if none or several do."""
-        key = coordinator_key(SharePartitionKey(self._group_id, self._topic_id, partition))
         epochs = []
         for each in self._cluster.brokers.values():
             topic = None if each.broker is None else each.broker.metadata.image.topics.get(SHARE_STATE_TOPIC)
             if each.broker is None or topic is None:
                 continue
-            replica = each.broker.replicas.get(SHARE_STATE_TOPIC, partition_for(key, len(topic.partitions)))
+            replica = each.broker.replicas.get(SHARE_STATE_TOPIC, self._state_index(topic, partition))
             if replica is not None and replica.leading:
                 epochs.append(replica.leader_epoch)
         return epochs[0] if len(epochs) == 1 else None

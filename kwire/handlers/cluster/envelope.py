@@ -23,20 +23,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import in_turns, resolved
+from kwire.base.futures import resolved
 from kwire.codec.errors import CodecError
 from kwire.codec.message import Message
 from kwire.codec.messages.envelope_request import EnvelopeRequest
 from kwire.codec.messages.envelope_response import EnvelopeResponse
-from kwire.codec.protocol import ApiKey, decode, decode_in_slices, decode_request_header, request_class
+from kwire.codec.protocol import ApiKey, decode_request_header, request_class
 from kwire.handlers.api import REQUEST_BUDGET, Api, CloseConnection, error_of
 from kwire.handlers.authorization import CLUSTER_ACTION, require
 from kwire.handlers.context import ConnectionSecurity, ForwardedContext, RequestContext
 from kwire.handlers.envelopes import enclosed, unpacked_address, unpacked_principal
 from kwire.handlers.index import INDEX
-from kwire.handlers.large_requests import LARGE_BYTES
+from kwire.handlers.large_requests import decoded
 from kwire.handlers.registry import load
-from kwire.handlers.slices import SLICE_ELEMENTS
 from kwire.security.acls.operations import Operation
 
 
@@ -77,7 +76,7 @@ async def _opened(envelope: EnvelopeRequest, context: RequestContext) -> Forward
     if not api.served[0] <= version <= api.served[1]:
         raise _unreadable("request", f"{ApiKey(key).name} has no version {version} here")
     try:
-        request = await _decoded(request_class(key), version, envelope.request_data, position)
+        request = await decoded(request_class(key), version, envelope.request_data, position, REQUEST_BUDGET)
     except CodecError as error:
         raise _unreadable("request", error) from None
     inner = ForwardedContext(
@@ -94,14 +93,6 @@ async def _opened(envelope: EnvelopeRequest, context: RequestContext) -> Forward
         connection_id=context.connection_id,
     )
     return Forwarded(api, request, inner)
-
-
-async def _decoded(cls: type[Message], version: int, data: bytes, position: int) -> Message:
-    """The request; a large one is decoded in slices. CodecError."""
-    if len(data) - position < LARGE_BYTES:
-        return decode(cls, version, data, position, REQUEST_BUDGET)[0]
-    steps = decode_in_slices(cls, version, data, position, REQUEST_BUDGET, SLICE_ELEMENTS)
-    return (await in_turns(steps))[0]
 
 
 def _unreadable(what: str, why: object) -> KafkaError:

@@ -54,12 +54,7 @@ def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> Now
 
 def _response(context: RequestContext, entries: list[EntryData]) -> NowOrLater[DescribeClientQuotasResponse]:
     response = DescribeClientQuotasResponse(entries=entries)
-    return _encoded(context, response) if len(entries) > SLICE_ENTITIES else response
-
-
-async def _encoded(context: RequestContext, response: DescribeClientQuotasResponse) -> DescribeClientQuotasResponse:
-    await encode_in_slices(context, response)
-    return response
+    return encode_in_slices(context, response) if len(entries) > SLICE_ENTITIES else response
 
 
 def _check_filter(request: DescribeClientQuotasRequest) -> None:

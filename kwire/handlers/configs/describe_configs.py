@@ -57,12 +57,7 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> NowOrLat
 
 def _response(context: RequestContext, results: list[DescribeConfigsResult]) -> NowOrLater[DescribeConfigsResponse]:
     response = DescribeConfigsResponse(results=results)
-    return _encoded(context, response) if len(results) > SLICE_RESOURCES else response
-
-
-async def _encoded(context: RequestContext, response: DescribeConfigsResponse) -> DescribeConfigsResponse:
-    await encode_in_slices(context, response)
-    return response
+    return encode_in_slices(context, response) if len(results) > SLICE_RESOURCES else response
 
 
 def _results(

@@ -83,9 +83,7 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> NowOrLater[L
 async def _handle_many(lookup: _LookUp, wanted: list[_Wanted]) -> ListOffsetsResponse:
     await asyncio.sleep(0)  # the request has just been decoded
     found = await resolved(in_slices(lookup.each_once(wanted), lookup.find, SLICE_PARTITIONS))
-    response = lookup.response(found)
-    await encode_in_slices(lookup.context, response)
-    return response
+    return await encode_in_slices(lookup.context, lookup.response(found))
 
 
 def _named_twice(wanted: list[_Wanted]) -> Collection[TopicPartition]:

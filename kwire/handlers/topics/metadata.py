@@ -203,8 +203,7 @@ async def _respond_alone(
     response = _respond(request, context, image, topics, is_finished=False)
     finish = partial(_finished, request, context, image)
     response.topics = await resolved(in_slices(response.topics, finish, SLICE_TOPICS))
-    await encode_in_slices(context, response)
-    return response
+    return await encode_in_slices(context, response)
 
 
 async def _prepare_in_slices(

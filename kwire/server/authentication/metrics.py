@@ -58,7 +58,6 @@ class LoginMetrics:
     def handshake_ended(self, succeeded: bool) -> None:
         """For `ListenerSetup.on_handshake`."""
         if succeeded:
-            self._successful.count()
-            self._successful_no_reauth.value += 1
+            self.authenticated(can_repeat=False)
         else:
             self.failed.count()

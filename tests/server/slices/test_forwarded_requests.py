@@ -15,8 +15,7 @@ from kwire.codec import protocol
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.create_topics_response import CreateTopicsResponse
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from kwire.handlers import envelopes, forwarding, slices
-from kwire.handlers.cluster import envelope
+from kwire.handlers import envelopes, forwarding, large_requests, slices
 from kwire.handlers.topics import create_topics, delete_topics
 from kwire.server import dispatch
 from tests.server.access.guarded_cluster import GuardedCluster
@@ -47,11 +46,13 @@ async def life(client: RawClient) -> list[Any]:
     return [created, deleted]
 
 
-def noting(steps: list[str], name: str, work: Callable[..., Any]) -> Callable[..., Generator[None, None, Any]]:
-    """Note every step of a generator."""
+def noting(
+    steps: list[str], name_of: Callable[..., str], work: Callable[..., Any]
+) -> Callable[..., Generator[None, None, Any]]:
+    """Note every step of a generator, by the name that its arguments have."""
 
     def noted(*arguments: Any) -> Generator[None, None, Any]:
-        generator = work(*arguments)
+        generator, name = work(*arguments), name_of(*arguments)
         while True:
             try:
                 next(generator)
@@ -63,6 +64,16 @@ def noting(steps: list[str], name: str, work: Callable[..., Any]) -> Callable[..
     return noted
 
 
+def decoding(cls: type, _version: int, data: object, *_: int) -> str:
+    """What is decoded: what was in an Envelope has bytes of its own, a client's request is a view of what came."""
+    place = "in an Envelope" if isinstance(data, bytes) else "of a client"
+    return f"{'request' if cls.__name__.endswith('Request') else 'response'} {place}"
+
+
+def encoding(*_: object) -> str:
+    return "forwarding encodes"
+
+
 async def test_the_responses_are_those_to_small_requests(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = await life(client)
     steps: list[str] = []
@@ -72,18 +83,17 @@ async def test_the_responses_are_those_to_small_requests(client: RawClient, monk
         encoded.append(type(message))
         return protocol.encode_parts(message, version, prefix)
 
-    for module in (envelopes, envelope):
+    for module in (envelopes, large_requests):
         monkeypatch.setattr(module, "LARGE_BYTES", 1)
-        name = f"{module.__name__} decodes"
-        monkeypatch.setattr(module, "decode_in_slices", noting(steps, name, protocol.decode_in_slices))
-    for each in (envelopes, envelope, forwarding, slices):
+    monkeypatch.setattr(large_requests, "decode_in_slices", noting(steps, decoding, protocol.decode_in_slices))
+    for each in (large_requests, forwarding, slices):
         monkeypatch.setattr(each, "SLICE_ELEMENTS", 2)
-    monkeypatch.setattr(forwarding, "encode_in_slices", noting(steps, "forwarding encodes", protocol.encode_in_slices))
+    monkeypatch.setattr(forwarding, "encode_in_slices", noting(steps, encoding, protocol.encode_in_slices))
     monkeypatch.setattr(create_topics, "SLICE_TOPICS", 2)
     monkeypatch.setattr(delete_topics, "SLICE_TOPICS", 2)
     monkeypatch.setattr(dispatch, "encode_parts", noted_parts)
     assert await life(client) == at_once
     assert [each.error_code for each in at_once[0].topics] == [0, 0, 17, 0, 42]
-    for name in ("forwarding encodes", "kwire.handlers.cluster.envelope decodes", "kwire.handlers.envelopes decodes"):
+    for name in ("forwarding encodes", "request in an Envelope", "response in an Envelope"):
         assert steps.count(name) >= 4, steps
     assert CreateTopicsResponse not in encoded  # the controller's bytes are passed on

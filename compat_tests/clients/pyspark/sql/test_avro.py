@@ -17,7 +17,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from compat_tests.names import Names
 from harness.processes.brokers import Broker
 from harness.processes.certificates import Certificates
-from harness.registries.process import Registry
+from harness.registries.process import Registry, secured_options
 
 pytestmark = [pytest.mark.java, pytest.mark.long_on_kafka]
 
@@ -39,10 +39,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture
 def registry(broker: Broker, new_name: Names, certificates: Certificates, tmp_path: Path) -> Iterator[Registry]:
     """One that has TLS, and wants a login."""
-    users = tmp_path / "users"
-    users.write_text(USER)
-    server = certificates.server
-    options = ["--users", str(users), "--tls-cert", str(server.chain), "--tls-key", str(server.key)]
+    options = secured_options(certificates, USER, tmp_path / "users")
     made = Registry(broker.bootstrap, new_name("schemas"), *options, ca=certificates.ca)
     yield made
     made.close()
