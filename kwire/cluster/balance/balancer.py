@@ -3,9 +3,10 @@
 * When a preferred leader is in sync but does not lead, it is elected, at most `SETTLE_S` later: after a restart a
   broker leads again what it led before. Kafka's controller looks every five minutes.
 * When there are brokers over which partitions have not been spread, some are moved to them, by ordinary reassignments
-  of at most `BATCH` partitions at a time, throttled to `kwire.balance.throttled.rate`. Afterwards the metadata store
-  says over which brokers they are spread; until the number of brokers grows, nothing is moved again, whatever an
-  operator does with partitions. A broker whose log directories are all cordoned (KIP-1066) gets nothing before one is
+  of at most `BATCH` partitions at a time, throttled to `kwire.balance.throttled.rate`. They are planned while no
+  partition is being moved, and anew if the brokers change meanwhile. Afterwards the metadata store says over which
+  brokers they are spread; until the number of brokers grows, nothing is moved again, whatever an operator does with
+  partitions. A broker whose log directories are all cordoned (KIP-1066) gets nothing before one is
   released, as in the placement of new partitions.
 
 Everything is decided from the image and kept in the metadata store, so the next controller continues where a killed one
@@ -100,6 +101,10 @@ class Balancer:
             brokers, takers = _staying(image), _takers(image)
             if set(takers) <= set(image.balance.brokers) or not _all_here(image):
                 return
+            moving = _moving(image)
+            if moving:  # begun for fewer brokers, by a former controller or an operator: where they end counts
+                await self._metadata.until(partial(self._settled, moving), WAIT_S)
+                continue
             if await self._carry_out(plan_moves(image, brokers), takers) and self._controller.active:
                 await self._controller.decisions.decide(_releasing(takers))
 
@@ -112,8 +117,8 @@ class Balancer:
             batch = moves[start : start + BATCH]
             await self._controller.decisions.decide(_throttling(batch, self._config.kwire_balance_throttled_rate))
             outcomes = await self._controller.leaders.alter_partition_reassignments(batch)
-            begun = [move for move, error in zip(batch, outcomes, strict=True) if error is None]
-            while not await self._metadata.until(partial(self._settled, begun, takers), WAIT_S):
+            begun = [(move.topic, move.partition) for move, error in zip(batch, outcomes, strict=True) if error is None]
+            while not await self._metadata.until(partial(self._settled, begun), WAIT_S):
                 _logger.info("partitions are still being moved", partitions=len(begun))
             if not self._controller.active or _takers(self._metadata.image) != takers:
                 return False
@@ -121,11 +126,11 @@ class Balancer:
             _logger.info("partitions are spread over all brokers", moved=len(moves))
         return True
 
-    def _settled(self, moves: Iterable[Reassignment], takers: Sequence[int], image: ClusterImage) -> bool:
-        """Whether these moves are completed (or cancelled), or need not be waited for any more."""
-        if not self._controller.active or len(_takers(image)) > len(takers):
+    def _settled(self, moving: Iterable[TopicPartition], image: ClusterImage) -> bool:
+        """Whether the moves of these partitions are completed (or cancelled), or need not be waited for any more."""
+        if not self._controller.active:
             return True
-        states = (image.partition(move.topic, move.partition) for move in moves)
+        states = (image.partition(*each) for each in moving)
         return not any(state is not None and is_moving(state) for state in states)
 
 
@@ -181,6 +186,15 @@ def _all_here(image: ClusterImage) -> bool:
     """Whether every broker that holds partitions is live."""
     states = (state for topic in image.topics.values() for state in topic.partitions)
     return all(replica in image.brokers for state in states for replica in state.replicas)
+
+
+def _moving(image: ClusterImage) -> list[TopicPartition]:
+    return [
+        (topic.name, index)
+        for topic in image.topics.values()
+        for index, state in enumerate(topic.partitions)
+        if is_moving(state)
+    ]
 
 
 def _is_unpreferred(state: PartitionState, image: ClusterImage) -> bool:

@@ -124,6 +124,22 @@ async def test_the_next_controller_continues(monkeypatch: pytest.MonkeyPatch) ->
     await successor.close()
 
 
+async def test_a_broker_that_joins_while_partitions_move_gets_as_many_as_the_others() -> None:
+    made, balancer = await first()
+    await made.controller.create_topics([NewTopic("t", 6)])
+    await node(made.store, 2)
+    await until(lambda: any(map(is_moving, made.image.topics["t"].partitions)))
+    await node(made.store, 3)
+    for _ in range(3):
+        await until(
+            lambda: any(map(is_moving, made.image.topics["t"].partitions)) or made.image.balance.brokers == (1, 2, 3)
+        )
+        await replicate(made, "t")
+    await until(lambda: made.image.balance == BalanceState((1, 2, 3)))
+    assert Counter(state.replicas for state in made.image.topics["t"].partitions) == {(1,): 2, (2,): 2, (3,): 2}
+    await balancer.close()
+
+
 async def test_a_cancelled_move_is_not_begun_again() -> None:
     made, balancer = await first()
     await made.controller.create_topics([NewTopic("t", 2)])
