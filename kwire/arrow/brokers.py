@@ -63,7 +63,7 @@ async def _batches(brokers: Brokers, how: Reading, wanted: Range) -> AsyncGenera
             timeout_s=brokers.timeout_s,
             strict=how.fails_on_loss,
         )
-        rows = Rows(*place, headers=how.headers, keys=how.keys, values=how.values)
+        rows = Rows(*place, how)
         async for chosen in _timed(reader.chosen(), brokers.timeout_s, how, wanted):
             if chosen.data is not None:
                 rows.add(Batch(chosen.data, chosen.header, chosen.first, wanted.end))

@@ -9,13 +9,20 @@ from typing import NamedTuple
 class Reading(NamedTuple):
     """``committed``: of transactions only what is committed (read_committed). ``fails_on_loss``: records of the range
     that are gone are `RecordsGone`, otherwise they are left out. ``headers``: with a column of headers. Without
-    ``keys`` or ``values`` these columns are null, which saves copying what nobody looks at."""
+    ``keys`` or ``values`` these columns are null, which saves copying what nobody looks at. ``times``: timestamps and
+    their types are wanted; if nothing but offsets is wanted, they are null, and few records have to be decoded."""
 
     committed: bool = False
     fails_on_loss: bool = True
     headers: bool = False
     keys: bool = True
     values: bool = True
+    times: bool = True
+
+    @property
+    def only_offsets(self) -> bool:
+        """Whether the records themselves do not matter."""
+        return not (self.headers or self.keys or self.values or self.times)
 
 
 class Brokers(NamedTuple):

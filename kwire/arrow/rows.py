@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kwire.arrow.decoding import Batch, Body, Fields, decode, read
 from kwire.arrow.errors import ReadError
+from kwire.arrow.reading import Reading
 from kwire.codec.records.reader import read_headers
 
 if TYPE_CHECKING:
@@ -24,14 +25,20 @@ _LATEST_MS: Final = (2**63 - 1) // _MICROSECONDS
 class Rows:
     """Collects record batches of a partition and makes an Arrow batch of many, which is what makes it fast."""
 
-    def __init__(self, topic: str, partition: int, *, headers: bool, keys: bool = True, values: bool = True) -> None:
+    def __init__(self, topic: str, partition: int, how: Reading) -> None:
         self._place = topic, partition
-        self._headers, self._keys, self._values = headers, keys, values
+        self._how = how
         self._bodies: list[Body] = []
+        self._offsets: list[Numbers] = []
         self._count = self._size = 0
 
     def add(self, batch: Batch) -> None:
         """Take a batch, which is copied. `CorruptBatch` if it does not have the records that it says."""
+        if self._how.only_offsets:
+            found = _offsets(batch)
+            self._offsets.append(found)
+            self._count += len(found)
+            return
         body = read(batch)
         if len(body.sizes):
             self._bodies.append(body)
@@ -46,32 +53,75 @@ class Rows:
     def take(self) -> pa.RecordBatch | None:
         """The rows of all that came since the last time; None if there are none. `CorruptBatch`."""
         bodies, self._bodies = self._bodies, []
-        self._count = self._size = 0
-        fields = decode(bodies) if bodies else None
-        if fields is None or not len(fields.offsets):
+        offsets, self._offsets = self._offsets, []
+        count, self._count, self._size = self._count, 0, 0
+        if not count:
             return None
-        return to_arrow(fields, *self._place, headers=self._headers, keys=self._keys, values=self._values)
+        if offsets:
+            return _without_contents(offsets, *self._place)
+        fields = decode(bodies)
+        return to_arrow(fields, *self._place, self._how) if len(fields.offsets) else None
 
 
-def to_arrow(
-    fields: Fields, topic: str, partition: int, *, headers: bool, keys: bool = True, values: bool = True
-) -> pa.RecordBatch:
-    """A row for each record of a partition; without ``keys`` or ``values`` these are null. `CorruptBatch` for headers
-    that are none; `ReadError` for a timestamp that is too large."""
+def _offsets(batch: Batch) -> Numbers:
+    """The offsets of the records that are wanted. Where none is missing, the batch's header has them all, and its
+    records need not be decompressed."""
+    import numpy as np
+
+    header = batch.header
+    if header.count == header.next_offset - header.base_offset:
+        return np.arange(max(batch.first, header.base_offset), min(batch.end, header.next_offset), dtype=np.int64)
+    body = read(batch)
+    return decode([body]).offsets if len(body.sizes) else np.empty(0, np.int64)
+
+
+def _without_contents(offsets: list[Numbers], topic: str, partition: int) -> pa.RecordBatch:
+    import numpy as np
+    import pyarrow as pa
+
+    found = np.concatenate(offsets)
+    rows = len(found)
+    nothing = pa.nulls(rows, pa.binary())
+    columns = [
+        nothing,
+        nothing,
+        *_of_place(topic, partition, rows),
+        pa.array(found),
+        pa.nulls(rows, _time_type()),
+        pa.nulls(rows, pa.int32()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, NAMES)
+
+
+def to_arrow(fields: Fields, topic: str, partition: int, how: Reading) -> pa.RecordBatch:
+    """A row for each record of a partition; columns that are not wanted are null. `CorruptBatch` for headers that are
+    none; `ReadError` for a timestamp that is too large."""
     import pyarrow as pa
 
     rows = len(fields.offsets)
     columns: list[Any] = [
-        *_contents(fields, keys=keys, values=values),
-        pa.repeat(pa.scalar(topic, pa.string()), rows),
-        pa.repeat(pa.scalar(partition, pa.int32()), rows),
+        *_contents(fields, keys=how.keys, values=how.values),
+        *_of_place(topic, partition, rows),
         pa.array(fields.offsets),
-        pa.array(_microseconds(fields, topic, partition)).cast(pa.timestamp("us", tz="UTC")),
+        pa.array(_microseconds(fields, topic, partition)).cast(_time_type()),
         pa.array(fields.kinds),
     ]
-    if headers:
+    if how.headers:
         columns.append(_headers(fields))
-    return pa.RecordBatch.from_arrays(columns, [*NAMES, *([HEADERS] if headers else [])])
+    return pa.RecordBatch.from_arrays(columns, [*NAMES, *([HEADERS] if how.headers else [])])
+
+
+def _of_place(topic: str, partition: int, rows: int) -> tuple[Any, Any]:
+    """The columns of the topic and the partition."""
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(topic, pa.string()), rows), pa.repeat(pa.scalar(partition, pa.int32()), rows)
+
+
+def _time_type() -> Any:
+    import pyarrow as pa
+
+    return pa.timestamp("us", tz="UTC")
 
 
 def _microseconds(fields: Fields, topic: str, partition: int) -> Numbers:

@@ -6,6 +6,7 @@ import pytest
 
 from kwire.arrow.decoding import Batch
 from kwire.arrow.errors import ReadError
+from kwire.arrow.reading import Reading
 from kwire.arrow.rows import Rows
 from kwire.codec.errors import CorruptBatch
 from kwire.codec.records import LOG_APPEND_TIME, Record, RecordHeader, build_batch, iter_records, parse_header
@@ -19,7 +20,7 @@ def added(rows: Rows, batch: bytes, first: int = 0, end: int = MOST) -> None:
 
 
 def read(*batches: bytes, first: int = 0, end: int = MOST, headers: bool = True) -> list[Row]:
-    rows = Rows("t", 3, headers=headers)
+    rows = Rows("t", 3, Reading(headers=headers))
     for batch in batches:
         added(rows, batch, first, end)
     return taken(rows)
@@ -92,17 +93,48 @@ def test_only_offsets_that_are_wanted_become_rows() -> None:
 
 @pytest.mark.parametrize(("keys", "values"), [(True, False), (False, True), (False, False)])
 def test_columns_that_nobody_wants_are_null(keys: bool, values: bool) -> None:
-    rows = Rows("t", 3, headers=False, keys=keys, values=values)
+    rows = Rows("t", 3, Reading(headers=False, keys=keys, values=values))
     added(rows, build_batch([Record(0, 1, b"k", b"v"), Record(1, 2, None, b"w")]))
     found = [(row[0], row[2], row[3]) for row in taken(rows)]
     kept = [(0, b"k", b"v"), (1, None, b"w")]
     assert found == [(offset, key if keys else None, value if values else None) for offset, key, value in kept]
 
 
+def test_who_wants_only_offsets_gets_those_that_are_there() -> None:
+    whole = build_batch([Record(-1, 7, b"k", b"v")] * 10, base_offset=5, compression=4)
+    compacted = build_batch([Record(number, 7, b"k", b"v") for number in (17, 20, 21)], base_offset=15, last_offset=24)
+    emptied = build_batch([], base_offset=25, last_offset=29)
+    batches = (whole, compacted, emptied, build_batch([Record(-1, 7)] * 3, base_offset=30))
+    for first, end in ((0, MOST), (7, 21), (16, 31), (25, 30), (0, 5)):
+        rows = Rows("t", 3, Reading(keys=False, values=False, times=False))
+        for batch in batches:
+            added(rows, batch, first, end)
+        made = rows.take()
+        found = made.to_pylist() if made is not None else []
+        assert [row["offset"] for row in found] == [row[0] for row in read(*batches, first=first, end=end)]
+        assert {(row["partition"], row["topic"], row["value"], row["timestamp"]) for row in found} <= {
+            (3, "t", None, None)
+        }
+        assert rows.take() is None
+
+
+def test_records_that_do_not_matter_are_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decompressed(*_: object, **__: object) -> bytes:
+        raise AssertionError
+
+    monkeypatch.setattr("kwire.arrow.decoding.read_body", decompressed)
+    rows = Rows("t", 3, Reading(keys=False, values=False, times=False))
+    added(rows, build_batch([Record(-1, 7, b"k", b"v")] * 40_000, compression=4))
+    assert rows.is_enough
+    made = rows.take()
+    assert made is not None
+    assert made.column("offset").to_pylist() == list(range(40_000))
+
+
 def test_batches_with_both_types_of_timestamps_keep_theirs() -> None:
     """The type of a topic's timestamps can be changed (message.timestamp.type)."""
     by_log = build_batch([Record(5, 1), Record(6, -2)], base_offset=5, timestamp_type=LOG_APPEND_TIME, max_timestamp=99)
-    rows = Rows("t", 3, headers=False)
+    rows = Rows("t", 3, Reading(headers=False))
     added(rows, by_log)
     added(rows, build_batch([Record(9, 3)], base_offset=9))
     made = rows.take()
@@ -116,7 +148,7 @@ def test_batches_with_both_types_of_timestamps_keep_theirs() -> None:
 
 def test_timestamps_far_apart_are_kept() -> None:
     batch = build_batch([Record(0, -(1 << 50)), Record(1, 1 << 50), Record(2, 0)])
-    rows = Rows("t", 0, headers=False)
+    rows = Rows("t", 0, Reading(headers=False))
     added(rows, batch)
     made = rows.take()
     assert made is not None
@@ -126,7 +158,7 @@ def test_timestamps_far_apart_are_kept() -> None:
 
 @pytest.mark.parametrize("time", [1 << 60, -(1 << 60)])
 def test_a_timestamp_that_microseconds_cannot_hold_is_named(time: int) -> None:
-    rows = Rows("t", 3, headers=False)
+    rows = Rows("t", 3, Reading(headers=False))
     added(rows, build_batch([Record(5, 1), Record(6, time)], base_offset=5))
     with pytest.raises(ReadError, match=f"t-3: the record at offset 6 has the timestamp {time}, which is no number"):
         rows.take()
@@ -145,7 +177,7 @@ def test_an_empty_batch_has_no_rows() -> None:
     "records", [[Record(-1, 0, None, b"")] * 33_000, [Record(-1, 0, None, b"x" * 1_000_000)] * 9], ids=["rows", "bytes"]
 )
 def test_enough_has_come_after_many_rows_or_many_bytes(records: list[Record]) -> None:
-    rows = Rows("t", 0, headers=False)
+    rows = Rows("t", 0, Reading(headers=False))
     added(rows, build_batch(records[:1]))
     before = rows.is_enough
     added(rows, build_batch(records))

@@ -38,7 +38,7 @@ def read(path: str, how: Reading, planned: FileRange) -> Iterator[pa.RecordBatch
 
     Memory holds one batch of the log and one Arrow batch."""
     directory, wanted = DataDirectory(path), planned.wanted
-    rows = Rows(wanted.topic, wanted.partition, headers=how.headers, keys=how.keys, values=how.values)
+    rows = Rows(wanted.topic, wanted.partition, how)
     with as_read_errors((wanted.topic, wanted.partition)):
         _check(directory, planned)
         for batch in _wanted(directory, wanted, how):
