@@ -211,7 +211,10 @@ _SECURED_HEAD = (
 def _secured_row(line: Line) -> str:
     cells = [time_text(line.median(kind, fact)) for kind, fact in _SECURED_CELLS]
     cells += [count_text(line.median(kind, "rate")) for kind in KINDS]
-    return f"  {line.workload.title:<44}" + " ".join(f"{cell:>10}" for cell in cells)
+    row = f"  {line.workload.title:<44}" + " ".join(f"{cell:>10}" for cell in cells)
+    if (bare := line.median("kwire", "cpu_bare_us")) is not None:
+        row += f"\n    {'OpenSSL alone, without a socket':<42}" + f"{time_text(bare):>21}"
+    return row
 
 
 def _best_and_median(line: Line, kind: str, fact: str) -> str:
