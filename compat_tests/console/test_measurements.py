@@ -28,5 +28,6 @@ def test_the_console_beside_a_producer() -> None:
     assert {way: len(runs) for way, runs in found["p99 ms"].items()} == {"closed": 1, "apart": 1, "beside": 1}
     medians = found["medians"]
     assert medians["closed"]["requests/s"] == medians["closed"]["browser"] == 0
+    assert medians["apart"]["requests/s"] > 0
     for way in ("apart", "beside"):
         assert medians[way]["browser"] > 0 < medians[way]["console"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -44,9 +43,8 @@ def _missing() -> list[str]:
 
 
 @contextmanager
-def browser(*, idle: bool = False) -> Iterator[Browser]:
-    """A running Chromium without windows. ``idle``: it gets only the processor time that nothing else wants (Linux's
-    SCHED_IDLE), as if it ran on a machine of its own."""
+def browser() -> Iterator[Browser]:
+    """A running Chromium without windows."""
     from playwright.sync_api import sync_playwright
 
     root = cache_root() / FOLDER
@@ -56,12 +54,7 @@ def browser(*, idle: bool = False) -> Iterator[Browser]:
     if installed is None:
         environment["LD_LIBRARY_PATH"] = f"{libraries}:{libraries / 'pulseaudio'}"
     program = installed or str(_unpacked())
-    with tempfile.TemporaryDirectory(prefix="chromium-") as folder, sync_playwright() as playwright:
-        if idle:
-            script = Path(folder) / "chromium"
-            script.write_text(f'#!/bin/sh\nexec chrt --idle 0 "{program}" "$@"\n')
-            script.chmod(0o755)
-            program = str(script)
+    with sync_playwright() as playwright:
         started = playwright.chromium.launch(
             executable_path=program,
             args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],

@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
-import os
 import secrets
 import socket
 from collections.abc import Sequence
-from contextlib import suppress
 from ipaddress import ip_address
-from pathlib import Path
 
 import uvicorn
 
@@ -21,11 +18,10 @@ from kwire.cli.start import loop_factory
 from kwire.console.access import Access
 from kwire.console.app import Console, Settings
 from kwire.console.clusters import Clusters, Target
+from kwire.console.priority import step_back, yield_to_others
 from kwire.console.sessions import Sessions, why_no_logins
 
 TOKEN_BYTES = 32
-NICENESS = 5
-"""The lowest that the process has: brokers and their clients on the same machine go first."""
 
 
 class _Server(ReadyServer):
@@ -40,12 +36,13 @@ class _Server(ReadyServer):
         """Serve, and say so."""
         await super().startup(sockets=sockets)
         if self.started:
+            yield_to_others()
             self._warming = asyncio.create_task(self._console.warm())
 
 
 def serve(arguments: argparse.Namespace, targets: Sequence[Target]) -> int:
     """Serve until a signal comes. `StartFailure`."""
-    _step_back()
+    step_back()
     secure = check_tls(arguments.tls_cert, arguments.tls_key)
     with bound_socket(arguments.listen) as bound:
         host, port = bound.getsockname()[:2]
@@ -62,15 +59,6 @@ def serve(arguments: argparse.Namespace, targets: Sequence[Target]) -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(arguments, targets, access, settings, bound, url))
     return 0
-
-
-def _step_back() -> None:
-    """Let brokers and their clients on the same machine go first."""
-    os.nice(max(NICENESS - os.nice(0), 0))
-    if os.getsid(0) == os.getpid():  # as with `kwire start --console`
-        # Linux may share processors between sessions first (autogroup); niceness then counts within a session only.
-        with suppress(OSError):
-            Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 async def _serve(

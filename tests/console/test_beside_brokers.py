@@ -16,7 +16,7 @@ import pytest
 from harness.processes.process_usage import family
 from harness.waiting import PATIENCE_S
 from kwire.cli import main
-from kwire.console.server import NICENESS
+from kwire.console.priority import NICENESS
 
 
 @pytest.fixture

@@ -6,14 +6,16 @@
 In each round `tools.console.steady_producer` writes to the topic that the console shows,
 
 - ``closed``: with no page open;
-- ``apart``: with all pages open, in a browser that takes only the processor time that nothing else wants. This is what
-  the console and its requests cost, as if the browser ran on another machine, as people's browsers do. Linux must not
-  group processes by session meanwhile (autogroup): only root can switch that off, and has it switched on again at the
-  end. Otherwise the browser keeps the broker waiting for up to a timer tick, 4 ms;
+- ``apart``: with all pages open in a browser elsewhere, as people's browsers are. The requests that the pages made in
+  a run before are made again at the same times, and their streams of events are read, by `tools.console.replay`, which
+  takes only processor time that nothing else wants. Linux must not group processes by session meanwhile (autogroup):
+  only root can switch that off, and has it switched on again at the end. Otherwise it keeps the broker waiting for up
+  to a timer tick, 4 ms;
 - ``beside``: with all pages open, in a browser that competes with the broker and the producer for the same cores.
 
 It prints a line of JSON for each broker: the p99 of each run in milliseconds, by how much the medians differ from
-``closed``, and of each run's seconds the share that broker, console and browser were busy, and the requests of pages.
+``closed``, and of each run's seconds the share that broker, console and browser (or what stands for it) were busy, and
+the requests of pages.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from harness.paths import ROOT
 from harness.processes.brokers import KINDS, Broker, make_broker
 from harness.processes.process_usage import cpu_s, family
 from tools.console.processes import Started, console_of, run
+from tools.console.replay import Recording, dumped
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Request
@@ -46,32 +49,100 @@ RATE: Final = 1000
 PAGES: Final = ("topics", "groups", "brokers", "brokers/1", "transactions", "access", "clusters")
 TABS: Final = ("messages", "search", "tail", "partitions", "groups", "configs", "producers")
 WAYS: Final = ("closed", "apart", "beside")
+STREAM: Final = "eventsource"
 
 
 class Open:
-    """A console that is open on all pages. ``requests``: how many its pages have made."""
+    """A console that is open on all pages."""
 
     def __init__(self, context: BrowserContext, url: str) -> None:
-        self.requests = 0
-        context.on("request", self._count)
+        self._asked: list[Request] = []
+        self._ended: set[Request] = set()
+        context.on("request", self._add)
+        context.on("requestfinished", self._end)
+        context.on("requestfailed", self._end)
         context.set_default_timeout(300_000)
         self._page = context.new_page()
         self._page.goto(url)  # the cookie, for all
-        base = url.partition("?")[0]
+        self._base = url.partition("?")[0]
         for path in [*PAGES, *(f"topics/{TOPIC}?tab={tab}" for tab in TABS)]:
             page = context.new_page()
-            page.goto(f"{base}#/test/{path}")
+            page.goto(f"{self._base}#/test/{path}")
             page.get_by_role("heading", level=1).wait_for()
         for page in context.pages:
             page.locator("main:not(:has-text('Loading…'))").wait_for()
 
-    def _count(self, request: Request) -> None:
-        self.requests += "/api/" in request.url
+    def _add(self, request: Request) -> None:
+        if "/api/" in request.url:
+            self._asked.append(request)
+
+    def _end(self, request: Request) -> None:
+        self._ended.add(request)
+
+    @property
+    def requests(self) -> int:
+        """How many its pages have made."""
+        return len(self._asked)
 
     def seen(self) -> int:
         """The requests so far, with those of which the browser has only just told."""
         self._page.evaluate("0")
         return self.requests
+
+    def streams(self) -> list[str]:
+        """The paths of the streams of events that go on."""
+        self.seen()
+        return [self._path(each) for each in self._asked if each.resource_type == STREAM and each not in self._ended]
+
+    def recording(self, since_s: float, until_s: float, streams: Sequence[str]) -> Recording:
+        """The requests in a time, in seconds since the epoch, and streams that went on before."""
+        self.seen()
+        cookie = "; ".join(f"{each['name']}={each['value']}" for each in self._page.context.cookies())
+        found = Recording(self._base, cookie, until_s - since_s, [(0.0, path, True) for path in streams])
+        for each in self._asked:
+            at_s = each.timing["startTime"] / 1000
+            if since_s <= at_s < until_s and each.method == "GET":
+                found.requests.append((at_s - since_s, self._path(each), each.resource_type == STREAM))
+        return found
+
+    def _path(self, request: Request) -> str:
+        return "/" + request.url.removeprefix(self._base)
+
+    def cpu_s(self) -> float:
+        """The processor time of the browser."""
+        return sum(cpu_s(pid) for pid in family(os.getpid()) if _name(pid).startswith("chrom"))
+
+    def end(self) -> None:
+        """Nothing: whoever opened the browser closes it."""
+
+
+class Replayed:
+    """The requests of a recording, made by a process of its own. ``requests``: how many it has made in the end."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.requests = 0
+        command = ["chrt", "--idle", "0", sys.executable, "-m", "tools.console.replay"]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(dumped(recording))
+        self._process.stdin.close()
+        self._told = self._process.stdout
+
+    def seen(self) -> int:
+        """The requests so far: none, or all."""
+        return self.requests
+
+    def cpu_s(self) -> float:
+        """The processor time of the process."""
+        return cpu_s(self._process.pid)
+
+    def end(self) -> None:
+        """Wait for the last one. `RuntimeError` if one was refused."""
+        told = self._told.read()
+        if self._process.wait() != 0:
+            raise RuntimeError("requests of the console were refused")
+        self.requests = json.loads(told)["responses"]
 
 
 @contextmanager
@@ -91,18 +162,10 @@ def without_groups() -> Iterator[None]:
 
 
 @contextmanager
-def opened(way: str, url: str) -> Iterator[Open | None]:
-    """All pages, or none."""
-    if way == "closed":
-        yield None
-        return
-    with browser(idle=way == "apart") as chromium:
+def opened(url: str) -> Iterator[Open]:
+    """All pages in a browser."""
+    with browser() as chromium:
         yield Open(chromium.new_context(viewport={"width": 1200, "height": 800}), url)
-
-
-def chromium_s() -> float:
-    """The processor time of the browser that this process has started."""
-    return sum(cpu_s(pid) for pid in family(os.getpid()) if _name(pid).startswith("chrom"))
 
 
 def _name(pid: int) -> str:
@@ -112,34 +175,51 @@ def _name(pid: int) -> str:
         return ""
 
 
-def one(broker: Broker, console: Started, shown: Open | None, records: int) -> dict[str, float]:
+def one(broker: Broker, console: Started, shown: Open | Replayed | None, records: int) -> dict[str, float]:
     """A run of the producer: its p99 and what else was busy."""
-    before = (time.monotonic(), cpu_s(broker.pid), cpu_s(console.pid), chromium_s(), shown.seen() if shown else 0)
+
+    def spent() -> tuple[float, ...]:
+        return (time.monotonic(), cpu_s(broker.pid), cpu_s(console.pid), shown.cpu_s() if shown else 0)
+
+    before, seen = spent(), shown.seen() if shown else 0
     command = [sys.executable, "-m", "tools.console.steady_producer", broker.bootstrap, TOPIC, str(records), str(RATE)]
     latency = json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
-    after = (time.monotonic(), cpu_s(broker.pid), cpu_s(console.pid), chromium_s(), shown.seen() if shown else 0)
-    took_s, *spent = (now - then for then, now in zip(before, after, strict=True))
-    shares = dict(zip(("broker", "console", "browser", "requests/s"), (each / took_s for each in spent), strict=True))
+    took_s, *busy_s = (now - then for then, now in zip(before, spent(), strict=True))
+    if shown:
+        shown.end()
+    busy_s.append(shown.seen() - seen if shown else 0)
+    shares = dict(zip(("broker", "console", "browser", "requests/s"), (each / took_s for each in busy_s), strict=True))
     return {"p50 ms": latency["p50"], "p99 ms": latency["p99"]} | {
         name: round(each, 3) for name, each in shares.items()
     }
 
 
-def measure(kind: str, count: int, records: int, ways: Sequence[str] = WAYS) -> dict[str, Any]:
+def recorded(broker: Broker, console: Started, records: int) -> Recording:
+    """What the pages ask for during a run, which also warms everything up."""
+    with opened(console.found) as shown:
+        streams, began_s = shown.streams(), time.time()
+        one(broker, console, shown, records)
+        return shown.recording(began_s, time.time(), streams)
+
+
+def measure(kind: str, count: int, records: int) -> dict[str, Any]:
     """Measure with a broker of a kind, in turns."""
-    found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory(prefix="kwire-console-") as folder:
         broker = make_broker(kind, Path(folder))
         broker.start()
         try:
             run(broker.bootstrap, "topic", "create", TOPIC)
             with console_of(broker.bootstrap) as console:
-                with opened("closed", console.found):
-                    one(broker, console, None, records)  # warms up
+                recording = recorded(broker, console, records)
                 for number in range(count):
-                    for way in [*ways[number % len(ways) :], *ways[: number % len(ways)]]:
-                        with opened(way, console.found) as shown:
-                            found[way].append(one(broker, console, shown, records))
+                    for way in [*WAYS[number % len(WAYS) :], *WAYS[: number % len(WAYS)]]:
+                        if way == "beside":
+                            with opened(console.found) as shown:
+                                found[way].append(one(broker, console, shown, records))
+                        else:
+                            replayed = Replayed(recording) if way == "apart" else None
+                            found[way].append(one(broker, console, replayed, records))
         finally:
             broker.kill()
     return summary(found)
