@@ -139,8 +139,9 @@ class Replayed:
 
     def end(self) -> None:
         """Wait for the last one. `RuntimeError` if one was refused."""
-        told = self._told.read()
-        if self._process.wait() != 0:
+        with self._process as process:
+            told = self._told.read()
+        if process.returncode != 0:
             raise RuntimeError("requests of the console were refused")
         self.requests = json.loads(told)["responses"]
 
