@@ -78,8 +78,9 @@ def written(column: str) -> Ranges:
 
 
 def suites() -> list[dict[str, Any]]:
-    """The recorded results of others' suites, by name."""
-    return sorted((json.loads(path.read_text()) for path in RESULTS.glob("*.json")), key=lambda each: each["suite"])
+    """The recorded results of others' suites, by name and version."""
+    results = (json.loads(path.read_text()) for path in RESULTS.glob("*.json"))
+    return sorted(results, key=lambda each: (each["suite"], each["version"]))
 
 
 def render_suites(results: list[dict[str, Any]]) -> str:

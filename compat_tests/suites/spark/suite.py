@@ -70,7 +70,15 @@ WITH_BROKER = (
     "consumer.KafkaDataConsumerSuite",
     "ConsumerStrategySuite",
 )
+# Of real-time mode, which the connector has from 4.2 on.
+OF_REAL_TIME = (
+    "KafkaRealTimeModeSuite",
+    "KafkaRealTimeIntegrationSuite",
+    "KafkaRealTimeModeE2ESuite",
+    "KafkaConsumerPoolRealTimeModeSuite",
+)
 ALL = WITH_BROKER + WITH_KERBEROS + WITHOUT_BROKER + OF_TOKENS
+OF_VERSION = {jars.SPARK_VERSION: ALL, jars.NEWEST_VERSION: WITH_BROKER + OF_REAL_TIME + ALL[len(WITH_BROKER) :]}
 SUITE_TIMEOUT_S = 3000.0
 
 # The retention check runs often, because some suites wait for it.
@@ -97,17 +105,19 @@ _PROPERTIES = {
 class SparkSuite(Suite):
     """One of Spark's suites; each of its tests must end as on Apache Kafka.
 
-    ``wanted``: a suite's name, or ``SUITE:TEXT|TEXT`` for those of its tests whose names contain one of the texts.
+    ``wanted``: a suite's name, or ``SUITE:TEXT|TEXT`` for those of its tests whose names contain one of the texts;
+    ``version``: Spark's.
     """
 
-    def __init__(self, wanted: str) -> None:
+    def __init__(self, wanted: str, version: str = jars.SPARK_VERSION) -> None:
         name, _, texts = wanted.partition(":")
         self.class_name = f"{TOKEN_PACKAGE if name in OF_TOKENS else PACKAGE}.{name}"
         self.needs_broker = name not in WITHOUT_BROKER + OF_TOKENS
         self.needs_kerberos = name in WITH_KERBEROS
         self.texts = texts.split("|") if texts else []
         short = name.rpartition(".")[2]
-        super().__init__(f"spark-{short}", f"Spark's {short}", jars.SPARK_VERSION, FOLDER, None)
+        file = f"spark-{short}" if version == jars.SPARK_VERSION else f"spark-{version}-{short}"
+        super().__init__(file, f"Spark's {short}", version, FOLDER, None)
 
     def compare(self, kind: str, outcomes: Iterable[Outcome]) -> list[str]:
         """Print the counts beside the recorded ones; return one line for each difference."""
@@ -197,7 +207,8 @@ def _command(suite: SparkSuite, bootstrap: str, more: Mapping[str, str], home: P
     command += ["java", "-ea", "-Xmx2g", "-Xss4m", "-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1"]
     command += [f"--add-opens={each}=ALL-UNNAMED" for each in opened]
     command += [f"-D{key}={value}" for key, value in properties.items()]
-    command += ["-cp", jars.classpath(), "org.scalatest.tools.Runner", "-R", str(jars.suites())]
+    classes, suites = jars.classpath(suite.version), jars.suites(suite.version)
+    command += ["-cp", classes, "org.scalatest.tools.Runner", "-R", str(suites)]
     command += ["-s", suite.class_name, *(word for text in suite.texts for word in ("-z", text))]
     return [*command, "-C", "kwire.Progress", "-oWF"]
 
@@ -234,7 +245,7 @@ def _counts(states: Iterable[str]) -> str:
     return ", ".join(f"{states.count(state)} {state}" for state in STATES)
 
 
-def run_all(names: Iterable[str], kind: str, record: bool, jobs: int, keep: Path | None) -> list[str]:
+def run_all(suites: Iterable[SparkSuite], kind: str, record: bool, jobs: int, keep: Path | None) -> list[str]:
     """Run suites, ``jobs`` at a time; return one line for each test that differs from the record of Apache Kafka."""
     lock = threading.Lock()
     wrong: list[str] = []
@@ -250,7 +261,7 @@ def run_all(names: Iterable[str], kind: str, record: bool, jobs: int, keep: Path
     with contextlib.ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kwire-spark-")))
         pool = stack.enter_context(ThreadPoolExecutor(jobs))
-        for future in [pool.submit(one, SparkSuite(name), folder) for name in names]:
+        for future in [pool.submit(one, suite, folder) for suite in suites]:
             future.result()
     return wrong
 
@@ -262,18 +273,21 @@ def main() -> int:
         "TEST is a suite (KafkaRelationSuiteV1), or some tests of it by parts of their names"
         " ('KafkaRelationSuiteV1:read_committed|minPartitions')"
     )
+    default = jars.SPARK_VERSION
+    parser.add_argument("--spark", choices=jars.VERSIONS, default=default, help=f"which Spark (default: {default})")
     parser.add_argument("--jobs", type=int, default=1, help="how many suites run at a time (default: 1)")
     parser.add_argument("--keep", type=Path, help="keep logs and data in this folder")
     options = parser.parse_args()
-    unknown = [name for name in options.tests if name.partition(":")[0] not in ALL]
+    known = OF_VERSION[options.spark]
+    unknown = [name for name in options.tests if name.partition(":")[0] not in known]
     if unknown:
-        parser.error(f"no such suite: {', '.join(unknown)}; there are: {', '.join(ALL)}")
+        parser.error(f"no such suite: {', '.join(unknown)}; there are: {', '.join(known)}")
     started = time.monotonic()
-    names = options.tests or ALL
-    wrong = run_all(names, options.broker, options.record, options.jobs, options.keep)
+    suites = [SparkSuite(name, options.spark) for name in options.tests or known]
+    wrong = run_all(suites, options.broker, options.record, options.jobs, options.keep)
     if options.record:
         refresh_suites()
     for line in wrong:
         print(f"DIFFERENT  {line}")
-    print(f"{len(names)} suites on {options.broker} in {time.monotonic() - started:.0f} s: {len(wrong)} differences")
+    print(f"{len(suites)} suites on {options.broker} in {time.monotonic() - started:.0f} s: {len(wrong)} differences")
     return 1 if wrong else 0
