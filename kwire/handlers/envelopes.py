@@ -28,7 +28,8 @@ from kwire.codec.protocol import (
     response_class,
     response_header_version,
 )
-from kwire.handlers.large_requests import LARGE_BYTES, decoded
+from kwire.handlers.large_requests import decoded
+from kwire.handlers.slices import LARGE_BYTES
 from kwire.security.principals import Principal
 
 if TYPE_CHECKING:

@@ -11,20 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kwire.base.futures import in_turns, resolved
 from kwire.codec.errors import CodecError
 from kwire.codec.protocol import decode, decode_in_slices, request_class
 from kwire.handlers.api import REQUEST_BUDGET, Api, CloseConnection
-from kwire.handlers.slices import SLICE_ELEMENTS
+from kwire.handlers.slices import LARGE_BYTES, SLICE_ELEMENTS
 
 if TYPE_CHECKING:
     from kwire.codec.message import Message
     from kwire.handlers.context import Decisions, RequestContext, Services
-
-LARGE_BYTES: Final = 16 * 1024
-"""A body of this size is decoded in slices: it may have two thousand elements."""
 
 
 def sliced(api: Api) -> Api:

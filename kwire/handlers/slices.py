@@ -2,14 +2,14 @@
 
 One turn of the event loop should take few milliseconds: whoever writes a record meanwhile waits for its end. The state
 may change between two slices, as it may between two requests. A long response is encoded in slices, too, and a long
-request decoded (`large_requests`).
+request decoded (`large_requests`); both are freed in slices.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kwire.base.futures import NowOrLater, in_turns, resolved
 from kwire.codec import protocol
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 SLICE_ELEMENTS: Final = 1000
 """Elements of a message that are decoded or encoded before other clients get their turn: one or two milliseconds."""
+
+LARGE_BYTES: Final = 16 * 1024
+"""A request's body of this size is decoded in slices: it may have two thousand elements."""
+
+FREED_ELEMENTS: Final = 200
+"""Elements of a message's longest lists that are freed before other clients get their turn: a topic with all of its
+properties takes 6 us."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,3 +60,24 @@ async def encode_in_slices(context: RequestContext, response: M) -> M:
 def keep_encoded(context: RequestContext, body: bytes) -> None:
     """Have the dispatcher send a response whose bytes are known, unless its client is throttled."""
     context.charged = Unthrottled((body,)) if context.services.quotas.active else [body]
+
+
+def free_in_slices(*messages: Any) -> None:
+    """Have the elements of long lists in messages, which the caller is about to drop, freed `FREED_ELEMENTS` in a turn:
+    a message of 3,000 topics with all of their properties takes 17 ms. The messages stay as they are, so that others
+    may keep them."""
+    held: list[object] = []
+    for message in messages:
+        for name in message.__slots__:
+            value = getattr(message, name)
+            if value.__class__ is list and len(value) > FREED_ELEMENTS:
+                held += value
+    if held:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(_free, loop, held)
+
+
+def _free(loop: asyncio.AbstractEventLoop, held: list[object]) -> None:
+    del held[-FREED_ELEMENTS:]
+    if held:
+        loop.call_soon(_free, loop, held)

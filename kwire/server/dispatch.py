@@ -35,6 +35,7 @@ from kwire.codec.protocol import (
 )
 from kwire.handlers.api import REQUEST_BUDGET, Api, CloseConnection, error_of
 from kwire.handlers.context import INSECURE, ConnectionSecurity, Decisions, RequestContext, Unthrottled
+from kwire.handlers.slices import LARGE_BYTES, free_in_slices
 from kwire.net.addresses import client_host_text
 from kwire.net.connection import Connection, InvalidFrame, Slot
 from kwire.security.principals import ANONYMOUS, Principal
@@ -485,8 +486,10 @@ class Dispatcher:
         if result.__class__ is tuple:
             parts, size = result
             self._answer_late(exchange, parts, size)
-        else:
-            self._answer(exchange, result)
+            return
+        self._answer(exchange, result)
+        if exchange.charged is not None or exchange.request_size >= LARGE_BYTES:
+            free_in_slices(*(each for each in (exchange._request, result) if each is not None))
 
     def _answer_late(self, exchange: Exchange, parts: list[Part], size: int) -> None:
         """`_answer` with the frame of a fast path that had to wait."""

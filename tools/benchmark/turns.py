@@ -1,12 +1,13 @@
 """The longest turns of a broker's event loop while requests about thousands of partitions are handled.
 
-    .venv/bin/python -m tools.benchmark.turns [--partitions 10000] [--acls] [--rounds 3] [--dir DIR]
+    .venv/bin/python -m tools.benchmark.turns [--partitions 10000] [--acls] [--forwarded] [--rounds 3] [--dir DIR]
 
 A broker runs in this process on a loop that measures the processor time of its own thread in each turn; a thread sends
 the requests, one after the other. Half of the partitions are topics of one partition, the others are in five topics. A
 line for each step says how many turns it took, which the longest were, and the round's processor time; of several
 rounds, the one with the shortest longest turn is shown, because other work on the machine only makes turns longer. The
 small topics give their names to as many users with quotas. With ``--acls``, an authorizer with 1,000 entries decides.
+With ``--forwarded``, the requests go to a second broker on the same loop, which is not the controller.
 Creating files takes the kernel very different times; data in ``--dir /dev/shm`` leave that out.
 
 What lives elsewhere: how long clients wait for each other (``scripts/bench --only beside-others``).
@@ -21,12 +22,14 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple
 
 from harness.waiting import PATIENCE_S
 from harness.wire_client import WireClient
 from kwire.base.logging import configure, get_logger
 from kwire.cli.start import GC_THRESHOLDS
+from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kwire.codec.messages.alter_configs_request import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
@@ -37,12 +40,15 @@ from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kwire.codec.messages.metadata_request import MetadataRequest
+from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.server.broker import Broker
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 LARGE_TOPICS: Final = 5
 TOPIC: Final = 2
+LEADERS_ONLY: Final = ("_offsets",)
+"""Steps about partitions that one broker alone must lead."""
+
 REST_S: Final = 0.3
 """What a request has set in motion is part of its step; a pause of the loop ends the step."""
 
@@ -93,6 +99,8 @@ class Requests:
             ("AlterConfigs, 1,000 topics", self._alter_configs),
             (f"DeleteTopics, {large} of {self._each:,}", lambda: self._delete(self._large)),
             (f"DeleteTopics, {small:,} of one partition", lambda: self._delete(self._small)),
+            (f"Metadata that creates {small:,} topics", self._create_named),
+            ("DeleteTopics, these", lambda: self._delete(self._small)),
             (f"AlterClientQuotas, {small:,} users", lambda: self._alter_quotas(is_removal=False)),
             ("DescribeClientQuotas", self._describe_quotas),
             (f"AlterClientQuotas, {small:,} removed", lambda: self._alter_quotas(is_removal=True)),
@@ -109,6 +117,10 @@ class Requests:
     def _metadata(self, operations: bool) -> None:
         request = MetadataRequest(topics=None, include_topic_authorized_operations=operations)
         self._check(self._client.call(request, 12).topics)
+
+    def _create_named(self) -> None:
+        topics = [MetadataRequestTopic(name=name) for name in self._small]
+        self._check(self._client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12).topics)
 
     def _offsets(self) -> None:
         sizes = [(name, 1) for name in self._small] + [(name, self._each) for name in self._large]
@@ -155,30 +167,47 @@ class Requests:
         assert not wrong, wrong[:3]
 
 
-async def measured(partitions: int, rounds: int, *, acls: bool, place: str | None = None) -> dict[str, Step]:
+async def measured(
+    partitions: int, rounds: int, *, acls: bool, is_forwarded: bool = False, place: str | None = None
+) -> dict[str, Step]:
     """Each step with its shortest longest turn."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, MeasuredLoop)
+    best: dict[str, Step] = {}
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kwire-turns-", dir=place))
+        brokers = [await stack.enter_async_context(each) for each in _brokers(folder, acls, is_forwarded)]
+        call = asyncio.to_thread
+        client = await call(WireClient, brokers[-1].bootstrap_servers, timeout_s=10 * PATIENCE_S)
+        if acls:
+            await call(_allow_everything, client)
+        for _ in range(rounds):
+            for name, send in Requests(client, partitions).steps():
+                if is_forwarded and send.__name__ in LEADERS_ONLY:
+                    continue
+                await asyncio.sleep(REST_S)
+                loop.turns.clear()
+                await call(send)
+                await _settled(loop, brokers)
+                step = _step(loop.turns)
+                if name not in best or step.longest[0] < best[name].longest[0]:
+                    best[name] = step
+        await call(client.close)
+    return best
+
+
+def _brokers(folder: str, acls: bool, is_forwarded: bool) -> list[Broker]:
+    """One broker, or two of one cluster, of which the first is the controller."""
     access: dict[str, Any] = {"authorizer_class_name": STANDARD_AUTHORIZER} if acls else {}
     access |= {"allow_everyone_if_no_acl_found": True}  # the client may add the first entries
-    best: dict[str, Step] = {}
-    with tempfile.TemporaryDirectory(prefix="kwire-turns-", dir=place) as folder:
-        async with Broker(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=folder, **access) as broker:
-            call = asyncio.to_thread
-            client = await call(WireClient, broker.bootstrap_servers, timeout_s=10 * PATIENCE_S)
-            if acls:
-                await call(_allow_everything, client)
-            for _ in range(rounds):
-                for name, send in Requests(client, partitions).steps():
-                    await asyncio.sleep(REST_S)
-                    loop.turns.clear()
-                    await call(send)
-                    await _settled(loop, broker)
-                    step = _step(loop.turns)
-                    if name not in best or step.longest[0] < best[name].longest[0]:
-                        best[name] = step
-            await call(client.close)
-    return best
+    listener = "PLAINTEXT://127.0.0.1:0"
+    if not is_forwarded:
+        return [Broker(listeners=listener, log_dirs=folder, **access)]
+    store = MemoryStore()
+    return [
+        Broker(store=store, node_id=number, listeners=listener, log_dirs=f"{folder}/{number}", **access)
+        for number in (1, 2)
+    ]
 
 
 def _allow_everything(client: WireClient) -> None:
@@ -201,10 +230,11 @@ def _allow_everything(client: WireClient) -> None:
     assert not any(each.error_code for each in results)
 
 
-async def _settled(loop: MeasuredLoop, broker: Broker) -> None:
+async def _settled(loop: MeasuredLoop, brokers: list[Broker]) -> None:
     """Return when the loop has little to do: what a request has set in motion is done."""
     while True:
-        await broker.replicas.wait_until_applied()
+        for broker in brokers:
+            await broker.replicas.wait_until_applied()
         before = len(loop.turns)
         await asyncio.sleep(REST_S)
         if len(loop.turns) - before < 10:
@@ -223,6 +253,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dir", help="where the broker has its data (default: a temporary directory)")
     parser.add_argument("--acls", action="store_true", help="with an authorizer of 1,000 entries")
+    parser.add_argument("--forwarded", action="store_true", help="through a broker that is not the controller")
     arguments = parser.parse_args()
     gc.set_threshold(*GC_THRESHOLDS)
     with (
@@ -231,7 +262,15 @@ def main() -> int:
     ):
         configure(stream=log)  # the lines are made, as those of a broker are
         get_logger("kwire.server").info("measuring")  # the first line takes what a broker's start has taken
-        best = runner.run(measured(arguments.partitions, arguments.rounds, acls=arguments.acls, place=arguments.dir))
+        best = runner.run(
+            measured(
+                arguments.partitions,
+                arguments.rounds,
+                acls=arguments.acls,
+                is_forwarded=arguments.forwarded,
+                place=arguments.dir,
+            )
+        )
     print(f"{'request':45} {'turns':>6} {'processor time':>15}   longest turns")
     for name, step in best.items():
         print(f"{name:45} {step.turns:6} {step.busy:12.0f} ms   {', '.join(f'{each:.1f}' for each in step.longest)} ms")

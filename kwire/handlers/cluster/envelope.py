@@ -36,6 +36,7 @@ from kwire.handlers.envelopes import enclosed, unpacked_address, unpacked_princi
 from kwire.handlers.index import INDEX
 from kwire.handlers.large_requests import decoded
 from kwire.handlers.registry import load
+from kwire.handlers.slices import free_in_slices
 from kwire.security.acls.operations import Operation
 
 
@@ -58,6 +59,7 @@ async def handle(envelope: EnvelopeRequest, context: RequestContext) -> Envelope
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     response = await _response(*forwarded)
     inner = forwarded.context
+    free_in_slices(forwarded.request, response)
     return enclosed(response, inner.api_version, inner.correlation_id, inner.charged)
 
 

@@ -1,8 +1,10 @@
 """Large requests that one broker forwards to the controller are encoded and decoded in slices, and so are the
-responses."""
+responses, which are also freed in slices."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,9 +13,10 @@ from typing import Any
 import pytest
 
 from harness.raw_client import RawClient
+from harness.waiting import until
 from kwire.codec import protocol
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from kwire.codec.messages.create_topics_response import CreateTopicsResponse
+from kwire.codec.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.handlers import envelopes, forwarding, large_requests, slices
 from kwire.handlers.topics import create_topics, delete_topics
@@ -97,3 +100,40 @@ async def test_the_responses_are_those_to_small_requests(client: RawClient, monk
     for name in ("forwarding encodes", "request in an Envelope", "response in an Envelope"):
         assert steps.count(name) >= 4, steps
     assert CreateTopicsResponse not in encoded  # the controller's bytes are passed on
+
+
+class Turns:
+    """Counts the turns of the running loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._next()
+
+    def _next(self) -> None:
+        self.count += 1
+        self._handle = asyncio.get_running_loop().call_soon(self._next)
+
+    def stop(self) -> None:
+        self._handle.cancel()
+
+
+async def test_a_long_request_and_its_response_are_freed_in_slices(
+    client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (envelopes, large_requests, dispatch):
+        monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    monkeypatch.setattr(slices, "FREED_ELEMENTS", 2)
+    topics = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(20)]
+    turns = Turns()
+    freed: dict[type, Counter[int]] = {CreatableTopic: Counter(), CreatableTopicResult: Counter()}
+    with monkeypatch.context() as patch:
+        for kind, counts in freed.items():
+            patch.setattr(kind, "__del__", lambda _, counts=counts: counts.update([turns.count]), raising=False)
+        response = await client.call(CreateTopicsRequest(topics=topics, validate_only=True, timeout_ms=60_000), 7)
+        await until(
+            lambda: all(each.total() == 40 for each in freed.values())
+        )  # both brokers'; the client keeps its own
+    turns.stop()
+    assert len(response.topics) == 20
+    for counts in freed.values():
+        assert max(counts.values()) <= 4, freed  # of both brokers in one turn
