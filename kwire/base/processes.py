@@ -15,8 +15,11 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
@@ -166,11 +169,57 @@ def _shared_memory() -> int:
         return os.dup(file.fileno())
 
 
-def serve(work: Callable[[Request], Generator[int, None, Response]], *, niceness: int = 10) -> None:
+def may_idle() -> bool:
+    """Whether a thread may take the policy SCHED_IDLE and give it up again (root, CAP_SYS_NICE, RLIMIT_NICE), and
+    nobody has chosen another policy for this process.
+
+    Linux lets anybody run at once in place of a thread with this policy. A thread that is merely nice goes on for a few
+    milliseconds, and whoever wakes up meanwhile, as brokers do all the time, waits."""
+    if not hasattr(os, "SCHED_IDLE") or os.sched_getscheduler(0) != os.SCHED_OTHER:
+        return False
+    permitted: list[bool] = []
+
+    def try_it() -> None:  # in a thread of its own, which would have to keep the policy
+        try:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        except OSError:
+            permitted.append(False)
+        else:
+            permitted.append(True)
+
+    thread = threading.Thread(target=try_it)
+    thread.start()
+    thread.join()
+    return permitted[0]
+
+
+@contextmanager
+def yielding(limit_s: float) -> Iterator[None]:
+    """Have this thread take only processor time that nothing else wants, at most for so long: where all processors are
+    busy there is next to none."""
+    thread = threading.get_native_id()
+
+    def end() -> None:
+        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+
+    timer = threading.Timer(limit_s, end)
+    timer.start()  # it has the policy that this thread still has
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    try:
+        yield
+    finally:
+        end()
+        timer.cancel()
+
+
+def serve(
+    work: Callable[[Request], Generator[int, None, Response]], *, niceness: int = 10, yields_s: float = 0.0
+) -> None:
     """The child's main loop: respond to requests until the input ends.
 
     ``work`` handles one request: it yields the bytes that it has read and written since its last step, and returns the
-    response.
+    response. ``yields_s``: for so long a request is `yielding`, if that is permitted.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = int(os.environ.get(_PARENT, os.getppid()))
@@ -178,13 +227,18 @@ def serve(work: Callable[[Request], Generator[int, None, Response]], *, niceness
     if os.getppid() != parent:  # it ended while this process was starting: no signal will come
         os._exit(1)
     os.nice(niceness)
+    yields = yields_s > 0 and may_idle()
     try:
-        _respond_to_all(work, parent)
+        _respond_to_all(work, parent, partial(yielding, yields_s) if yields else nullcontext)
     except BrokenPipeError:  # the parent has ended
         os._exit(1)
 
 
-def _respond_to_all(work: Callable[[Request], Generator[int, None, Response]], parent: int) -> None:
+def _respond_to_all(
+    work: Callable[[Request], Generator[int, None, Response]],
+    parent: int,
+    at_work: Callable[[], AbstractContextManager[None]],
+) -> None:
     from pickle import loads
 
     source, sink = sys.stdin.buffer, sys.stdout.buffer
@@ -196,7 +250,9 @@ def _respond_to_all(work: Callable[[Request], Generator[int, None, Response]], p
         if size > MESSAGE_BYTES_MAX:
             return
         request, bytes_per_second = loads(source.read(size))
-        sink.write(_framed(_throttled(work(request), bytes_per_second, parent)))
+        with at_work():
+            response = _framed(_throttled(work(request), bytes_per_second, parent))
+        sink.write(response)
         sink.flush()
 
 

@@ -1,13 +1,11 @@
 """The console's share of the processors: brokers and their clients on the same machine go first.
 
-Niceness alone does not help them much: an ordinary process that has just begun to run goes on for a few milliseconds,
-and whoever wakes up meanwhile waits. Linux lets anybody run at once in place of a thread with the policy SCHED_IDLE,
-and sends threads that wake up to processors on which there is nothing else.
+Niceness alone does not help them much; the policy SCHED_IDLE does (`kwire.base.processes.may_idle`): besides, Linux
+sends threads that wake up to processors on which there is nothing else.
 
 Where all processors are busy such threads get next to nothing once they have run for a moment, and a busy cluster is
 one that people want to look at. So a thread looks how long the others had to wait for a processor: while it is long,
-they have the ordinary policy. That must be permitted (root, CAP_SYS_NICE, or RLIMIT_NICE); without permission, and on
-other systems, there is niceness alone.
+they have the ordinary policy. That must be permitted; without permission, and on other systems, there is niceness alone.
 """
 
 from __future__ import annotations
@@ -19,6 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from kwire.base.processes import may_idle
 
 NICENESS: Final = 5
 """The lowest that the process has."""
@@ -44,30 +44,6 @@ def step_back() -> None:
             Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
-def may_idle() -> bool:
-    """Whether a thread may take the policy SCHED_IDLE and give it up again, and nobody has chosen another policy for
-    this process."""
-    if not hasattr(os, "SCHED_IDLE") or not Path("/proc/self/schedstat").exists():
-        return False
-    if os.sched_getscheduler(0) != os.SCHED_OTHER:
-        return False
-    permitted: list[bool] = []
-
-    def try_it() -> None:  # in a thread of its own, which would have to keep the policy
-        try:
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        except OSError:
-            permitted.append(False)
-        else:
-            permitted.append(True)
-
-    thread = threading.Thread(target=try_it)
-    thread.start()
-    thread.join()
-    return permitted[0]
-
-
 class Pauses:
     """How long threads are ordinary each time that they were starved. ``clock``: seconds."""
 
@@ -87,7 +63,7 @@ class Pauses:
 def yield_to_others() -> None:
     """Give the threads of this process the policy SCHED_IDLE while they are not starved, if that is permitted. From now
     on a thread sees to it."""
-    if may_idle():
+    if may_idle() and Path("/proc/self/schedstat").exists():
         threading.Thread(target=_watch, name="kwire-console-priority", daemon=True).start()
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from harness.processes.brokers import wait_until
 from harness.waiting import PATIENCE_S
-from kwire.console.priority import CALM_S, PAUSE_MAX_S, PAUSE_S, Pauses, may_idle
+from kwire.base.processes import may_idle
+from kwire.console.priority import CALM_S, PAUSE_MAX_S, PAUSE_S, Pauses
 
 WORKING = """
 import time

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Final
 
 from kwire.base.doors import Files
 from kwire.base.errors import KafkaError
 from kwire.base.processes import serve, shared_area
 from kwire.log.partition.recompression import Recompress, recompressed, take_area, write_area
+
+YIELDS_S: Final = 1.0
+"""A client waits for the response: longer than that it shall not wait for a busy machine."""
 
 
 def work(request: Recompress) -> Generator[int, None, int | KafkaError]:
@@ -27,7 +31,7 @@ def work(request: Recompress) -> Generator[int, None, int | KafkaError]:
 
 def main() -> None:
     """Serve the broker's requests until it closes the pipe."""
-    serve(work)
+    serve(work, yields_s=YIELDS_S)
 
 
 if __name__ == "__main__":
