@@ -5,7 +5,8 @@ sends threads that wake up to processors on which there is nothing else.
 
 Where all processors are busy such threads get next to nothing once they have run for a moment, and a busy cluster is
 one that people want to look at. So a thread looks how long the others had to wait for a processor: while it is long,
-they have the ordinary policy. That must be permitted; without permission, and on other systems, there is niceness alone.
+they have the ordinary policy. That must be permitted; without permission, and on other systems, there is niceness
+alone.
 """
 
 from __future__ import annotations
