@@ -212,8 +212,7 @@ class World:
             self.counts["power_lost_at_a_change"] += 1
         self._note_recovery_points(manager)
         self.disk.dead = True
-        for timer in manager._timers.values():
-            timer.cancel()
+        manager.periodic.stop()
         manager.env.remover.close()
         await self._let_tasks_end()
 

@@ -13,6 +13,7 @@ import asyncio
 import os.path
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -44,6 +45,9 @@ RETRY_S: Final = 1.0
 LOGS_PER_STEP_MAX: Final = 64
 """More logs than this are created in several steps, so that the event loop is not blocked. A topic that has no more
 partitions is complete when CreateTopics responds."""
+
+ISRS_PER_STEP: Final = 500
+"""ISRs that are checked in one turn of the event loop: one millisecond, or two if all of them shrink."""
 
 DELETIONS_PER_STEP: Final = 32
 """Logs that are deleted in one turn of the event loop: two or three milliseconds."""
@@ -107,6 +111,7 @@ class ReplicaManager:
         self._isr_changes = isr_changes
         self._fenced = False
         self._isr_timer: asyncio.TimerHandle | None = None
+        self._isr_step: asyncio.Handle | None = None
         self._config = config
         self._logs = logs
         self._metadata = metadata
@@ -141,6 +146,8 @@ class ReplicaManager:
         """Stop following the image, and wait for creations and deletions in progress."""
         if self._isr_timer is not None:
             self._isr_timer.cancel()
+        if self._isr_step is not None:
+            self._isr_step.cancel()
         await self._fetchers.close()
         await self._isr_changes.close()
         self._config.off_change(self._on_config)
@@ -202,11 +209,17 @@ class ReplicaManager:
 
     def _shrink_isrs(self) -> None:
         """Twice per `replica.lag.time.max.ms`, shrink ISRs whose followers do not keep up."""
-        lag_ms = self._config.replica_lag_time_max_ms
-        for partition in self._partitions.values():
-            if len(partition.isr) > 1:
-                partition.shrink_isr(lag_ms)
-        self._isr_timer = asyncio.get_running_loop().call_later(lag_ms / 2000, self._shrink_isrs)
+        delay_s = self._config.replica_lag_time_max_ms / 2000
+        self._isr_timer = asyncio.get_running_loop().call_later(delay_s, self._shrink_isrs)
+        self._shrink_some(iter([each for each in self._partitions.values() if len(each.isr) > 1]))
+
+    def _shrink_some(self, partitions: Iterator[Partition]) -> None:
+        """Look at some partitions now, and at the others in later turns of the event loop."""
+        some = list(islice(partitions, ISRS_PER_STEP))
+        for partition in some:
+            partition.shrink_isr(self._config.replica_lag_time_max_ms)
+        if len(some) == ISRS_PER_STEP:
+            self._isr_step = asyncio.get_running_loop().call_soon(self._shrink_some, partitions)
 
     def has_partitions_to_hand_over(self) -> bool:
         """Whether this broker leads a partition that another live, in-sync replica could lead."""

@@ -31,6 +31,7 @@ from kwire.log.manager.directory_guard import DirectoryGuard
 from kwire.log.manager.finding import Found, find_partitions, retire
 from kwire.log.manager.load_progress import LoadProgress, LogProgress
 from kwire.log.manager.offset_checkpoints import CHECKPOINTED, OffsetCheckpoints
+from kwire.log.manager.periodic import PeriodicWork
 from kwire.log.manager.settings import ManagerSettings
 from kwire.log.partition.opening import open_log
 from kwire.log.partition.partition_log import PartitionLog
@@ -98,7 +99,7 @@ class LogManager:
         self.stopped_clean = True
         self.cleaner = LogCleaner(self.env, self._with_directories, self.settings.cleaner)
         self.recompressor = Recompressor(doors)
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self.periodic = PeriodicWork()
         self._checkpoints = OffsetCheckpoints(doors, self._names, self._collect, self.guard.report)
         self._checking: asyncio.Future[None] | None = None
         self._stale: list[LogDirectory] = []  # with checkpoints that name logs just deleted
@@ -443,47 +444,35 @@ class LogManager:
 
     def start(self) -> None:
         """Begin the periodic work on the running event loop."""
-        settings = self.settings
+        settings, every = self.settings, self.periodic.every
         for file, interval_ms in (
             (RECOVERY_POINT_FILE, settings.recovery_point_interval_ms),
             (LOG_START_OFFSET_FILE, settings.log_start_interval_ms),
             (HIGH_WATERMARK_FILE, settings.high_watermark_interval_ms),
         ):
-            self._every(file, interval_ms, partial(self._checkpoint_all, file))
-        self._every_log("retention", settings.retention_check_interval_ms, PartitionLog.delete_old_segments)
-        self._every_log("flush", settings.flush_scheduler_interval_ms, self._flush_if_due)
-        self._every_log("producers", settings.producer_check_interval_ms, self._expire_producers)
-        self._every("directories", settings.high_watermark_interval_ms, self._check_directories)
-        self._every("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
+            every(file, interval_ms, partial(self._checkpoint_all, file))
+        every("directories", settings.high_watermark_interval_ms, self._check_directories)
+        self.periodic.every_in_steps("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
+        for name, interval_ms, action in (
+            ("retention", settings.retention_check_interval_ms, PartitionLog.delete_old_segments),
+            ("flush", settings.flush_scheduler_interval_ms, self._flush_if_due),
+            ("producers", settings.producer_check_interval_ms, self._expire_producers),
+        ):
+            self.periodic.every_in_steps(name, interval_ms, partial(self._with_each_log, name, action))
         if settings.cleaner.enable:
             self.cleaner.start(self.directories)
 
-    def _every(self, name: str, interval_ms: int, action: Callable[[], object]) -> None:
-        loop = asyncio.get_running_loop()
-
-        def run() -> None:
-            self._timers[name] = loop.call_later(interval_ms / 1000, run)
-            try:
-                action()
-            except (OSError, KafkaError) as error:
-                logger.error("periodic work failed", what=name, error=str(error))
-
-        self._timers[name] = loop.call_later(interval_ms / 1000, run)
-
-    def _every_log(self, name: str, interval_ms: int, action: Callable[[PartitionLog], object]) -> None:
-        """Do something with each open log periodically, with some of them in one turn of the event loop."""
-        self._every(name, interval_ms, lambda: self._do_with_some(name, action, iter(list(self._logs.values()))))
-
-    def _do_with_some(self, name: str, action: Callable[[PartitionLog], object], logs: Iterator[PartitionLog]) -> None:
-        some = list(islice(logs, LOGS_PER_STEP))
-        for log in some:
-            if not log.closed:
-                try:
-                    action(log)
-                except KafkaError as error:
-                    logger.error(f"{name} failed", partition=log.name, error=str(error))
-        if len(some) == LOGS_PER_STEP and not self._closed:
-            asyncio.get_running_loop().call_soon(self._do_with_some, name, action, logs)
+    def _with_each_log(self, name: str, action: Callable[[PartitionLog], object]) -> Iterator[None]:
+        """Do something with each open log, with some of them in each step."""
+        logs = iter(list(self._logs.values()))
+        while some := list(islice(logs, LOGS_PER_STEP)):
+            for log in some:
+                if not log.closed:
+                    try:
+                        action(log)
+                    except KafkaError as error:
+                        logger.error(f"{name} failed", partition=log.name, error=str(error))
+            yield
 
     def _checkpoint_all(self, file: str) -> None:
         for directory in self.directories:
@@ -538,9 +527,7 @@ class LogManager:
         if self._closed:
             return
         self._closed = True
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self.periodic.stop()
         await self.cleaner.close()
         await self.recompressor.close()
         if self._rewriting is not None:

@@ -16,6 +16,7 @@ from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewP
 from kwire.cluster.controller.topics import NewTopic
 from kwire.cluster.metadata.image import ConfigResource
 from kwire.cluster.replication import replica_manager as replica_manager_module
+from kwire.cluster.replication.partition import Partition
 from kwire.cluster.replication.replica_manager import ReplicaManager
 from tests.cluster.helpers import FakeLog, FakeLogs, Node, log_of, node, replica_manager
 
@@ -222,3 +223,23 @@ async def test_logs_of_another_broker_are_adopted_under_their_ids() -> None:
     assert made.replicas.partition_by_id(b"a" * 16, 2).leading
     assert made.replicas.partition("a", 1).topic_id == b"a" * 16
     assert logs.aside == [("two", 0), ("two", 1)]
+
+
+async def test_isrs_shrink_in_several_turns_until_the_broker_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_manager_module, "ISRS_PER_STEP", 2)
+    made = await running()
+    await node(made.store, 2)
+    await create(made, NewTopic("a", assignments=[(index, [1, 2]) for index in range(5)]))
+    looked_at: list[int] = []
+    monkeypatch.setattr(Partition, "shrink_isr", lambda partition, _lag_ms: looked_at.append(partition.index))
+    counts = []
+    made.replicas._shrink_isrs()
+    while len(looked_at) < 5:
+        counts.append(len(looked_at))
+        await asyncio.sleep(0)
+    assert counts == [2, 4]
+    looked_at.clear()
+    made.replicas._shrink_isrs()
+    await made.replicas.close()
+    await asyncio.sleep(0)
+    assert looked_at == [0, 1]

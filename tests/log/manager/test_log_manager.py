@@ -449,7 +449,7 @@ async def test_periodic_work_looks_at_some_logs_in_a_turn(tmp_path: Path, monkey
         await asyncio.sleep(0)
         turn += 1
         if seen:
-            logs._timers["retention"].cancel()  # one pass is enough
+            logs.periodic._timers["retention"].cancel()  # one pass is enough
     await logs.close()
     assert [name for _, name in seen] == [f"t-{number}" for number in range(5)]
     first = seen[0][0]

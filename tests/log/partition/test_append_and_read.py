@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections import deque
 from pathlib import Path
 
 import pytest
 
 from kwire.base.doors import Doors
 from kwire.base.file_range import FileRange
+from kwire.log.common import file_cache
 from kwire.log.common.append_info import NO_DATA, Origin
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
@@ -160,11 +163,30 @@ def test_an_idle_log_owns_no_descriptor_and_opens_again_when_used(tmp_path: Path
     assert env.cache.open_count <= 3
     assert read_all(log) == [(i, i) for i in range(30)]
     assert env.cache.open_count <= 3
-    env.cache.sweep()
-    env.cache.sweep()
+    for _ in range(2):
+        deque(env.cache.sweep())
     assert env.cache.open_count == 0
     assert not any(segment.index.loaded or segment.time_index.loaded for segment in log.segments)
     assert append(log, 1, timestamp=-1) == 30
+
+
+def test_idle_files_are_closed_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_cache, "CLOSED_PER_STEP", 2)
+    env = LogEnvironment.create(Doors())
+    logs = [open_log(tmp_path / str(number), env=env) for number in range(6)]
+    for log in logs:
+        append(log, 1, timestamp=-1)
+    deque(env.cache.sweep())
+    assert env.cache.open_count == 6
+    steps = env.cache.sweep()
+    next(steps)
+    assert [log.active.file.fd >= 0 for log in logs] == [False] * 2 + [True] * 4
+    append(logs[2], 1, timestamp=-1)  # used between two steps
+    logs[3].release()  # deleted: must not be touched any more
+    shutil.rmtree(tmp_path / "3")
+    deque(steps)
+    assert [log.active.file.fd >= 0 for log in logs if not log.closed] == [False, False, True, False, False]
+    assert not (tmp_path / "3").exists()
 
 
 def test_a_range_being_sent_keeps_its_file_open_while_the_segment_is_deleted(tmp_path: Path) -> None:
