@@ -13,17 +13,17 @@ and the principal is lost. That is possible only while no authorizer is configur
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, in_turns, resolved
 from kwire.base.logging import get_logger
-from kwire.cluster.controller.topics import automatic_topics
+from kwire.cluster.controller.topics import NewTopic, automatic_topics
 from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kwire.codec.protocol import encode_in_slices
-from kwire.handlers.slices import SLICE_ELEMENTS, keep_encoded
+from kwire.handlers.slices import SLICE_ELEMENTS, free_in_slices, in_slices, keep_encoded
 
 if TYPE_CHECKING:
     from kwire.codec.message import Message
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 0.05
 CREATE_TOPICS_VERSION: Final = 7
+SLICE_WARNINGS: Final = 100
+"""Lines that are written before other clients get their turn: two or three milliseconds."""
 
 _REASONS: Final = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "its principal has no CLUSTER_ACTION on the cluster (super.users, ACLs)",
@@ -164,18 +166,12 @@ async def auto_create(context: RequestContext, names: Sequence[str], *, for_clie
     if services.controller.active:
         await services.controller.auto_create(names)
         return
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
-            )
-            for topic in automatic_topics(services.config, names)
-        ],
-        timeout_ms=services.config.request_timeout_ms,
-    )
+
+    def some(part: Sequence[str]) -> list[CreatableTopic]:
+        return [_creatable(topic) for topic in automatic_topics(services.config, part)]
+
+    topics = await resolved(in_slices(names, some, SLICE_ELEMENTS))
+    request = CreateTopicsRequest(topics=topics, timeout_ms=services.config.request_timeout_ms)
     deadline = _deadline(services)
     try:
         if for_client:
@@ -184,15 +180,29 @@ async def auto_create(context: RequestContext, names: Sequence[str], *, for_clie
         else:
             response = await _call(services, request, CREATE_TOPICS_VERSION, deadline)
         if response is not None:
-            _warn_of_refusals(response)
+            await in_turns(_warn_of_refusals(response))
+            free_in_slices(request, response)
             await services.controller.catch_up()
     except KafkaError as error:
         _logger.warning("topics cannot be created", topics=list(names), error=str(error))
 
 
-def _warn_of_refusals(response: CreateTopicsResponse) -> None:
-    """Log which topics the controller does not create. (Another broker may have created them just before.)"""
-    for topic in response.topics:
-        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            error = ErrorCode(topic.error_code).name
-            _logger.warning("topic cannot be created", topic=topic.name, error=error, reason=topic.error_message)
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def _warn_of_refusals(response: CreateTopicsResponse) -> Generator[None, None, None]:
+    """Log which topics the controller does not create, in steps. (Another broker may have created them just before.)"""
+    refused = (
+        each for each in response.topics if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    )
+    for count, topic in enumerate(refused):
+        if count and count % SLICE_WARNINGS == 0:
+            yield
+        error = ErrorCode(topic.error_code).name
+        _logger.warning("topic cannot be created", topic=topic.name, error=error, reason=topic.error_message)

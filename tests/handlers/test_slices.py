@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Generator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, List
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.codec.protocol import encode
 from kwire.handlers import authorization
+from kwire.handlers.audit import changes
 from kwire.handlers.cluster import describe_log_dirs
 from kwire.handlers.configs import describe_configs
 from kwire.handlers.context import Authorizer, RequestContext
@@ -40,12 +42,19 @@ CONFIGS = DescribeConfigsRequest(
 PAGE = DescribeTopicPartitionsRequest(
     topics=[TopicRequest(name=name) for name in ("a", "absent", "b")], response_partition_limit=4
 )
+ABSENT = MetadataRequest(
+    topics=[MetadataRequestTopic(name=name) for name in ("p", "q", "a", "not/legal", "s", "p")],
+    allow_auto_topic_creation=False,
+)
+ABSENT_IDS = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=bytes([each] * 16)) for each in b"pqrsp"])
 CASES = [
     (list_offsets, "SLICE_PARTITIONS", OFFSETS, 7, 4),
     (describe_log_dirs, "SLICE_PARTITIONS", DescribeLogDirsRequest(topics=None), 3, 3),
     (describe_topic_partitions, "SLICE_TOPICS", PAGE, 0, 2),
     (describe_configs, "SLICE_RESOURCES", CONFIGS, 3, 3),
     (describe_configs, "SLICE_RESOURCES", CONFIGS, 4, 3),
+    (metadata, "SLICE_NAMES", ABSENT, 12, 3),
+    (metadata, "SLICE_NAMES", ABSENT_IDS, 12, 2),
 ]
 
 
@@ -175,3 +184,45 @@ async def test_an_authorizer_decides_about_very_many_topics_in_slices(
     assert body == at_once
     others = int(module is create_topics)  # whether any topic may be created
     assert [each - others for each in before[:2]] == [2, 4]
+
+
+class Lines:
+    """Stands for a logger: counts its lines."""
+
+    level = 0
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def info(self, *_: object, **fields: object) -> None:
+        self.count += 1
+
+
+async def test_very_many_topics_are_created_automatically_in_slices(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard, lines = Guard(), Lines()
+    context = RequestContext(dataclasses.replace(broker.services, authorizer=guard), api_version=12)
+    names = [f"new-{number}" for number in range(9)]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("a", "c", *names, "no/name")])
+    done: list[tuple[int, int]] = []
+    sleep = asyncio.sleep
+
+    async def noted(delay: float) -> None:
+        done.append((guard.decisions, lines.count))
+        await sleep(delay)
+
+    monkeypatch.setattr(authorization, "SLICE_NAMES", 2)
+    monkeypatch.setattr(metadata, "SLICE_NAMES", 2)
+    monkeypatch.setattr(changes, "SLICE_LINES", 2)
+    monkeypatch.setattr(changes, "_logger", lines)
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "sleep", noted)
+        response = await resolved(metadata.API.handle(request, context))
+    done.append((guard.decisions, lines.count))
+    codes = {topic.name: topic.error_code for topic in response.topics}
+    assert codes == {"a": 0, "c": 29, **dict.fromkeys(names, 0), "no/name": 17}
+    assert lines.count == 9
+    steps = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(done)]
+    assert max(decided for decided, _ in steps) <= 5, steps  # a slice, topics of any name, a slice
+    assert max(written for _, written in steps) <= 2, steps

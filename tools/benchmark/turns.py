@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.waiting import PATIENCE_S
 from harness.wire_client import WireClient
+from kwire.base.errors import ErrorCode
 from kwire.base.logging import configure, get_logger
 from kwire.cli.start import GC_THRESHOLDS
 from kwire.cluster.store.memory import MemoryStore
@@ -92,6 +93,7 @@ class Requests:
             ("Metadata of all, the first one", lambda: self._metadata(False)),
             ("Metadata of all", lambda: self._metadata(False)),
             ("Metadata of all with operations", lambda: self._metadata(True)),
+            (f"Metadata of {small:,} by id", self._by_id),
             ("ListOffsets of all", self._offsets),
             ("DescribeTopicPartitions, a page", self._page),
             ("DescribeLogDirs", self._log_dirs),
@@ -99,6 +101,7 @@ class Requests:
             ("AlterConfigs, 1,000 topics", self._alter_configs),
             (f"DeleteTopics, {large} of {self._each:,}", lambda: self._delete(self._large)),
             (f"DeleteTopics, {small:,} of one partition", lambda: self._delete(self._small)),
+            (f"Metadata of {small:,} unknown names", self._unknown),
             (f"Metadata that creates {small:,} topics", self._create_named),
             ("DeleteTopics, these", lambda: self._delete(self._small)),
             (f"AlterClientQuotas, {small:,} users", lambda: self._alter_quotas(is_removal=False)),
@@ -118,9 +121,20 @@ class Requests:
         request = MetadataRequest(topics=None, include_topic_authorized_operations=operations)
         self._check(self._client.call(request, 12).topics)
 
-    def _create_named(self) -> None:
+    def _by_id(self) -> None:
+        ids = [each.topic_id for each in self._client.call(MetadataRequest(topics=None), 12).topics]
+        topics = [MetadataRequestTopic(name=None, topic_id=each) for each in ids]
+        self._check(self._client.call(MetadataRequest(topics=topics), 12).topics)
+
+    def _named(self, *, creates: bool) -> Any:
         topics = [MetadataRequestTopic(name=name) for name in self._small]
-        self._check(self._client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12).topics)
+        return self._client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=creates), 12)
+
+    def _unknown(self) -> None:
+        assert {each.error_code for each in self._named(creates=False).topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    def _create_named(self) -> None:
+        self._check(self._named(creates=True).topics)
 
     def _offsets(self) -> None:
         sizes = [(name, 1) for name in self._small] + [(name, self._each) for name in self._large]

@@ -60,7 +60,7 @@ def audited(api: Api) -> Api:
         def written(response: Any) -> NowOrLater[Any]:
             if response is None or _logger.level > INFO or context.forwarded:
                 return response
-            steps = _lines(context, () if getattr(request, "validate_only", False) else changes(request, response))
+            steps = lines(context, () if getattr(request, "validate_only", False) else changes(request, response))
             for _ in steps:
                 return _when_written(steps, response)
             return response
@@ -77,13 +77,7 @@ async def _when_written(steps: Generator[None, None, None], response: Any) -> An
     return response
 
 
-def write(context: RequestContext, changes: Iterable[Change]) -> None:
-    """Write the lines about what a request has changed."""
-    for _ in _lines(context, changes):
-        pass
-
-
-def _lines(context: RequestContext, changes: Iterable[Change]) -> Generator[None, None, None]:
+def lines(context: RequestContext, changes: Iterable[Change]) -> Generator[None, None, None]:
     """Write the lines about what a request has changed, in steps."""
     who = {
         "principal": str(context.principal),

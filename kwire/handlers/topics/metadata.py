@@ -28,10 +28,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from kwire.base.errors import ErrorCode
-from kwire.base.futures import NowOrLater, resolved, then
+from kwire.base.futures import NowOrLater, in_turns, is_later, resolved, then
 from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.metadata.image import ClusterImage, TopicImage
 from kwire.codec.messages.metadata_request import MetadataRequest
@@ -46,7 +46,6 @@ from kwire.handlers.api import Api
 from kwire.handlers.authorization import (
     CREATE_IN_CLUSTER,
     SLICE_NAMES,
-    allowed_topics,
     allowed_topics_in_slices,
     is_allowed,
     is_topic_allowed,
@@ -77,6 +76,8 @@ SLICE_TOPICS: Final = 100
 """Topics whose authorised operations are found before other clients get their turn: up to four milliseconds with very
 many ACLs."""
 
+T = TypeVar("T")
+
 KEPT_MAX: Final = 64
 KEPT_BYTES: Final = 16 * 1024
 """Responses about named topics that are kept until the image changes, and the bytes of each at most: clients ask for
@@ -100,17 +101,20 @@ def handle(request: MetadataRequest, context: RequestContext) -> NowOrLater[Meta
         return kept
     if request.allow_auto_topic_creation and context.services.config.auto_create_topics_enable:
         missing = _missing(context, names)
-        if missing:
-            creatable = _creatable(context, missing)
-            refused = [name for name in missing if name not in creatable]
-            if creatable:
-                return _respond_after_creation(request, context, names, list(creatable), refused)
-            return _with_refused(_respond_by_name(request, context, names), refused)
+        if is_later(missing) or missing:
+            return then(missing, partial(_create_missing, request, context, names))
+    return _respond_by_name(request, context, names)
+
+
+def _respond_by_name(
+    request: MetadataRequest, context: RequestContext, names: list[str], refused: Collection[str] = ()
+) -> NowOrLater[MetadataResponse]:
+    """Respond about named topics. ``refused``: those that the client may not create."""
     image = context.services.image
     if len(names) > SLICE_NAMES:
         allowed = allowed_topics_in_slices(context, _DESCRIBE, names)
-        return then(allowed, partial(_respond_about, request, context, image, names))
-    return _respond_about(request, context, image, names, None)
+        return then(allowed, partial(_respond_about, request, context, image, names, refused))
+    return _respond_about(request, context, image, names, refused, None)
 
 
 def _respond_about(
@@ -118,13 +122,17 @@ def _respond_about(
     context: RequestContext,
     image: ClusterImage,
     names: list[str],
+    refused: Collection[str],
     allowed: Collection[str] | None,
 ) -> NowOrLater[MetadataResponse]:
     """Respond about named topics. ``allowed``: those that the client may describe, None if that is yet to be found."""
-    fresh = _for_slices(
-        request, context, image, [image.topics[each] for each in dict.fromkeys(names) if each in image.topics]
-    )
-    named = partial(_by_names, context, image, names, allowed)
+    wanted = list(dict.fromkeys(names))
+    known = [image.topics[each] for each in wanted if each in image.topics]
+    fresh = _for_slices(request, context, image, known)
+    describe = partial(_by_names, context, image, refused, allowed)
+    if len(wanted) - len(known) > SLICE_NAMES:
+        return _respond_one_by_one(request, context, image, fresh or (), wanted, describe)
+    named = partial(describe, wanted)
     respond = partial(_respond_with_named, request, context, image, names, named)
     return respond() if fresh is None else _respond_in_slices(request, context, image, fresh, named, respond)
 
@@ -196,6 +204,20 @@ async def _respond_in_slices(
     return respond() if _is_encodable(request, context) else await _respond_alone(request, context, image, topics())
 
 
+async def _respond_one_by_one(
+    request: MetadataRequest,
+    context: RequestContext,
+    image: ClusterImage,
+    fresh: Collection[TopicImage],
+    wanted: Sequence[T],
+    describe: Callable[[Sequence[T]], list[MetadataResponseTopic]],
+) -> MetadataResponse:
+    """Respond about very many names or ids, many of which may be absent: nothing is kept of those."""
+    await _prepare_in_slices(request, context, image, fresh)
+    topics = await resolved(in_slices(wanted, describe, SLICE_NAMES))
+    return await _respond_alone(request, context, image, topics)
+
+
 async def _respond_alone(
     request: MetadataRequest, context: RequestContext, image: ClusterImage, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
@@ -207,7 +229,7 @@ async def _respond_alone(
 
 
 async def _prepare_in_slices(
-    request: MetadataRequest, context: RequestContext, image: ClusterImage, fresh: list[TopicImage]
+    request: MetadataRequest, context: RequestContext, image: ClusterImage, fresh: Collection[TopicImage]
 ) -> None:
     """Describe and encode topics, with a turn for other clients after every `SLICE_PARTITIONS` that are described."""
     done = 0
@@ -302,55 +324,72 @@ def _respond_with_known(
     return response
 
 
-def _creatable(context: RequestContext, missing: dict[str, None]) -> dict[str, None]:
+def _missing(context: RequestContext, names: list[str]) -> NowOrLater[dict[str, None]]:
+    """The topics that the client may describe and that do not exist."""
+    known = context.services.image.topics
+    absent = [name for name in dict.fromkeys(names) if name not in known]
+    if not absent:
+        return {}
+    return then(in_slices(absent, _possible, SLICE_NAMES), partial(allowed_topics_in_slices, context, _DESCRIBE))
+
+
+def _possible(names: Sequence[str]) -> list[str]:
+    return [name for name in names if absence_error(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def _create_missing(
+    request: MetadataRequest, context: RequestContext, names: list[str], missing: dict[str, None]
+) -> NowOrLater[MetadataResponse]:
+    """Respond about named topics, of which some are missing, once those that the client may create are created."""
+    if not missing:
+        return _respond_by_name(request, context, names)
+    return then(_creatable(context, missing), partial(_create, request, context, names, missing))
+
+
+def _creatable(context: RequestContext, missing: dict[str, None]) -> NowOrLater[dict[str, None]]:
     """The topics that the client may create."""
     if is_allowed(context, CREATE_IN_CLUSTER, Purpose.CHOICE):
         return missing
-    return allowed_topics(context, AclOperation.CREATE, missing)
+    return allowed_topics_in_slices(context, AclOperation.CREATE, missing)
 
 
-def _with_refused(response: MetadataResponse, refused: Collection[str]) -> MetadataResponse:
-    """The response; TOPIC_AUTHORIZATION_FAILED for the topics that would have been created."""
-    for topic in response.topics:
-        if topic.name in refused:  # it is absent, so the response's own
-            topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            topic.topic_authorized_operations = NOT_ASKED
-    return response
-
-
-def _missing(context: RequestContext, names: list[str]) -> dict[str, None]:
-    """The topics that the client may describe and that do not exist."""
-    known = context.services.image.topics
-    missing = [
-        name for name in names if name not in known and absence_error(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    ]
-    return allowed_topics(context, _DESCRIBE, dict.fromkeys(missing)) if missing else {}
+def _create(
+    request: MetadataRequest,
+    context: RequestContext,
+    names: list[str],
+    missing: dict[str, None],
+    creatable: dict[str, None],
+) -> NowOrLater[MetadataResponse]:
+    refused = missing.keys() - creatable.keys()
+    if not creatable:
+        return _respond_by_name(request, context, names, refused)
+    return _respond_after_creation(request, context, names, list(creatable), refused)
 
 
 async def _respond_after_creation(
-    request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str], refused: list[str]
+    request: MetadataRequest, context: RequestContext, names: list[str], created: list[str], refused: Collection[str]
 ) -> MetadataResponse:
-    await auto_create(context, missing, for_client=True)
-    _log_creation(context, missing)
-    return _with_refused(_respond_by_name(request, context, names), refused)
+    await auto_create(context, created, for_client=True)
+    await _log_creation(context, created)
+    return await resolved(_respond_by_name(request, context, names, refused))
 
 
-def _log_creation(context: RequestContext, missing: list[str]) -> None:
+async def _log_creation(context: RequestContext, created: list[str]) -> None:
     """Write the audit log's lines about the topics that there are now."""
-    from kwire.handlers.audit.changes import topics_created, write
+    from kwire.handlers.audit.changes import lines, topics_created
 
     topics = context.services.image.topics
-    write(context, topics_created(name for name in missing if name in topics))
+    await in_turns(lines(context, topics_created(name for name in created if name in topics)))
 
 
-def _respond_by_name(request: MetadataRequest, context: RequestContext, names: list[str]) -> MetadataResponse:
+def _respond_by_id(request: MetadataRequest, context: RequestContext, ids: list[bytes]) -> NowOrLater[MetadataResponse]:
     image = context.services.image
-    return _respond(request, context, image, _by_names(context, image, names, None))
-
-
-def _respond_by_id(request: MetadataRequest, context: RequestContext, ids: list[bytes]) -> MetadataResponse:
-    image = context.services.image
-    return _respond(request, context, image, [_by_id(context, image, topic_id) for topic_id in dict.fromkeys(ids)])
+    wanted = list(dict.fromkeys(ids))
+    known = [image.topics_by_id[each] for each in wanted if each in image.topics_by_id]
+    fresh = _for_slices(request, context, image, known)
+    if fresh is not None or len(wanted) > SLICE_NAMES:
+        return _respond_one_by_one(request, context, image, fresh or (), wanted, partial(_by_ids, context, image))
+    return _respond(request, context, image, _by_ids(context, image, wanted))
 
 
 def _respond(
@@ -396,21 +435,31 @@ def _finished(
 
 
 def _by_names(
-    context: RequestContext, image: ClusterImage, names: list[str], allowed: Collection[str] | None
+    context: RequestContext,
+    image: ClusterImage,
+    refused: Collection[str],
+    allowed: Collection[str] | None,
+    names: Sequence[str],
 ) -> list[MetadataResponseTopic]:
-    """Topics, each once. ``allowed``: those that the client may describe, None if that is yet to be found."""
-    return [_by_name(context, image, name, allowed) for name in dict.fromkeys(names)]
+    """Topics by name. ``refused``: those that the client may not create; ``allowed``: those that it may describe, None
+    if that is yet to be found."""
+    return [_by_name(context, image, name, refused, allowed) for name in names]
 
 
 def _by_name(
-    context: RequestContext, image: ClusterImage, name: str, allowed: Collection[str] | None
+    context: RequestContext, image: ClusterImage, name: str, refused: Collection[str], allowed: Collection[str] | None
 ) -> MetadataResponseTopic:
     if not is_topic_allowed(context, _DESCRIBE, name) if allowed is None else name not in allowed:
         return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = image.topics.get(name)
     if topic is None:
-        return MetadataResponseTopic(error_code=absence_error(name), name=name)
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if name in refused else absence_error(name)
+        return MetadataResponseTopic(error_code=error, name=name)
     return _described(image, topic)
+
+
+def _by_ids(context: RequestContext, image: ClusterImage, ids: Sequence[bytes]) -> list[MetadataResponseTopic]:
+    return [_by_id(context, image, topic_id) for topic_id in ids]
 
 
 def _by_id(context: RequestContext, image: ClusterImage, topic_id: bytes) -> MetadataResponseTopic:
