@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar, cast
 
-from kwire.base.processes import Processes
+from kwire.base.processes.helpers import Processes
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,12 +13,12 @@ from ipaddress import ip_address
 import uvicorn
 
 from kwire.base.addresses import Address
+from kwire.base.processes.priority import step_back, yield_to_others
 from kwire.cli.running.web import ReadyServer, StartFailure, bound_socket, check_tls, server_config
 from kwire.cli.start import loop_factory
 from kwire.console.access import Access
 from kwire.console.app import Console, Settings
 from kwire.console.clusters import Clusters, Target
-from kwire.console.priority import step_back, yield_to_others
 from kwire.console.sessions import Sessions, why_no_logins
 
 TOKEN_BYTES = 32

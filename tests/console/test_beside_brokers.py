@@ -15,8 +15,8 @@ import pytest
 
 from harness.processes.process_usage import family
 from harness.waiting import PATIENCE_S
+from kwire.base.processes.priority import NICENESS
 from kwire.cli import main
-from kwire.console.priority import NICENESS
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.doors import Doors
-from kwire.base.processes import HelperDied
+from kwire.base.processes.helpers import HelperDied
 from kwire.base.topic_partition import TopicPartition
 from kwire.log.common.environment import LogEnvironment, logger
 from kwire.log.common.log_config import INT64_MAX

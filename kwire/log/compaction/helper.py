@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kwire.base.doors import Doors
-from kwire.base.processes import HelperDied, HelperProcess
+from kwire.base.processes.helpers import HelperDied, HelperProcess
 from kwire.log.compaction.messages import CleaningRequest, CleaningResponse
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
-from kwire.base.processes import HelperDied, HelperProcess
+from kwire.base.processes.helpers import HelperDied, HelperProcess
 from kwire.log.partition.validator import BatchValidator
 
 if TYPE_CHECKING:

@@ -4,15 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final
 
 from kwire.base.doors import Files
 from kwire.base.errors import KafkaError
-from kwire.base.processes import serve, shared_area
+from kwire.base.processes.helpers import serve, shared_area
 from kwire.log.partition.recompression import Recompress, recompressed, take_area, write_area
-
-YIELDS_S: Final = 1.0
-"""A client waits for the response: longer than that it shall not wait for a busy machine."""
 
 
 def work(request: Recompress) -> Generator[int, None, int | KafkaError]:
@@ -31,7 +27,7 @@ def work(request: Recompress) -> Generator[int, None, int | KafkaError]:
 
 def main() -> None:
     """Serve the broker's requests until it closes the pipe."""
-    serve(work, yields_s=YIELDS_S)
+    serve(work, yields=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kwire.base.doors import Doors, Files
-from kwire.base.processes import HelperDied, HelperProcess
+from kwire.base.processes.helpers import HelperDied, HelperProcess
 from kwire.log.common import names
 from kwire.log.common.log_config import INT64_MAX
 from kwire.log.recovery.messages import PartitionsRecovered, RecoverPartitions, RecoveryReport, UncleanPartition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from kwire.base.doors import Doors
-from kwire.base.processes import serve
+from kwire.base.processes.helpers import serve
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.recovery.messages import PartitionsRecovered, RecoverPartitions, RecoveryReport, UncleanPartition
 from kwire.log.recovery.recovery import LogRecovery

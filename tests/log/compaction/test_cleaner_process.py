@@ -16,7 +16,7 @@ import pytest
 
 from harness.waiting import until
 from kwire.base.doors import Doors
-from kwire.base.processes import HelperDied
+from kwire.base.processes.helpers import HelperDied
 from kwire.base.quota import Quota
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 from kwire.log.common.log_config import LogConfig
@@ -227,7 +227,7 @@ def test_a_helper_does_not_outlive_a_killed_broker() -> None:
 
 ABANDONED = """
 import os, pickle, struct, sys, time
-from kwire.base.processes import HelperProcess
+from kwire.base.processes.helpers import HelperProcess
 from kwire.log.compaction.messages import ForgetMap
 
 helper = HelperProcess("kwire.log.compaction.worker")

@@ -1,12 +1,12 @@
-"""The console's share of the processors: brokers and their clients on the same machine go first.
+"""The share of the processors that processes beside a broker take: it and its clients go first.
 
-Niceness alone does not help them much; the policy SCHED_IDLE does (`kwire.base.processes.may_idle`): besides, Linux
-sends threads that wake up to processors on which there is nothing else.
+Niceness alone does not help much: a process that has just begun to run goes on for a few milliseconds, and whoever
+wakes up meanwhile, as brokers do all the time, waits. Linux lets anybody run at once in place of a thread with the
+policy SCHED_IDLE, and sends threads that wake up to processors on which there is nothing else.
 
-Where all processors are busy such threads get next to nothing once they have run for a moment, and a busy cluster is
-one that people want to look at. So a thread looks how long the others had to wait for a processor: while it is long,
-they have the ordinary policy. That must be permitted; without permission, and on other systems, there is niceness
-alone.
+Where all processors are busy such threads get next to nothing once they have run for a moment. So a thread looks how
+long the others had to wait for a processor: while it is long, they have the ordinary policy. That must be permitted;
+without permission, and on other systems, there is niceness alone.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from kwire.base.processes import may_idle
-
 NICENESS: Final = 5
-"""The lowest that the process has."""
+"""The lowest of a process that has stepped back."""
 
 LOOK_S: Final = 0.25
-WAITED_S: Final = 0.1
+WAITED_S: Final = 0.15
 """Threads that waited for processors for so long between two looks are starved."""
 PAUSE_S: Final = 5.0
 """So long threads are ordinary after that; twice as long each time that it happens again, up to `PAUSE_MAX_S`."""
@@ -39,10 +37,32 @@ _THREADS: Final = Path("/proc/self/task")
 def step_back() -> None:
     """Lower the priority of this process, at its start."""
     os.nice(max(NICENESS - os.nice(0), 0))
-    if os.getsid(0) == os.getpid():  # as with `kwire start --console`
+    if os.getsid(0) == os.getpid():  # as the console of `kwire start --console`
         # Linux may share processors between sessions first (autogroup); niceness then counts within a session only.
         with suppress(OSError):
             Path("/proc/self/autogroup").write_text(str(NICENESS))
+
+
+def may_idle() -> bool:
+    """Whether a thread may take the policy SCHED_IDLE and give it up again (root, CAP_SYS_NICE, RLIMIT_NICE), and
+    nobody has chosen another policy for this process."""
+    if not hasattr(os, "SCHED_IDLE") or os.sched_getscheduler(0) != os.SCHED_OTHER:
+        return False
+    permitted: list[bool] = []
+
+    def try_it() -> None:  # in a thread of its own, which would have to keep the policy
+        try:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        except OSError:
+            permitted.append(False)
+        else:
+            permitted.append(True)
+
+    thread = threading.Thread(target=try_it)
+    thread.start()
+    thread.join()
+    return permitted[0]
 
 
 class Pauses:
@@ -65,7 +85,7 @@ def yield_to_others() -> None:
     """Give the threads of this process the policy SCHED_IDLE while they are not starved, if that is permitted. From now
     on a thread sees to it."""
     if may_idle() and Path("/proc/self/schedstat").exists():
-        threading.Thread(target=_watch, name="kwire-console-priority", daemon=True).start()
+        threading.Thread(target=_watch, name="kwire-priority", daemon=True).start()
 
 
 def _watch() -> None:

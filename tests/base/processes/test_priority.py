@@ -1,4 +1,4 @@
-"""The console's threads take time that nothing else wants, and an ordinary share where that would be none."""
+"""Processes beside a broker take time that nothing else wants, and an ordinary share where that would be none."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import pytest
 
 from harness.processes.brokers import wait_until
 from harness.waiting import PATIENCE_S
-from kwire.base.processes import may_idle
-from kwire.console.priority import CALM_S, PAUSE_MAX_S, PAUSE_S, Pauses
+from kwire.base.processes.priority import CALM_S, PAUSE_MAX_S, PAUSE_S, Pauses, may_idle
 
 WORKING = """
 import time
-from kwire.console.priority import yield_to_others
+from kwire.base.processes.priority import yield_to_others
 
 yield_to_others()
 while True:

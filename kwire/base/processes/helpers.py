@@ -15,13 +15,12 @@ import asyncio
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from collections.abc import Callable, Generator
 from struct import Struct
 from typing import Any, Generic, TypeVar
+
+from kwire.base.processes.priority import yield_to_others
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -50,7 +49,7 @@ class HelperProcess(Generic[Request, Response]):
         import subprocess  # imported late: a broker with nothing to clean needs neither
         from pathlib import Path
 
-        root = str(Path(__file__).resolve().parents[2])
+        root = str(Path(__file__).resolve().parents[3])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), _PARENT: str(os.getpid())}
         self.area = _shared_memory() if shares else None
@@ -169,57 +168,13 @@ def _shared_memory() -> int:
         return os.dup(file.fileno())
 
 
-def may_idle() -> bool:
-    """Whether a thread may take the policy SCHED_IDLE and give it up again (root, CAP_SYS_NICE, RLIMIT_NICE), and
-    nobody has chosen another policy for this process.
-
-    Linux lets anybody run at once in place of a thread with this policy. A thread that is merely nice goes on for a few
-    milliseconds, and whoever wakes up meanwhile, as brokers do all the time, waits."""
-    if not hasattr(os, "SCHED_IDLE") or os.sched_getscheduler(0) != os.SCHED_OTHER:
-        return False
-    permitted: list[bool] = []
-
-    def try_it() -> None:  # in a thread of its own, which would have to keep the policy
-        try:
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        except OSError:
-            permitted.append(False)
-        else:
-            permitted.append(True)
-
-    thread = threading.Thread(target=try_it)
-    thread.start()
-    thread.join()
-    return permitted[0]
-
-
-@contextmanager
-def yielding(limit_s: float) -> Iterator[None]:
-    """Have this thread take only processor time that nothing else wants, at most for so long: where all processors are
-    busy there is next to none."""
-    thread = threading.get_native_id()
-
-    def end() -> None:
-        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
-
-    timer = threading.Timer(limit_s, end)
-    timer.start()  # it has the policy that this thread still has
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    try:
-        yield
-    finally:
-        end()
-        timer.cancel()
-
-
 def serve(
-    work: Callable[[Request], Generator[int, None, Response]], *, niceness: int = 10, yields_s: float = 0.0
+    work: Callable[[Request], Generator[int, None, Response]], *, niceness: int = 10, yields: bool = False
 ) -> None:
     """The child's main loop: respond to requests until the input ends.
 
     ``work`` handles one request: it yields the bytes that it has read and written since its last step, and returns the
-    response. ``yields_s``: for so long a request is `yielding`, if that is permitted.
+    response. ``yields``: `yield_to_others`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = int(os.environ.get(_PARENT, os.getppid()))
@@ -227,18 +182,15 @@ def serve(
     if os.getppid() != parent:  # it ended while this process was starting: no signal will come
         os._exit(1)
     os.nice(niceness)
-    yields = yields_s > 0 and may_idle()
+    if yields:
+        yield_to_others()
     try:
-        _respond_to_all(work, parent, partial(yielding, yields_s) if yields else nullcontext)
+        _respond_to_all(work, parent)
     except BrokenPipeError:  # the parent has ended
         os._exit(1)
 
 
-def _respond_to_all(
-    work: Callable[[Request], Generator[int, None, Response]],
-    parent: int,
-    at_work: Callable[[], AbstractContextManager[None]],
-) -> None:
+def _respond_to_all(work: Callable[[Request], Generator[int, None, Response]], parent: int) -> None:
     from pickle import loads
 
     source, sink = sys.stdin.buffer, sys.stdout.buffer
@@ -250,9 +202,7 @@ def _respond_to_all(
         if size > MESSAGE_BYTES_MAX:
             return
         request, bytes_per_second = loads(source.read(size))
-        with at_work():
-            response = _framed(_throttled(work(request), bytes_per_second, parent))
-        sink.write(response)
+        sink.write(_framed(_throttled(work(request), bytes_per_second, parent)))
         sink.flush()
 
 

@@ -1,0 +1,1 @@
+"""Processes: helpers of the broker, and how processes beside the broker leave it the processors."""
