@@ -23,6 +23,9 @@ class Proxy:
         self.answers_flow = threading.Event()
         self.answers_flow.set()
         """While it is cleared, requests still arrive but responses are held back."""
+        self.requests_flow = threading.Event()
+        self.requests_flow.set()
+        """While it is cleared, requests are held back; those of a connection that is closed meanwhile are lost."""
         self.port = free_port()
         self.accept()
 
@@ -69,15 +72,17 @@ class Proxy:
             server.settimeout(None)
             with self._lock:
                 self._pairs.append((client, server))
-            for source, target, gate in ((client, server, None), (server, client, self.answers_flow)):
-                threading.Thread(target=self._pump, args=(source, target, gate), daemon=True).start()
+            for source, target, gate, delay_s in (
+                (client, server, self.requests_flow, 0.0),
+                (server, client, self.answers_flow, self._delay_s),
+            ):
+                threading.Thread(target=self._pump, args=(source, target, gate, delay_s), daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket, gate: threading.Event | None) -> None:
+    def _pump(self, source: socket.socket, target: socket.socket, gate: threading.Event, delay_s: float) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if gate is not None:
-                    gate.wait()
-                    time.sleep(self._delay_s)
+                gate.wait()
+                time.sleep(delay_s)
                 target.sendall(data)
         for each in (source, target):
             with contextlib.suppress(OSError):

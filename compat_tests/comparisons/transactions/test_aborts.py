@@ -1,4 +1,4 @@
-"""Aborts by librdkafka while records are in flight: no broker can prevent the loss, and both brokers behave alike."""
+"""Aborts by librdkafka while something is in flight: no broker can prevent what follows, and both behave alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from compat_tests.reading import partition_values
 from harness.observations import Observations
@@ -19,6 +19,7 @@ from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, List
 TOPIC = "aborted"
 CALL_S = 60
 NOTICED_S = 3.0
+SENT_S = 1.0
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def proxied(broker_kind: str, tmp_path: Path) -> Iterator[tuple[str, Proxy]]:
         yield address, proxy
     finally:
         proxy.answers_flow.set()
+        proxy.requests_flow.set()
         proxy.refuse()
         broker.kill()
 
@@ -83,6 +85,42 @@ def test_a_sequence_number_that_librdkafka_uses_twice_is_a_duplicate_on_both(
     assert delivered["committed"] == delivered["committed as well"] == "ok"
     for isolation in ("read_committed", "read_uncommitted"):
         observe(isolation, [value.decode() for value in partition_values(proxy.address, TOPIC, isolation)])
+
+
+def test_the_abort_of_a_transaction_that_the_coordinator_has_not_heard_of_is_fatal_to_librdkafka(
+    proxied: tuple[str, Proxy], observe: Observations
+) -> None:
+    """The coordinator dies before it has read the AddPartitionsToTxn of a transaction that is aborted then. librdkafka
+    (2.16) sends EndTxn nevertheless, with a version of the protocol in which an abort after a committed transaction
+    cannot be told from one that contradicts it: INVALID_TXN_STATE, for librdkafka a fatal error."""
+    _, proxy = proxied
+    producer = Producer({"bootstrap.servers": proxy.address, "transactional.id": "unheard", "log_level": 0})
+    producer.init_transactions(CALL_S)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"committed", partition=0)
+    producer.commit_transaction(CALL_S)
+    proxy.requests_flow.clear()
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"aborted", partition=0)
+    assert producer.flush(SENT_S) == 1
+    failures: list[KafkaException] = []
+
+    def abort() -> None:
+        try:
+            producer.abort_transaction(CALL_S)
+        except KafkaException as error:
+            failures.append(error)
+
+    aborting = threading.Thread(target=abort)
+    aborting.start()
+    aborting.join(SENT_S)  # both requests are on their way
+    proxy.refuse()
+    proxy.requests_flow.set()
+    proxy.accept()
+    aborting.join()
+    observe("failures", [[error.args[0].name(), error.args[0].fatal()] for error in failures])
+    assert [error.args[0].name() for error in failures] == ["INVALID_TXN_STATE"]
+    observe("records", [value.decode() for value in partition_values(proxy.address, TOPIC, "read_committed")])
 
 
 def end_offset(address: str) -> int:
