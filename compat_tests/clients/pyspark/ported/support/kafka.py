@@ -70,9 +70,10 @@ class Kafka:
         timestamp: int = 0,
         headers: Headers | None = None,
     ) -> None:
-        """Write values as text to a partition, or to all in turn. ``timestamp``: milliseconds, 0 for now."""
+        """Write values as text to a partition, or to all in turn; those of a partition become visible at once.
+        ``timestamp``: milliseconds, 0 for now."""
         count = self.size(topic) if partition is None else 0
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 10_000})  # flush does not wait for it
         for number, value in enumerate(values):
             place = number % count if partition is None else partition
             producer.produce(topic, str(value).encode(), partition=place, timestamp=timestamp, headers=headers or [])
