@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -351,9 +351,21 @@ class Partition:
             heapq.heappush(self._waiters, (offset, self._waiters_added, future))
         return future
 
+    def delete_records_before(self, offset: int) -> None:
+        """Delete the records below an offset; followers learn of it with their next fetch. KafkaError if this broker
+        does not lead, or OFFSET_OUT_OF_RANGE."""
+        self.require_leader()
+        self.log.delete_records_before(offset)
+        self._notify_soon()
+
+    def low_watermark(self, live: Container[int]) -> int:
+        """The lowest log start offset of the replicas on ``live`` brokers; -1 if one has not told it yet."""
+        others = (follower.start_offset for replica, follower in self._followers.items() if replica in live)
+        return min((self.log.log_start_offset, *others))
+
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after every append, advance of the high watermark, and loss of leadership, until
-        `off_change`; changes in the same turn of the loop cause one call."""
+        """Call ``callback`` after every append, advance of the high watermark, deletion of records here or at a
+        follower, and loss of leadership, until `off_change`; changes in the same turn of the loop cause one call."""
         self._listeners[callback] = None
 
     def off_change(self, callback: Callable[[], None]) -> None:
@@ -380,6 +392,8 @@ class Partition:
         if follower is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
+        if start_offset != follower.start_offset:
+            self._notify_soon()
         follower.fetched(end_offset, start_offset, log.log_end_offset, broker_epoch, self._now_ms(), last_fetch)
         self._advance()
         if replica not in self.isr and self._pending_isr is None and self._has_caught_up(follower):
