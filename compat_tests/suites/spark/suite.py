@@ -174,7 +174,13 @@ def _run_jvm(suite: SparkSuite, bootstrap: str, properties: Mapping[str, str], h
     (home / "tmp").mkdir(exist_ok=True)
     progress.write_text("")
     command = _command(suite, bootstrap, properties, home)
-    environment = {**os.environ, "SPARK_TESTING": "1", "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {
+        **os.environ,
+        "SPARK_DIST_CLASSPATH": jars.classpath(suite.version),  # of executors in processes of their own
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_TESTING": "1",
+    }
     with open(log, "wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=home, env=environment)
     outcomes = []
