@@ -28,6 +28,7 @@ from kwire.handlers.slices import SLICE_ELEMENTS, free_in_slices, in_slices, kee
 if TYPE_CHECKING:
     from kwire.codec.message import Message
     from kwire.codec.messages.create_topics_response import CreateTopicsResponse
+    from kwire.coordinator.groups.streams.topology.configured import InternalTopic
     from kwire.handlers.api import Handle
     from kwire.handlers.context import RequestContext, Services
 
@@ -168,7 +169,7 @@ async def auto_create(context: RequestContext, names: Sequence[str], *, for_clie
         return
 
     def some(part: Sequence[str]) -> list[CreatableTopic]:
-        return [_creatable(topic) for topic in automatic_topics(services.config, part)]
+        return [creatable(topic) for topic in automatic_topics(services.config, part)]
 
     topics = await resolved(in_slices(names, some, SLICE_ELEMENTS))
     request = CreateTopicsRequest(topics=topics, timeout_ms=services.config.request_timeout_ms)
@@ -187,7 +188,8 @@ async def auto_create(context: RequestContext, names: Sequence[str], *, for_clie
         _logger.warning("topics cannot be created", topics=list(names), error=str(error))
 
 
-def _creatable(topic: NewTopic) -> CreatableTopic:
+def creatable(topic: NewTopic | InternalTopic) -> CreatableTopic:
+    """A new topic as CreateTopics has it."""
     return CreatableTopic(
         name=topic.name,
         num_partitions=topic.partitions,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import resolved
 from kwire.base.logging import get_logger
-from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kwire.codec.messages.create_topics_request import CreateTopicsRequest
 from kwire.codec.messages.streams_group_heartbeat_response import Status as StatusField
 from kwire.codec.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from kwire.codec.protocol import ApiKey
 from kwire.coordinator.groups.streams.topology.configured import Status
 from kwire.handlers.authorization import CREATE_IN_CLUSTER, allowed_topics, is_allowed
 from kwire.handlers.context import Purpose, RequestContext
-from kwire.handlers.forwarding import forwarded
+from kwire.handlers.forwarding import creatable, forwarded
 from kwire.handlers.topics.create_topics import handle as create_topics
 from kwire.security.acls.operations import AclOperation
 
@@ -73,7 +73,7 @@ async def _create(context: RequestContext, topics: Sequence[InternalTopic], paus
     reasons: dict[str, str] = {}
     try:
         request = CreateTopicsRequest(
-            topics=[_creatable(topic) for topic in topics], timeout_ms=context.services.config.request_timeout_ms
+            topics=[creatable(topic) for topic in topics], timeout_ms=context.services.config.request_timeout_ms
         )
         response = await resolved(forwarded(create_topics)(request, _for_creation(context)))
         for topic in response.topics:
@@ -85,15 +85,6 @@ async def _create(context: RequestContext, topics: Sequence[InternalTopic], paus
         context.services.groups.topic_creations.end(topics, reasons, _now_ms(context) + pause_ms)
     for name, reason in reasons.items():
         _logger.warning("internal topic cannot be created", topic=name, reason=reason)
-
-
-def _creatable(topic: InternalTopic) -> CreatableTopic:
-    return CreatableTopic(
-        name=topic.name,
-        num_partitions=topic.partitions,
-        replication_factor=topic.replication_factor,
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
-    )
 
 
 def _for_creation(context: RequestContext) -> RequestContext:
