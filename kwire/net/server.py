@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 SWEEPS: Final = 8
 """Sweeps in one `connections.max.idle.ms`: a connection may idle an eighth longer than that."""
 
+SWEPT_PER_TURN: Final = 2000
+CLOSED_PER_TURN: Final = 50
+"""Connections that are looked at, and of which are closed, in one turn of the loop: a millisecond."""
+
 
 class NetServer:
     """The network side of a broker, on bound sockets. Use: `start`, ..., `stop_accepting`, `drain`, `close`.
@@ -118,12 +122,22 @@ class NetServer:
     def _sweep_idle(self) -> None:
         wire = self._wire
         wire.tick += 1
-        oldest = wire.tick - self._idle_ticks
-        for connection in list(self.connections):
+        self._schedule_sweep()
+        self._sweep_some(list(self.connections), wire.tick - self._idle_ticks)
+
+    def _sweep_some(self, left: list[Connection], oldest: int) -> None:
+        """Close the idle ones of some connections, and go on in the next turn of the loop."""
+        closed = 0
+        for _ in range(min(SWEPT_PER_TURN, len(left))):
+            connection = left.pop()
             if connection.active_tick < oldest and not connection.pending:  # a pending request is not idleness
                 self._log.debug("closing idle connection", connection=connection.id)
                 connection.close()
-        self._schedule_sweep()
+                closed += 1
+                if closed == CLOSED_PER_TURN:
+                    break
+        if left:
+            self._loop.call_soon(self._sweep_some, left, oldest)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

@@ -15,18 +15,26 @@ from kwire.base.futures import NowOrLater, is_later, resolved
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kwire.codec.messages.describe_producers_request import DescribeProducersRequest
+from kwire.codec.messages.describe_producers_request import TopicRequest as TopicOfProducers
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kwire.codec.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kwire.codec.protocol import encode
-from kwire.handlers import authorization
+from kwire.handlers import authorization, slices
 from kwire.handlers.audit import changes
 from kwire.handlers.cluster import describe_log_dirs
 from kwire.handlers.configs import describe_configs
 from kwire.handlers.context import Authorizer, RequestContext
-from kwire.handlers.data import list_offsets
+from kwire.handlers.data import list_offsets, offset_for_leader_epoch
 from kwire.handlers.slices import in_slices
 from kwire.handlers.topics import create_topics, describe_topic_partitions, metadata
+from kwire.handlers.transactions import describe_producers
 from kwire.security.acls.operations import Operation
 from kwire.server.broker import Broker
 
@@ -196,6 +204,115 @@ class Lines:
 
     def info(self, *_: object, **fields: object) -> None:
         self.count += 1
+
+
+PRODUCERS = DescribeProducersRequest(
+    topics=[TopicOfProducers(name=name, partition_indexes=[0, 2, 5]) for name in ("a", "absent", "b")]
+)
+EPOCHS = OffsetForLeaderEpochRequest(
+    topics=[
+        OffsetForLeaderTopic(
+            topic=name, partitions=[OffsetForLeaderPartition(partition=at, leader_epoch=0) for at in (0, 2, 5)]
+        )
+        for name in ("a", "absent", "b")
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "request_", "version"),
+    [
+        (metadata, MetadataRequest(topics=None), 1),
+        (metadata, MetadataRequest(topics=None), 12),
+        (metadata, MetadataRequest(topics=None, include_topic_authorized_operations=True), 12),
+        (metadata, MetadataRequest(topics=[]), 0),
+        (metadata, NAMED_TOPICS, 12),
+        (describe_topic_partitions, DescribeTopicPartitionsRequest(topics=[]), 0),
+        (create_topics, NEW_TOPICS, 4),
+    ],
+)
+async def test_an_authorizer_decides_about_very_many_topics_in_slices(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, module: Any, request_: Any, version: int
+) -> None:
+    if module is not create_topics:
+        new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "cde"]
+        await create_topics.handle(
+            CreateTopicsRequest(topics=new, timeout_ms=5000), RequestContext(broker.services, api_version=7)
+        )
+    guard = Guard()
+    services = dataclasses.replace(broker.services, authorizer=guard)
+
+    async def handled() -> tuple[list[int], bytes]:
+        """The decisions made before each slice, and the response."""
+        guard.decisions = 0
+        before: list[int] = []
+        sleep = asyncio.sleep
+
+        async def noted(delay: float) -> None:
+            before.append(guard.decisions)
+            await sleep(delay)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "sleep", noted)
+            response = await resolved(module.API.handle(request_, RequestContext(services, api_version=version)))
+        return before, bytes(encode(response, version))
+
+    _, at_once = await handled()
+    monkeypatch.setattr(authorization, "SLICE_NAMES", 2)
+    monkeypatch.setattr(metadata, "SLICE_NAMES", 2)
+    before, body = await handled()
+    assert body == at_once
+    others = int(module is create_topics)  # whether any topic may be created
+    assert [each - others for each in before[:2]] == [2, 4]
+
+
+class Lines:
+    """Stands for a logger: counts its lines."""
+
+    level = 0
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def info(self, *_: object, **fields: object) -> None:
+        self.count += 1
+
+
+def of_partitions(struct: Any, name: str, partition: Any) -> list[Any]:
+    """The parts of a request about partitions of three topics."""
+    return [
+        struct(**{name: topic}, partitions=[partition(each) for each in (0, 2, 5)]) for topic in ("a", "absent", "b")
+    ]
+
+
+PRODUCERS = DescribeProducersRequest(
+    topics=[TopicOfProducers(name=name, partition_indexes=[0, 2, 5]) for name in ("a", "absent", "b")]
+)
+EPOCHS = OffsetForLeaderEpochRequest(
+    topics=of_partitions(
+        OffsetForLeaderTopic, "topic", lambda each: OffsetForLeaderPartition(partition=each, leader_epoch=0)
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "request_", "version"),
+    [(describe_producers, PRODUCERS, 0), (offset_for_leader_epoch, EPOCHS, 4)],
+)
+async def test_very_many_partitions_of_topics_are_done_in_slices(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, module: Any, request_: Any, version: int
+) -> None:
+    def handled() -> tuple[int, bytes]:
+        context = RequestContext(broker.services, api_version=version)
+        turns, response = turns_and_result(module.API.handle(request_, context))
+        body = bytes(encode(response, version))
+        assert context.charged == (None if turns == 1 else [body])
+        return turns, body
+
+    at_once = handled()
+    assert at_once[0] == 1
+    monkeypatch.setattr(slices, "SLICE_PARTITIONS", 4)
+    assert handled() == (3, at_once[1])
 
 
 async def test_very_many_topics_are_created_automatically_in_slices(

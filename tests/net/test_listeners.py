@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from harness.waiting import PATIENCE_S
+from harness.waiting import PATIENCE_S, until
 from kwire.base.config import Endpoint
 from kwire.base.doors import Doors, Sockets
 from kwire.net import listener as listener_module
@@ -163,6 +164,30 @@ async def test_idle_connections_are_closed_and_busy_ones_are_not(network: Networ
         await asyncio.sleep(0.02)
     assert closing.result()
     assert len(server.connections) == 1
+
+
+async def test_very_many_idle_connections_are_closed_in_several_turns(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kwire.net.server.SWEPT_PER_TURN", 3)
+    monkeypatch.setattr("kwire.net.server.CLOSED_PER_TURN", 2)
+    server = network.serve()
+    clients = [await network.connect(server) for _ in range(8)]
+    await until(lambda: len(server.connections) == 8)
+    server._wire.tick += 100  # as if they had idled for long
+    server._sweep_idle()
+    left = [8]  # then after each turn of the loop
+
+    def note() -> None:
+        if server.connections:
+            left.append(len(server.connections))
+            asyncio.get_running_loop().call_soon(note)
+
+    note()
+    for client in clients:
+        assert await client.at_end()
+    closed = [before - after for before, after in pairwise([*left, 0])]
+    assert max(closed) == 2, closed
 
 
 async def test_a_connection_that_waits_for_its_answer_is_not_idle(network: Network) -> None:

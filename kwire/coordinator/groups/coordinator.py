@@ -9,7 +9,7 @@ shuts down), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID. Th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,14 @@ from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.cluster.metadata.image import OFFSETS_TOPIC
 from kwire.cluster.store.keys import ConfigResource
-from kwire.coordinator.groups.group import CONSUMER_STATES, SHARE_STATES, STREAMS_STATES, GroupCounters, GroupState
+from kwire.coordinator.groups.group import (
+    CONSUMER_STATES,
+    GROUPS_PER_STEP,
+    SHARE_STATES,
+    STREAMS_STATES,
+    GroupCounters,
+    GroupState,
+)
 from kwire.coordinator.runtime.java_hash import partition_for, partitions_order
 from kwire.coordinator.runtime.machine import Caller, Instant, Result
 from kwire.coordinator.runtime.runtime import LogSettings, Phase, Runtime
@@ -172,9 +179,16 @@ class GroupCoordinator:
         self._expiry = asyncio.get_running_loop().call_later(interval_s, self._expire)
 
     def _expire(self) -> None:
-        for runtime in self._active():
-            runtime.perform_in_parts(runtime.shard.expire)
+        self.run_in_background(self._expire_in_slices(), "expire offsets")
         self._schedule_expiry()
+
+    async def _expire_in_slices(self) -> None:
+        for runtime in self._active():
+            groups = list(runtime.shard.groups)
+            for start in range(0, len(groups), GROUPS_PER_STEP):
+                part = groups[start : start + GROUPS_PER_STEP]
+                runtime.perform_in_parts(partial(runtime.shard.expire, part))
+                await asyncio.sleep(0)
 
     def _active(self) -> list[Runtime[GroupShard]]:
         return [runtime for runtime in self._runtimes.values() if runtime.phase is Phase.ACTIVE]
@@ -388,20 +402,21 @@ class GroupCoordinator:
         """DeleteGroups for one group."""
         return self._perform(group_id, lambda shard, _: shard.delete_group(group_id))
 
-    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
-        """The groups that this broker coordinates, in these states and of these types (lower case; empty: all).
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Generator[None, None, list[ListedGroup]]:
+        """The groups that this broker coordinates, in these states and of these types (lower case; empty: all), in
+        steps.
 
         Raises COORDINATOR_LOAD_IN_PROGRESS while one of its shards is being loaded.
         """
         if not self._open:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        runtimes = [self._runtimes[index] for index in partitions_order(OFFSETS_TOPIC, self._runtimes)]
+        if any(runtime.phase is Phase.LOADING for runtime in runtimes):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         listed: list[ListedGroup] = []
-        for index in partitions_order(OFFSETS_TOPIC, self._runtimes):
-            runtime = self._runtimes[index]
-            if runtime.phase is Phase.LOADING:
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for runtime in runtimes:
             if runtime.phase is Phase.ACTIVE:
-                listed.extend(runtime.shard.list_groups(states, types).response or ())
+                listed += yield from runtime.shard.list_groups(states, types)
         return listed
 
     # -- metrics -------------------------------------------------------------------------------------------------------

@@ -175,6 +175,10 @@ class Group(ABC):
         """The records that delete the group itself. Its offsets have tombstones of their own."""
 
 
+GROUPS_PER_STEP: Final = 500
+"""Groups that are listed, or whose offsets are checked, in one turn of the event loop: about a millisecond."""
+
+
 class Groups:
     """The groups of one shard by id, in the order of their creation."""
 

@@ -8,7 +8,7 @@ the log is loaded. Parked requests and timers are soft state, lost when this bro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ from kwire.coordinator.groups.consumer.group import ConsumerGroup
 from kwire.coordinator.groups.consumer.records import KEYS as CONSUMER_RECORD_TYPES
 from kwire.coordinator.groups.consumer.shard import ConsumerShard
 from kwire.coordinator.groups.consumer.topics import Topics
-from kwire.coordinator.groups.group import GroupCounters, Groups, GroupSettings
+from kwire.coordinator.groups.group import GROUPS_PER_STEP, Group, GroupCounters, Groups, GroupSettings
 from kwire.coordinator.groups.offsets import transactional as transactional_offsets
 from kwire.coordinator.groups.offsets.protocol import OffsetProtocol
 from kwire.coordinator.groups.offsets.store import OffsetStore
@@ -202,10 +202,11 @@ class GroupShard:
             out.records += self._shares.forget_topics(topic_ids).records
         return out
 
-    def expire(self, now: Instant) -> Result[None]:
-        """Delete offsets past their retention. The caller runs this every `offsets.retention.check.interval.ms`."""
+    def expire(self, groups: Iterable[Group], now: Instant) -> Result[None]:
+        """Delete offsets of some groups past their retention. The caller runs this for all of them every
+        `offsets.retention.check.interval.ms`."""
         out: Result[None] = Result()
-        self._offset_protocol.expire(out, now)
+        self._offset_protocol.expire(groups, out, now)
         return out
 
     # -- groups --------------------------------------------------------------------------------------------------------
@@ -223,21 +224,22 @@ class GroupShard:
             out.response = error.code
         return out
 
-    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Result[list[ListedGroup]]:
-        """The groups in these states and of these types. Names are in lower case; an empty set means all."""
-        listed = {
-            group.group_id: ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.listed_protocol_type,
-                group_state=group.state_name,
-                group_type=group.type_name,
-            )
-            for group in self.groups
-            if (not states or group.state_name.lower() in states) and (not types or group.type_name in types)
-        }
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Generator[None, None, list[ListedGroup]]:
+        """The groups in these states and of these types, in steps. Names are in lower case; an empty set means all."""
+        listed: dict[str, ListedGroup] = {}
+        for number, group in enumerate(self.groups.snapshot(), 1):
+            if (not states or group.state_name.lower() in states) and (not types or group.type_name in types):
+                listed[group.group_id] = ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.listed_protocol_type,
+                    group_state=group.state_name,
+                    group_type=group.type_name,
+                )
+            if number % GROUPS_PER_STEP == 0:
+                yield
         if len(listed) > _IN_KAFKAS_ORDER_MAX:
-            return Result([*listed.values()])
-        return Result([listed[group_id] for group_id in timeline_map_order(listed, len(self.groups))])
+            return [*listed.values()]
+        return [listed[group_id] for group_id in timeline_map_order(listed, len(self.groups))]
 
     # -- records -------------------------------------------------------------------------------------------------------
 

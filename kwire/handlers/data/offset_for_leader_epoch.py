@@ -11,7 +11,10 @@ Versions: 2 current leader epoch (KIP-320); 3 replica id, which brokers fill in 
 
 from __future__ import annotations
 
+from functools import partial
+
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater
 from kwire.codec.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
 from kwire.codec.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
@@ -22,24 +25,25 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
 from kwire.handlers.authorization import CLUSTER_ACTION, is_allowed, is_topic_allowed
 from kwire.handlers.context import Purpose, RequestContext
+from kwire.handlers.slices import each_partition
 from kwire.security.acls.operations import AclOperation
 
 
-def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> NowOrLater[OffsetForLeaderEpochResponse]:
     """Look the epoch up in every partition. Brokers (CLUSTER_ACTION) may ask about all topics."""
     trusted = is_allowed(context, *CLUSTER_ACTION, Purpose.CHOICE)
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_look_up(topic.topic, requested, context, trusted) for requested in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+
+    def response(found: list[list[EpochEndOffset]]) -> OffsetForLeaderEpochResponse:
+        topics = zip(request.topics, found, strict=True)
+        return OffsetForLeaderEpochResponse(
+            topics=[OffsetForLeaderTopicResult(topic=each.topic, partitions=of) for each, of in topics]
+        )
+
+    wanted = [(topic.topic, topic.partitions) for topic in request.topics]
+    return each_partition(context, wanted, partial(_look_up, context, trusted), response)
 
 
-def _look_up(topic: str, requested: OffsetForLeaderPartition, context: RequestContext, trusted: bool) -> EpochEndOffset:
+def _look_up(context: RequestContext, trusted: bool, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     result = EpochEndOffset(partition=requested.partition)
     try:
         if not trusted and not is_topic_allowed(context, AclOperation.DESCRIBE, topic):
@@ -73,4 +77,4 @@ def refuse(
     )
 
 
-API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, served=(2, 4), handle=handle, error_response=refuse)
+API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, served=(2, 4), handle=handle, error_response=refuse, sliced=True)

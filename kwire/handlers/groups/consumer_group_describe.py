@@ -13,14 +13,14 @@ from __future__ import annotations
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, for_each, then
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kwire.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, is_topic_allowed, require
 from kwire.handlers.context import RequestContext
-from kwire.handlers.groups.group_calls import denied_first, offers_consumer_groups
+from kwire.handlers.groups.group_calls import denied_first, each_group, offers_consumer_groups
 from kwire.security.acls.operations import AclOperation, ResourceType
 
 
@@ -32,7 +32,7 @@ def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> No
     group_ids = sorted(
         context.services.groups.by_partition(request.group_ids), key=bool
     )  # refused empty ids come first
-    return then(for_each(group_ids, operation, _refused), _response)
+    return each_group(context, group_ids, operation, _refused, _response)
 
 
 def _describe(context: RequestContext, with_operations: bool, group_id: str) -> NowOrLater[DescribedGroup]:

@@ -12,14 +12,14 @@ from __future__ import annotations
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, for_each, then
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.codec.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, require
 from kwire.handlers.context import RequestContext
-from kwire.handlers.groups.group_calls import denied_first
+from kwire.handlers.groups.group_calls import denied_first, each_group
 from kwire.security.acls.operations import AclOperation, ResourceType
 
 
@@ -27,7 +27,7 @@ def handle(request: DescribeGroupsRequest, context: RequestContext) -> NowOrLate
     """Describe each group; waits only for pending commits."""
     operation = partial(_describe, context, request.include_authorized_operations)
     group_ids = context.services.groups.by_partition(request.groups)
-    return then(for_each(group_ids, operation, _refused), _response)
+    return each_group(context, group_ids, operation, _refused, _response)
 
 
 def _describe(context: RequestContext, with_operations: bool, group_id: str) -> NowOrLater[DescribedGroup]:

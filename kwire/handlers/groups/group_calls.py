@@ -5,15 +5,23 @@ The coordinator is in `kwire.coordinator.groups`; handlers turn requests into ca
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from kwire.base.errors import ErrorCode
+from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import NowOrLater, for_each, then
 from kwire.cluster.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
+from kwire.codec.message import Message
 from kwire.coordinator.runtime.machine import Caller
 from kwire.handlers.authorization import allowed_topics
 from kwire.handlers.context import Purpose, RequestContext
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.security.acls.operations import AclOperation
+
+SLICE_GROUPS: Final = 100
+"""Groups that are described, or whose offsets are looked up, before other clients get their turn: two or three
+milliseconds."""
 
 
 class Described(Protocol):
@@ -23,6 +31,9 @@ class Described(Protocol):
 
 
 D = TypeVar("D", bound=Described)
+T = TypeVar("T")
+R = TypeVar("R")
+M = TypeVar("M", bound=Message)
 
 
 def caller_of(context: RequestContext) -> Caller:
@@ -62,3 +73,22 @@ def _offers(context: RequestContext, protocol: str, feature: str) -> bool:
         services.image.features.get(feature, 0) >= 1
         and protocol in services.config.group_coordinator_rebalance_protocols
     )
+
+
+def each_group(
+    context: RequestContext,
+    groups: Sequence[T],
+    operation: Callable[[T], NowOrLater[R]],
+    failed: Callable[[T, KafkaError], R],
+    response: Callable[[list[R]], M],
+    size: int | None = None,
+) -> NowOrLater[M]:
+    """The response that ``response`` makes of the results of an operation on each group. Very many groups are done in
+    slices of ``size`` (`SLICE_GROUPS`), and so is the encoded response."""
+    size = size or SLICE_GROUPS
+
+    def some(part: Sequence[T]) -> NowOrLater[list[R]]:
+        return for_each(part, operation, failed)
+
+    made = then(in_slices(groups, some, size), response)
+    return made if len(groups) <= size else then(made, partial(encode_in_slices, context))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, for_each, then
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -34,6 +34,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics, group_operation, is_topic_allowed, require
 from kwire.handlers.context import RequestContext
+from kwire.handlers.groups.group_calls import each_group
 from kwire.security.acls.operations import AclOperation
 
 GROUP_ERROR_SINCE = 2
@@ -44,8 +45,8 @@ TOPIC_IDS_SINCE = 10
 def handle(request: OffsetFetchRequest, context: RequestContext) -> NowOrLater[OffsetFetchResponse]:
     """Fetch the offsets of every group; a request before version 8 has one."""
     operation = partial(_fetch, context, request.require_stable)
-    groups = for_each(_requested_groups(request, context.api_version), operation, _refused)
-    return then(groups, partial(_response, request, context.api_version))
+    groups = _requested_groups(request, context.api_version)
+    return each_group(context, groups, operation, _refused, partial(_response, request, context.api_version))
 
 
 def _requested_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:

@@ -8,7 +8,10 @@ Versions: 0.
 
 from __future__ import annotations
 
+from functools import partial
+
 from kwire.base.errors import ErrorCode
+from kwire.base.futures import NowOrLater
 from kwire.cluster.controller.topics import check_name
 from kwire.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from kwire.codec.messages.describe_producers_response import (
@@ -21,22 +24,22 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
 from kwire.handlers.context import RequestContext
 from kwire.handlers.partitions import find_partition
+from kwire.handlers.slices import each_partition
 from kwire.security.acls.operations import AclOperation
 
 
-def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+def handle(request: DescribeProducersRequest, context: RequestContext) -> NowOrLater[DescribeProducersResponse]:
     """Describe the producers of every partition."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+
+    def response(described: list[list[PartitionResponse]]) -> DescribeProducersResponse:
+        topics = zip(request.topics, described, strict=True)
+        return DescribeProducersResponse(topics=[TopicResponse(name=each.name, partitions=of) for each, of in topics])
+
+    wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    return each_partition(context, wanted, partial(_describe, context), response)
 
 
-def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
         check_name(topic)
         partition = find_partition(context, topic, b"", index, by_id=False, operation=AclOperation.READ)
@@ -76,4 +79,4 @@ def refuse(
     return DescribeProducersResponse(topics=[failed(topic) for topic in request.topics])
 
 
-API = Api(ApiKey.DESCRIBE_PRODUCERS, served=(0, 0), handle=handle, error_response=refuse)
+API = Api(ApiKey.DESCRIBE_PRODUCERS, served=(0, 0), handle=handle, error_response=refuse, sliced=True)

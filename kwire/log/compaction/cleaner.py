@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.base.doors import Doors
+from kwire.base.futures import in_turns
 from kwire.base.processes.helpers import HelperDied
 from kwire.base.topic_partition import TopicPartition
 from kwire.log.common.environment import LogEnvironment, logger
@@ -48,6 +49,9 @@ TRANSIENT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EN
 
 FAILURES_MAX = 3
 """A log is not cleaned any more if the helper died so many times in a row during its cleaning."""
+
+LOGS_PER_STEP = 2000
+"""Logs that are examined in one turn of the event loop: one or two milliseconds, if few of them are compacted."""
 
 IDLE_S = 10.0
 """How long an idle helper process is kept."""
@@ -209,18 +213,27 @@ class LogCleaner:
 
     # -- choosing ------------------------------------------------------------------------------------------------------
 
-    def choose(self) -> tuple[DirtyLog, LogDirectory] | None:
+    async def choose(self) -> tuple[DirtyLog, LogDirectory] | None:
         """The dirtiest log that is due and not being cleaned; None if there is none."""
         now_ms = self._doors.clock.time_ms()
-        found = [each for each in self._examined(now_ms) if each[0].clean_bytes + each[0].dirty_bytes > 0]
+        examined = await in_turns(self._examined(now_ms))
+        found = [each for each in examined if each[0].clean_bytes + each[0].dirty_bytes > 0]
         self.figures.max_dirty_ratio = max((dirty.ratio for dirty, _ in found), default=0.0)
         self.figures.max_compaction_delay_ms = max((dirty.delay_ms for dirty, _ in found), default=0)
         self.figures.last_run_ms = now_ms
-        return max((each for each in found if each[0].is_due), key=lambda each: each[0].ratio, default=None)
+        due = (each for each in found if each[0].is_due and not self._is_taken(each[0].log))
+        return max(due, key=lambda each: each[0].ratio, default=None)
 
-    def _examined(self, now_ms: int) -> list[tuple[DirtyLog, LogDirectory]]:
+    def _is_taken(self, log: PartitionLog) -> bool:
+        """Whether a log has been closed, or another thread has chosen it, since it was examined."""
+        return log.closed or key_of(log) in self._under_way
+
+    def _examined(self, now_ms: int) -> Generator[None, None, list[tuple[DirtyLog, LogDirectory]]]:
+        """The logs that may be cleaned, with a step after every `LOGS_PER_STEP` logs."""
         found = []
-        for log, directory in self._logs():
+        for number, (log, directory) in enumerate(list(self._logs()), 1):
+            if number % LOGS_PER_STEP == 0:
+                yield
             key = key_of(log)
             if not log.config.compacts or len(log.segments) < 2 or log.closed:
                 continue  # the cheapest check, which rules out most logs, comes first
@@ -253,7 +266,7 @@ class LogCleaner:
 
     async def clean_one(self, thread: int, helper: CleanerHelper) -> bool:
         """Clean the dirtiest log that is due. Whether there was one and its cleaning was completed."""
-        chosen = self.choose()
+        chosen = await self.choose()
         if chosen is None:
             return False
         dirty, directory = chosen

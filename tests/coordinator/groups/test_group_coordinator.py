@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -237,6 +238,23 @@ async def test_expired_offsets_are_deleted_in_batches() -> None:
     await service.groups.close()
 
 
+async def test_the_offsets_of_very_many_groups_expire_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kwire.coordinator.groups.coordinator.GROUPS_PER_STEP", 3)
+    config = Config(offsets_retention_minutes=0)
+    config.offsets_retention_check_interval_ms = 10
+    service = Service(FakePartition(), config=config)
+    await service.groups.start()
+    for number in range(8):
+        service.commit(5, group=f"g{number}")
+    left = [8]
+    async with asyncio.timeout(PATIENCE_S):
+        while left[-1]:
+            await asyncio.sleep(0)
+            left.append(sum(1 for _ in service.groups.dump()))
+    assert sorted({before - after for before, after in pairwise(left)}) == [0, 2, 3]
+    await service.groups.close()
+
+
 async def test_metrics_have_kafkas_names(service: Service) -> None:
     from kwire.base.metrics import MetricsRegistry
 
@@ -296,7 +314,8 @@ async def test_requests_fail_with_load_in_progress_while_the_log_is_loaded(servi
     await again.groups.start()
     again.replicas.callback(0, FakePartition(0, service.partition.log))
     assert error_of(again.commit, 8) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert error_of(again.groups.list_groups, frozenset(), frozenset()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    listing = again.groups.list_groups(frozenset(), frozenset())
+    assert error_of(next, listing) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     await asyncio.sleep(0.01)
     assert again.committed() == [7]
     await again.groups.close()

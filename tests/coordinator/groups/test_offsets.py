@@ -43,7 +43,7 @@ def delete_group(bench: Bench) -> ErrorCode:
 
 def expire(bench: Bench, after_ms: int = 0) -> None:
     bench.advance(after_ms)
-    bench.run(bench.shard.expire(bench.now))
+    bench.run(bench.shard.expire(bench.shard.groups.snapshot(), bench.now))
 
 
 # -- OffsetCommit ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ The coordinator is tested in `tests/coordinator`, against Apache Kafka in `compa
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -40,12 +41,14 @@ from kwire.codec.messages.offset_fetch_request import (
 )
 from kwire.codec.messages.sync_group_request import SyncGroupRequest
 from kwire.codec.protocol import ApiKey, decode, encode, request_class, response_class
+from kwire.coordinator.groups import shard
 from kwire.handlers.api import Api
 from kwire.handlers.context import Authorizer, RequestContext
 from kwire.handlers.groups import (
     delete_groups,
     describe_groups,
     find_coordinator,
+    group_calls,
     heartbeat,
     join_group,
     leave_group,
@@ -449,3 +452,55 @@ def test_requests_about_one_group_name_the_access_they_need(broker: Broker) -> N
         if api.operations is not None:
             [needed] = api.operations(example(api.key, api.served[1]), broker.context(api.served[1]))
             assert (needed.resource_type, needed.resource_name) == (ResourceType.GROUP, "g")
+
+
+NAMES = [f"g{number}" for number in range(7)]
+ABOUT_GROUPS = [
+    (describe_groups.API, DescribeGroupsRequest(groups=NAMES), 6),
+    (offset_fetch.API, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=g, topics=None) for g in NAMES]), 9),
+    (list_groups.API, ListGroupsRequest(), 5),
+    (delete_groups.API, DeleteGroupsRequest(groups_names=NAMES), 2),
+]
+
+
+async def test_requests_about_very_many_groups_are_handled_in_slices(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting(Only):
+        """Allows what is about a group, and counts the decisions."""
+
+        decisions = 0
+
+        def authorize(self, context: RequestContext, operation: Operation, purpose: object = None) -> bool:
+            self.decisions += operation.resource_type is ResourceType.GROUP
+            return operation.resource_type is not ResourceType.CLUSTER
+
+    async def all_responses() -> list[Any]:
+        for name in NAMES[:-1]:
+            broker.service.commit(5, group=name)
+        return [await broker.ask(*each) for each in ABOUT_GROUPS]
+
+    broker.replace_services(authorizer=Counting())
+    at_once = await all_responses()
+    assert codes(at_once[-1]) == {0, ErrorCode.GROUP_ID_NOT_FOUND}
+    done: list[int] = []
+    sleep = asyncio.sleep
+
+    async def noted(delay: float) -> None:
+        done.append(guard.decisions)
+        await sleep(delay)
+
+    monkeypatch.setattr(group_calls, "SLICE_GROUPS", 3)
+    monkeypatch.setattr(delete_groups, "SLICE_DELETED", 3)
+    monkeypatch.setattr(list_groups, "SLICE_NAMES", 3)
+    monkeypatch.setattr(shard, "GROUPS_PER_STEP", 3)
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    for name in NAMES[:-1]:
+        broker.service.commit(5, group=name)
+    for (api, request, version), expected in zip(ABOUT_GROUPS, at_once, strict=True):
+        guard = Counting()
+        broker.replace_services(authorizer=guard)
+        done.clear()
+        assert await broker.ask(api, request, version) == expected
+        # the list is made in two steps before it is decided about it
+        assert done == ([0, 0, 3] if api is list_groups.API else [3, 6]), api.key

@@ -16,7 +16,7 @@ from kwire.base.doors import Files
 from kwire.codec.records import iter_records
 from kwire.codec.records.control import ABORT, COMMIT
 from kwire.log.common.log_config import LogConfig
-from kwire.log.compaction.cleaner import CleanerSettings, Cleaning
+from kwire.log.compaction.cleaner import CleanerSettings, Cleaning, LogCleaner
 from kwire.log.compaction.offset_map import ENTRY_BYTES
 from kwire.log.compaction.selection import group_segments
 from tests.log.compaction.cleaner_tools import COMPACTED, Workshop, final_values, names_in, read_batches
@@ -40,6 +40,31 @@ async def test_only_the_last_record_of_a_key_stays_and_keeps_its_offset(tmp_path
         (4, b"c", b"1"),
     ]
     assert not await shop.clean()
+
+
+async def test_very_many_logs_are_examined_in_several_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kwire.log.compaction.cleaner.LOGS_PER_STEP", 2)
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    examined: list[int] = [0]
+    between: list[int] = []
+
+    class Counted:
+        """Stands for the log, and counts how often it is looked at."""
+
+        def __getattr__(self, name: str) -> Any:
+            examined[0] += name == "topic"
+            return getattr(shop.log, name)
+
+    async def noted(delay: float) -> None:
+        between.append(examined[0])
+
+    cleaner = LogCleaner(shop.env, lambda: [(Counted(), shop.directory)] * 5, CleanerSettings())  # type: ignore[list-item]
+    cleaner.checkpoints.load([shop.directory])
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    chosen = await cleaner.choose()
+    assert chosen is not None and chosen[0].log.name == shop.log.name
+    assert len(between) == 2 and between[0] < between[1] < examined[0]
 
 
 async def test_the_active_segment_is_never_cleaned(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ topics exist, and filled in their names and ids.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -187,16 +188,16 @@ class OffsetProtocol:
     def forget_partitions(self, deleted: dict[str, frozenset[int]], out: Result[Any]) -> None:
         """Delete the committed offsets of deleted topics (topic -> its partitions)."""
         for group_id in dict.fromkeys((*self._offsets.group_ids(), *self._offsets.pending_group_ids())):
-            for topic, partition in self._offsets.partitions(group_id):
-                if partition in deleted.get(topic, ()):
+            for topic, partition in self._offsets.partitions_of(group_id, deleted):
+                if partition in deleted[topic]:
                     out.records.append(group_records.offset_tombstone(group_id, topic, partition))
 
     # -- retention -----------------------------------------------------------------------------------------------------
 
-    def expire(self, out: Result[Any], now: Instant) -> None:
-        """Delete committed offsets past their retention, and empty groups without committed offsets."""
-        for group in self._groups.snapshot():
-            if group.expires and self._expire_group(group, out, now) and group.is_empty:
+    def expire(self, groups: Iterable[Group], out: Result[Any], now: Instant) -> None:
+        """Delete committed offsets past their retention, and groups that are empty and without committed offsets."""
+        for group in groups:
+            if self._groups.holds(group) and group.expires and self._expire_group(group, out, now) and group.is_empty:
                 out.records.extend(group.tombstones())
 
     def _expire_group(self, group: Group, out: Result[Any], now: Instant) -> bool:

@@ -5,7 +5,7 @@ They change only by applying records and transaction markers. `offsets.protocol`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from kwire.base.topic_partition import TopicPartition
 from kwire.coordinator.groups.records import CommittedOffset
@@ -104,6 +104,15 @@ class OffsetStore:
         """All partitions with a committed or a pending offset of the group."""
         committed = [(topic, partition) for topic, partition, _ in self.walk(group_id)]
         return list(dict.fromkeys((*committed, *self.pending(group_id))))
+
+    def partitions_of(self, group_id: str, topics: Collection[str]) -> list[TopicPartition]:
+        """Those of some topics, without going through all others."""
+        known = self.topics(group_id)
+        shorter, longer = (topics, known) if len(topics) < len(known) else (known, topics)
+        names = [each for each in shorter if each in longer]
+        committed = [(topic, partition) for topic in names for partition in known[topic]]
+        pending = [each for each in self.pending(group_id) if each[0] in topics]
+        return list(dict.fromkeys((*committed, *pending)))
 
     def has_open_transaction(self, group_id: str) -> bool:
         """Whether an open transaction holds pending offsets of the group."""

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, for_each, resolved, then
+from kwire.base.futures import NowOrLater, resolved
 from kwire.codec.messages import read_share_group_state_summary_request as summaries
 from kwire.codec.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
@@ -37,7 +37,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, is_topic_allowed, require
 from kwire.handlers.context import RequestContext
-from kwire.handlers.groups.group_calls import offers_share_groups
+from kwire.handlers.groups.group_calls import each_group, offers_share_groups
 from kwire.handlers.groups.share.latest_offsets import latest_offsets
 from kwire.security.acls.operations import AclOperation
 
@@ -51,8 +51,11 @@ def handle(
     request: DescribeShareGroupOffsetsRequest, context: RequestContext
 ) -> NowOrLater[DescribeShareGroupOffsetsResponse]:
     """Describe each group, after asking the share coordinators and the leaders of the partitions."""
-    results = for_each(request.groups, partial(_describe, context), _refused)
-    return then(results, lambda groups: DescribeShareGroupOffsetsResponse(groups=groups))
+    return each_group(context, request.groups, partial(_describe, context), _refused, _response)
+
+
+def _response(groups: list[DescribeShareGroupOffsetsResponseGroup]) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 async def _describe(

@@ -12,14 +12,14 @@ from __future__ import annotations
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, for_each, then
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.share_group_describe_request import ShareGroupDescribeRequest
 from kwire.codec.messages.share_group_describe_response import DescribedGroup, ShareGroupDescribeResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics, group_operation, is_allowed
 from kwire.handlers.context import RequestContext
-from kwire.handlers.groups.group_calls import denied_first, offers_share_groups
+from kwire.handlers.groups.group_calls import denied_first, each_group, offers_share_groups
 from kwire.security.acls.operations import AclOperation, ResourceType
 
 _TOPICS_DENIED = "The group has described topic(s) that the client is not authorized to describe."
@@ -31,7 +31,7 @@ def handle(request: ShareGroupDescribeRequest, context: RequestContext) -> NowOr
         return error_response(request, context.api_version, ErrorCode.UNSUPPORTED_VERSION, None)
     operation = partial(_describe, context, request.include_authorized_operations)
     group_ids = sorted(context.services.groups.by_partition(request.group_ids), key=bool)  # the empty id comes first
-    return then(for_each(group_ids, operation, _refused), _response)
+    return each_group(context, group_ids, operation, _refused, _response)
 
 
 def _describe(context: RequestContext, with_operations: bool, group_id: str) -> NowOrLater[DescribedGroup]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, for_each, then
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from kwire.codec.messages.streams_group_describe_response import (
     DescribedGroup,
@@ -22,7 +22,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics, group_operation, is_allowed
 from kwire.handlers.context import RequestContext
-from kwire.handlers.groups.group_calls import denied_first, offers_streams_groups
+from kwire.handlers.groups.group_calls import denied_first, each_group, offers_streams_groups
 from kwire.security.acls.operations import AclOperation, ResourceType
 
 _TOPICS_DENIED = "The described group uses topics that the client is not authorized to describe."
@@ -34,7 +34,7 @@ def handle(request: StreamsGroupDescribeRequest, context: RequestContext) -> Now
         return error_response(request, context.api_version, ErrorCode.UNSUPPORTED_VERSION, None)
     operation = partial(_describe, context, request.include_authorized_operations)
     group_ids = sorted(context.services.groups.by_partition(request.group_ids), key=bool)  # empty ids come first
-    return then(for_each(group_ids, operation, _refused), _response)
+    return each_group(context, group_ids, operation, _refused, _response)
 
 
 def _describe(context: RequestContext, with_operations: bool, group_id: str) -> NowOrLater[DescribedGroup]:

@@ -187,7 +187,7 @@ def test_groups_of_other_types_are_refused(bench: ShareBench) -> None:
 def test_an_empty_group_stays_until_it_is_deleted(bench: ShareBench) -> None:
     bench.arrive("a")
     bench.share("a", -1)
-    bench.run(bench.shard.expire(bench.now))
+    bench.run(bench.shard.expire(bench.shard.groups.snapshot(), bench.now))
     assert bench.shares.is_empty
     bench.run(bench.shard.delete_group("g"))
     assert bench.shard.groups.find("g") is None
