@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -137,6 +138,57 @@ async def test_the_loop_watches_a_tls_connection_from_its_first_request_on(
     assert not newcomers._callbacks
     await speaking.send(request(OTHER_KEY, b"second"))
     assert await speaking.receive() == b"\0\x01second"
+    await network.close()
+
+
+async def test_a_tls_connection_without_a_request_idles_and_counts(certificates: Certificates) -> None:
+    network = Network(certificates.server_context(), certificates.client_context())
+    server = network.serve(max_connections_per_ip=2, setup_max_ms=3_600_000)
+    silent = [await network.connect(server) for _ in range(2)]
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        await network.connect(server)  # the third one of its address
+    server._wire.tick += 100  # as if they had idled for long
+    server._sweep_idle()
+    for client in silent:
+        assert await client.at_end()
+    assert not server.connections
+    assert not server._wire.newcomers._callbacks
+    speaking = await network.connect(server)
+    await speaking.send(request(OTHER_KEY))
+    await speaking.receive()
+    await network.close()
+
+
+async def test_at_max_connections_one_without_a_request_takes_a_place(certificates: Certificates) -> None:
+    network = Network(certificates.server_context(), certificates.client_context())
+    server = network.serve(max_connections=1)
+    silent = await network.connect(server)
+    waiting = asyncio.ensure_future(network.connect(server))
+    await until(server._counts.full)
+    done, _ = await asyncio.wait([waiting], timeout=0.05)
+    assert not done
+    silent.close()
+    await (await waiting).send(request(OTHER_KEY))
+    await network.close()
+
+
+async def test_first_requests_after_the_handshake_are_read_in_portions(certificates: Certificates) -> None:
+    network = Network(certificates.server_context(), certificates.client_context())
+    server = network.serve()
+    clients = [await network.connect(server) for _ in range(3 * EVENTS_PER_TURN)]
+    await until(lambda: all(each._established for each in server.connections))  # type: ignore[attr-defined]
+    started = [0]  # requests, after each turn of the loop
+
+    def note() -> None:
+        started.append(len(network.answers.frames))
+        if started[-1] < len(clients):
+            asyncio.get_running_loop().call_soon(note)
+
+    note()
+    for client in clients:
+        client.writer.write(request(OTHER_KEY))  # all in this turn
+    await network.answers.count(len(clients))
+    assert max(after - before for before, after in pairwise(started)) == EVENTS_PER_TURN
     await network.close()
 
 

@@ -50,7 +50,7 @@ TRANSIENT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EN
 FAILURES_MAX = 3
 """A log is not cleaned any more if the helper died so many times in a row during its cleaning."""
 
-LOGS_PER_STEP = 2000
+LOGS_PER_STEP = 1000
 """Logs that are examined in one turn of the event loop: one or two milliseconds, if few of them are compacted."""
 
 IDLE_S = 10.0
@@ -231,7 +231,7 @@ class LogCleaner:
     def _examined(self, now_ms: int) -> Generator[None, None, list[tuple[DirtyLog, LogDirectory]]]:
         """The logs that may be cleaned, with a step after every `LOGS_PER_STEP` logs."""
         found = []
-        for number, (log, directory) in enumerate(list(self._logs()), 1):
+        for number, (log, directory) in enumerate(self._logs(), 1):
             if number % LOGS_PER_STEP == 0:
                 yield
             key = key_of(log)

@@ -123,9 +123,11 @@ class LogManager:
         return self._parents.get((topic, partition))
 
     def _with_directories(self) -> Iterator[tuple[PartitionLog, LogDirectory]]:
-        for key, log in self._logs.items():
-            if self._parents[key].online:
-                yield log, self._parents[key]
+        """The logs of this moment, without those that have been removed when it is their turn."""
+        for key, log in list(self._logs.items()):
+            directory = self._parents.get(key)
+            if directory is not None and directory.online:
+                yield log, directory
 
     # -- start ---------------------------------------------------------------------------------------------------------
 
