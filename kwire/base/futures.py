@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -79,19 +79,43 @@ def for_each(
     """Do something for each item, all at the same time. The results are in the order of the items; ``failed`` makes the
     result of an item whose operation raised a KafkaError. Any other exception is raised once all have ended."""
     all_items = list(items)
-    results: list[Any] = []
-    waits = False
-    for item in all_items:
-        try:
-            result = operation(item)
-        except KafkaError as error:
-            result = failed(item, error)
-        waits = waits or isinstance(result, _LATER)
-        results.append(result)
+    results = _begun(all_items, operation, failed)
+    waits = any(isinstance(result, _LATER) for result in results)
     return _gather(all_items, results, failed) if waits else results
 
 
-async def _gather(items: list[T], results: list[Any], failed: Callable[[T, KafkaError], R]) -> list[R]:
+async def for_each_in_turns(
+    items: Sequence[T], operation: Callable[[T], NowOrLater[R]], failed: Callable[[T, KafkaError], R], size: int
+) -> list[R]:
+    """As `for_each`, but only ``size`` operations begin in one turn of the event loop, and the results are collected in
+    as many turns. No operation waits for the end of another one."""
+    parts: list[tuple[Sequence[T], list[Any]]] = []
+    for start in range(0, len(items), size):
+        if start:
+            await asyncio.sleep(0)
+        part = items[start : start + size]
+        begun = _begun(part, operation, failed)
+        parts.append((part, [asyncio.ensure_future(each) if is_later(each) else each for each in begun]))
+    results: list[R] = []
+    for part, begun in parts:
+        waits = any(isinstance(each, _LATER) for each in begun)
+        results += await _gather(part, begun, failed) if waits else begun
+    return results
+
+
+def _begun(
+    items: Iterable[T], operation: Callable[[T], NowOrLater[R]], failed: Callable[[T, KafkaError], R]
+) -> list[Any]:
+    results: list[Any] = []
+    for item in items:
+        try:
+            results.append(operation(item))
+        except KafkaError as error:
+            results.append(failed(item, error))
+    return results
+
+
+async def _gather(items: Sequence[T], results: list[Any], failed: Callable[[T, KafkaError], R]) -> list[R]:
     awaited = [result for result in results if isinstance(result, _LATER)]
     outcomes = iter(await asyncio.gather(*awaited, return_exceptions=True))
     values: list[R] = []

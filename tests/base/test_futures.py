@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, attempt, fail, for_each, is_later, resolved, then
+from kwire.base.futures import NowOrLater, attempt, fail, for_each, for_each_in_turns, is_later, resolved, then
 
 
 async def test_a_failure_that_nobody_waits_for_is_not_complained_of() -> None:
@@ -89,3 +89,29 @@ async def test_an_exception_that_is_no_kafka_error_is_raised() -> None:
 
     with pytest.raises(ValueError, match="1"):
         await resolved(for_each([1], operation, lambda item, _: item))
+
+
+async def test_few_operations_begin_in_one_turn_and_none_waits_for_another() -> None:
+    pending: list[asyncio.Future[int]] = []
+    begun: list[int] = []
+
+    def operation(value: int) -> NowOrLater[int]:
+        begun.append(value)
+        if value == 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if value == 3:
+            return _sleep(-1)
+        if value % 2:
+            return value
+        pending.append(asyncio.get_running_loop().create_future())
+        return pending[-1]
+
+    task = asyncio.ensure_future(for_each_in_turns(range(7), operation, lambda item, _: 100 + item, 3))
+    counts = []
+    while len(begun) < 7:
+        await asyncio.sleep(0)
+        counts.append(len(begun))
+    assert counts == [3, 6, 7]
+    for number, future in enumerate(pending):
+        future.set_result(number)
+    assert await task == [100, 1, 0, 103, 1, 5, 2]

@@ -190,6 +190,23 @@ async def test_very_many_idle_connections_are_closed_in_several_turns(
     assert max(closed) == 2, closed
 
 
+async def test_a_connection_that_speaks_or_closes_between_two_turns_of_the_sweep_is_not_closed_as_idle(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kwire.net.server.CLOSED_PER_TURN", 1)
+    server = network.serve()
+    clients = [await network.connect(server) for _ in range(3)]
+    await until(lambda: len(server.connections) == 3)
+    speaking, closing, _ = server.connections  # the last one comes first
+    server._wire.tick += 100
+    server._sweep_idle()
+    assert list(server.connections) == [speaking, closing]
+    speaking.active_tick = server._wire.tick  # as if a request had come
+    closing.close()
+    assert await clients[1].at_end() and await clients[2].at_end()
+    assert list(server.connections) == [speaking]
+
+
 async def test_a_connection_that_waits_for_its_answer_is_not_idle(network: Network) -> None:
     network.answers.defer = True
     server = network.serve(connections_max_idle_ms=50)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kwire.base.doors import Doors
@@ -183,6 +184,7 @@ class GroupCoordinator:
         self._schedule_expiry()
 
     async def _expire_in_slices(self) -> None:
+        """`GROUPS_PER_STEP` groups in a turn. What a group has become until its turn counts then."""
         for runtime in self._active():
             groups = list(runtime.shard.groups)
             for start in range(0, len(groups), GROUPS_PER_STEP):
@@ -404,19 +406,22 @@ class GroupCoordinator:
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Generator[None, None, list[ListedGroup]]:
         """The groups that this broker coordinates, in these states and of these types (lower case; empty: all), in
-        steps.
+        steps. The groups of a shard that moves away meanwhile are left out.
 
         Raises COORDINATOR_LOAD_IN_PROGRESS while one of its shards is being loaded.
         """
+        listed: list[ListedGroup] = []
+        numbers = count(1)
+        for index in partitions_order(OFFSETS_TOPIC, self._runtimes):
+            runtime = self._runtimes.get(index)
+            if runtime is not None and runtime.phase is Phase.LOADING:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            if runtime is not None and runtime.phase is Phase.ACTIVE:
+                groups = yield from runtime.shard.list_groups(states, types, numbers)
+                if runtime.phase is Phase.ACTIVE:
+                    listed += groups
         if not self._open:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        runtimes = [self._runtimes[index] for index in partitions_order(OFFSETS_TOPIC, self._runtimes)]
-        if any(runtime.phase is Phase.LOADING for runtime in runtimes):
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        listed: list[ListedGroup] = []
-        for runtime in runtimes:
-            if runtime.phase is Phase.ACTIVE:
-                listed += yield from runtime.shard.list_groups(states, types)
         return listed
 
     # -- metrics -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ the log is loaded. Parked requests and timers are soft state, lost when this bro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -224,18 +224,27 @@ class GroupShard:
             out.response = error.code
         return out
 
-    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Generator[None, None, list[ListedGroup]]:
-        """The groups in these states and of these types, in steps. Names are in lower case; an empty set means all."""
+    def list_groups(
+        self, states: frozenset[str], types: frozenset[str], numbers: Iterator[int]
+    ) -> Generator[None, None, list[ListedGroup]]:
+        """The groups in these states and of these types. Names are in lower case; an empty set means all. ``numbers``
+        counts the groups of all shards: after `GROUPS_PER_STEP` of them there is a step. Each group is listed as it is
+        then; until its step it may be deleted, or become another one."""
         listed: dict[str, ListedGroup] = {}
-        for number, group in enumerate(self.groups.snapshot(), 1):
-            if (not states or group.state_name.lower() in states) and (not types or group.type_name in types):
-                listed[group.group_id] = ListedGroup(
-                    group_id=group.group_id,
+        for group_id in [group.group_id for group in self.groups]:
+            group = self.groups.find(group_id)
+            if (
+                group is not None
+                and (not states or group.state_name.lower() in states)
+                and (not types or group.type_name in types)
+            ):
+                listed[group_id] = ListedGroup(
+                    group_id=group_id,
                     protocol_type=group.listed_protocol_type,
                     group_state=group.state_name,
                     group_type=group.type_name,
                 )
-            if number % GROUPS_PER_STEP == 0:
+            if next(numbers) % GROUPS_PER_STEP == 0:
                 yield
         if len(listed) > _IN_KAFKAS_ORDER_MAX:
             return [*listed.values()]

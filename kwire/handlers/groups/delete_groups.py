@@ -62,4 +62,4 @@ def error_response(
     return _response([_result(group_id, code) for group_id in request.groups_names])
 
 
-API = Api(ApiKey.DELETE_GROUPS, served=(0, 2), handle=handle, error_response=error_response)
+API = Api(ApiKey.DELETE_GROUPS, served=(0, 2), handle=handle, error_response=error_response, sliced=True)

@@ -58,4 +58,4 @@ def error_response(
     return _response([_refused(group_id, KafkaError(code)) for group_id in request.groups])
 
 
-API = Api(ApiKey.DESCRIBE_GROUPS, served=(0, 6), handle=handle, error_response=error_response)
+API = Api(ApiKey.DESCRIBE_GROUPS, served=(0, 6), handle=handle, error_response=error_response, sliced=True)

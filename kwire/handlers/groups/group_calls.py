@@ -10,13 +10,13 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, for_each, then
+from kwire.base.futures import NowOrLater, for_each, for_each_in_turns, then
 from kwire.cluster.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from kwire.codec.message import Message
 from kwire.coordinator.runtime.machine import Caller
 from kwire.handlers.authorization import allowed_topics
 from kwire.handlers.context import Purpose, RequestContext
-from kwire.handlers.slices import encode_in_slices, in_slices
+from kwire.handlers.slices import encode_in_slices
 from kwire.security.acls.operations import AclOperation
 
 SLICE_GROUPS: Final = 100
@@ -83,12 +83,10 @@ def each_group(
     response: Callable[[list[R]], M],
     size: int | None = None,
 ) -> NowOrLater[M]:
-    """The response that ``response`` makes of the results of an operation on each group. Very many groups are done in
-    slices of ``size`` (`SLICE_GROUPS`), and so is the encoded response."""
+    """The response that ``response`` makes of the results of an operation on each group. Of very many groups, ``size``
+    (`SLICE_GROUPS`) are begun in one turn, and the response is encoded in slices."""
     size = size or SLICE_GROUPS
-
-    def some(part: Sequence[T]) -> NowOrLater[list[R]]:
-        return for_each(part, operation, failed)
-
-    made = then(in_slices(groups, some, size), response)
-    return made if len(groups) <= size else then(made, partial(encode_in_slices, context))
+    if len(groups) <= size:
+        return then(for_each(groups, operation, failed), response)
+    made = then(for_each_in_turns(groups, operation, failed, size), response)
+    return then(made, partial(encode_in_slices, context))

@@ -175,4 +175,4 @@ def error_response(
     return _response(request, version, refused)
 
 
-API = Api(ApiKey.OFFSET_FETCH, served=(1, 10), handle=handle, error_response=error_response)
+API = Api(ApiKey.OFFSET_FETCH, served=(1, 10), handle=handle, error_response=error_response, sliced=True)

@@ -221,12 +221,12 @@ class LogCleaner:
         self.figures.max_dirty_ratio = max((dirty.ratio for dirty, _ in found), default=0.0)
         self.figures.max_compaction_delay_ms = max((dirty.delay_ms for dirty, _ in found), default=0)
         self.figures.last_run_ms = now_ms
-        due = (each for each in found if each[0].is_due and not self._is_taken(each[0].log))
-        return max(due, key=lambda each: each[0].ratio, default=None)
-
-    def _is_taken(self, log: PartitionLog) -> bool:
-        """Whether a log has been closed, or another thread has chosen it, since it was examined."""
-        return log.closed or key_of(log) in self._under_way
+        due = sorted((each for each in found if each[0].is_due), key=lambda each: each[0].ratio, reverse=True)
+        for before, directory in due:
+            dirty = self._examine_if_cleanable(before.log, directory, now_ms)  # it may have changed between two turns
+            if dirty is not None and dirty.is_due:
+                return dirty, directory
+        return None
 
     def _examined(self, now_ms: int) -> Generator[None, None, list[tuple[DirtyLog, LogDirectory]]]:
         """The logs that may be cleaned, with a step after every `LOGS_PER_STEP` logs."""
@@ -234,16 +234,22 @@ class LogCleaner:
         for number, (log, directory) in enumerate(self._logs(), 1):
             if number % LOGS_PER_STEP == 0:
                 yield
-            key = key_of(log)
-            if not log.config.compacts or len(log.segments) < 2 or log.closed:
-                continue  # the cheapest check, which rules out most logs, comes first
-            if key in self._under_way or key in self.uncleanable:
-                continue
-            try:
-                found.append((self._examine(log, directory, key, now_ms), directory))
-            except OSError as error:
-                self.give_up(log, f"its segments cannot be read: {error}")
+            dirty = self._examine_if_cleanable(log, directory, now_ms)
+            if dirty is not None:
+                found.append((dirty, directory))
         return found
+
+    def _examine_if_cleanable(self, log: PartitionLog, directory: LogDirectory, now_ms: int) -> DirtyLog | None:
+        if not log.config.compacts or len(log.segments) < 2 or log.closed:
+            return None  # the cheapest check, which rules out most logs, comes first
+        key = key_of(log)
+        if key in self._under_way or key in self.uncleanable:
+            return None
+        try:
+            return self._examine(log, directory, key, now_ms)
+        except OSError as error:
+            self.give_up(log, f"its segments cannot be read: {error}")
+            return None
 
     def _examine(self, log: PartitionLog, directory: LogDirectory, key: TopicPartition, now_ms: int) -> DirtyLog:
         checkpoint = self.checkpoints.get(directory, key)

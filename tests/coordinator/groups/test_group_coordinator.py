@@ -23,6 +23,11 @@ from kwire.codec.messages.offset_commit_request import (
 )
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
 from kwire.codec.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from kwire.codec.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kwire.codec.records import ABORT, COMMIT, Record, build_batch, build_control_batch
 from kwire.coordinator.groups import records as group_records
 from kwire.coordinator.groups.coordinator import GroupCoordinator
@@ -41,16 +46,22 @@ class Config(Settings):
 class Service:
     """A coordinator with fakes, and short forms of requests."""
 
-    def __init__(self, *partitions: FakePartition, config: Config | None = None, metadata: Any = None) -> None:
+    def __init__(
+        self,
+        *partitions: FakePartition,
+        config: Config | None = None,
+        metadata: Any = None,
+        doors: Doors | None = None,
+    ) -> None:
         self.partition = partitions[0]
         self.replicas = FakeReplicas(*partitions)
         self.metadata = metadata or FakeMetadata(len(partitions), {"t": 2})
         self.config = config or Config(group_min_session_timeout_ms=10)
-        self.groups = GroupCoordinator(Doors(), self.config, self.replicas, self.metadata)  # type: ignore[arg-type]
+        self.groups = GroupCoordinator(doors or Doors(), self.config, self.replicas, self.metadata)  # type: ignore[arg-type]
 
-    def join(self, member_id: str = "", version: int = 3, session_ms: int = 10_000) -> Any:
+    def join(self, member_id: str = "", version: int = 3, session_ms: int = 10_000, group: str = "g") -> Any:
         request = JoinGroupRequest(
-            group_id="g",
+            group_id=group,
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=10_000,
             member_id=member_id,
@@ -74,6 +85,16 @@ class Service:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
         return self.groups.commit_offsets(OffsetCommitRequest(group_id=group, topics=topics), Caller("c", "/h", 8))
+
+    def commit_in_transaction(self, offset: int, group: str, producer: tuple[int, int] = (7, 0)) -> Any:
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        request = TxnOffsetCommitRequest(
+            group_id=group,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+        )
+        return self.groups.commit_transactional_offsets(request, 3)
 
     def committed(self, group: str = "g") -> Any:
         response = self.groups.fetch_offsets(OffsetFetchRequestGroup(group_id=group, topics=None), require_stable=False)

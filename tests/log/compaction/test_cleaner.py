@@ -6,9 +6,10 @@ import asyncio
 import dataclasses
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from kwire.base.doors import Files
 from kwire.codec.records import iter_records
 from kwire.codec.records.control import ABORT, COMMIT
 from kwire.log.common.log_config import LogConfig
-from kwire.log.compaction.cleaner import CleanerSettings, Cleaning, LogCleaner
+from kwire.log.compaction.cleaner import CleanerSettings, Cleaning, LogCleaner, key_of
 from kwire.log.compaction.offset_map import ENTRY_BYTES
 from kwire.log.compaction.selection import group_segments
 from tests.log.compaction.cleaner_tools import COMPACTED, Workshop, final_values, names_in, read_batches
@@ -65,6 +66,42 @@ async def test_very_many_logs_are_examined_in_several_turns(tmp_path: Path, monk
     chosen = await cleaner.choose()
     assert chosen is not None and chosen[0].log.name == shop.log.name
     assert len(between) == 2 and between[0] < between[1] < examined[0]
+
+
+def close(shop: Workshop) -> None:
+    shop.log.close()
+
+
+def take(shop: Workshop) -> None:
+    shop.cleaner._under_way[key_of(shop.log)] = cast(Cleaning, None)
+
+
+def give_up(shop: Workshop) -> None:
+    shop.cleaner.give_up(shop.log, "another thread has failed")
+
+
+def stop_compacting(shop: Workshop) -> None:
+    shop.log.config = dataclasses.replace(shop.log.config, cleanup_policy=("delete",))
+
+
+def finish(shop: Workshop) -> None:
+    """Another thread has cleaned the log."""
+    shop.cleaner.checkpoints.set(shop.directory, key_of(shop.log), shop.log.log_end_offset)
+
+
+@pytest.mark.parametrize("change", [close, take, give_up, stop_compacting, finish])
+async def test_a_log_that_changes_before_the_choice_is_not_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Workshop], None]
+) -> None:
+    monkeypatch.setattr("kwire.log.compaction.cleaner.LOGS_PER_STEP", 2)
+    shop = Workshop(tmp_path)
+    shop.produce((b"a", b"1"), (b"a", b"2"), roll=True)
+    shop.cleaner._logs = lambda: [(shop.log, shop.directory)] * 2  # after the second one there is a turn
+    choice = asyncio.ensure_future(shop.cleaner.choose())
+    await asyncio.sleep(0)
+    assert not choice.done()
+    change(shop)
+    assert await choice is None
 
 
 async def test_the_active_segment_is_never_cleaned(tmp_path: Path) -> None:

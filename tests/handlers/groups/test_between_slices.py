@@ -1,0 +1,127 @@
+"""Requests about very many groups, of which some change between two slices: each group has the result of its slice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kwire.base.errors import ErrorCode
+from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
+from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
+from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kwire.handlers.groups import delete_groups, describe_groups, group_calls, offset_fetch
+from tests.coordinator.fakes import FakePartition
+from tests.coordinator.groups.test_group_coordinator import Service
+from tests.handlers.groups.test_group_handlers import Broker
+
+NAMES = [f"g{number}" for number in range(6)]
+DELETE = (delete_groups.API, DeleteGroupsRequest(groups_names=NAMES), 2)
+DESCRIBE = (describe_groups.API, DescribeGroupsRequest(groups=NAMES), 6)
+FETCH = (
+    offset_fetch.API,
+    OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES], require_stable=True
+    ),
+    9,
+)
+
+
+@pytest.fixture
+async def broker(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Broker]:
+    """A broker that does two groups in a slice; six groups have an offset each."""
+    monkeypatch.setattr(group_calls, "SLICE_GROUPS", 2)
+    monkeypatch.setattr(delete_groups, "SLICE_DELETED", 2)
+    service = Service(FakePartition())
+    await service.groups.start()
+    for name in NAMES:
+        service.commit(5, group=name)
+    yield Broker(service)
+    await service.groups.close()
+
+
+async def begun(broker: Broker, asked: tuple[Any, Any, int]) -> asyncio.Task[Any]:
+    """A request of which the first slice is done."""
+    task = asyncio.ensure_future(broker.ask(*asked))
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+async def test_a_group_that_changes_meanwhile_is_deleted_as_it_is_then(broker: Broker) -> None:
+    service = broker.service
+    deletion = await begun(broker, DELETE)
+    assert [facts["group"] for facts in service.groups.dump()] == NAMES[2:]
+    service.commit(6, group="g0")  # deleted, and there again
+    service.commit(6, group="g2")
+    service.join(group="g3")
+    assert service.groups.delete_group("g4") is ErrorCode.NONE
+    results = {each.group_id: each.error_code for each in (await deletion).results}
+    assert results == {
+        **dict.fromkeys(NAMES, 0),
+        "g3": ErrorCode.NON_EMPTY_GROUP,
+        "g4": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    assert {facts["group"]: facts["offsets"] for facts in service.groups.dump()} == {"g3": 1, "g0": 1}
+
+
+async def test_offsets_that_a_transaction_holds_are_deleted_with_their_group(broker: Broker) -> None:
+    service = broker.service
+    deletion = await begun(broker, DELETE)
+    service.commit_in_transaction(6, "g3")
+    await deletion
+    service.groups.write_marker(0, (7, 0), commit=True, coordinator_epoch=0)
+    assert service.committed("g3") == []
+
+
+@pytest.mark.parametrize("asked", [DELETE, DESCRIBE, FETCH], ids=["delete", "describe", "fetch"])
+async def test_groups_whose_coordinator_has_moved_away_are_refused(broker: Broker, asked: Any) -> None:
+    request = await begun(broker, asked)
+    written = len(broker.service.partition.log.batches)
+    broker.service.replicas.callback(0, None)
+    response = await request
+    results = response.results if asked is DELETE else response.groups
+    assert {each.group_id: each.error_code for each in results} == {
+        **dict.fromkeys(NAMES, ErrorCode.NOT_COORDINATOR),
+        **dict.fromkeys(NAMES[:2], 0),
+    }
+    assert len(broker.service.partition.log.batches) == written
+
+
+async def test_a_transaction_that_begins_meanwhile_makes_an_offset_unstable(broker: Broker) -> None:
+    fetch = await begun(broker, FETCH)
+    broker.service.commit_in_transaction(6, "g1")
+    broker.service.commit_in_transaction(6, "g4")
+    groups = (await fetch).groups
+    codes = {each.group_id: each.topics[0].partitions[0].error_code for each in groups}
+    assert codes == {**dict.fromkeys(NAMES, 0), "g4": ErrorCode.UNSTABLE_OFFSET_COMMIT}
+
+
+async def test_a_group_is_described_as_it_is_then(broker: Broker) -> None:
+    description = await begun(broker, DESCRIBE)
+    broker.service.join(group="g1")
+    broker.service.join(group="g4")
+    states = {each.group_id: each.group_state for each in (await description).groups}
+    assert states == {**dict.fromkeys(NAMES, "Empty"), "g4": "CompletingRebalance"}
+
+
+async def test_no_deletion_waits_for_the_commit_of_an_earlier_one(broker: Broker) -> None:
+    partition = broker.service.partition
+    partition.hold = True
+    deletion = asyncio.ensure_future(broker.ask(*DELETE))
+    for _ in NAMES:
+        await asyncio.sleep(0)
+    assert not deletion.done() and list(broker.service.groups.dump()) == []
+    partition.commit()
+    assert {each.error_code for each in (await deletion).results} == {0}
+
+
+async def test_deletions_that_are_not_committed_are_refused(broker: Broker) -> None:
+    partition = broker.service.partition
+    partition.hold = True
+    deletion = await begun(broker, DELETE)
+    partition.resign()
+    broker.service.replicas.callback(0, None)
+    assert {each.error_code for each in (await deletion).results} == {ErrorCode.NOT_COORDINATOR}
