@@ -35,20 +35,50 @@ from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRe
 from kwire.codec.messages.alter_configs_request import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.codec.messages.describe_client_quotas_request import DescribeClientQuotasRequest
 from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kwire.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from kwire.codec.messages.list_groups_request import ListGroupsRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kwire.codec.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kwire.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
+from kwire.codec.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kwire.server.broker import Broker
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 LARGE_TOPICS: Final = 5
 TOPIC: Final = 2
-LEADERS_ONLY: Final = ("_offsets",)
+LEADERS_ONLY: Final = ("_offsets", "_producers", "_epochs")
 """Steps about partitions that one broker alone must lead."""
+COORDINATORS_ONLY: Final = (
+    "_commit_all",
+    "_fetch_all",
+    "_delete_one",
+    "_commit_each",
+    "_groups",
+    "_describe_groups",
+    "_fetch_each",
+    "_delete_groups",
+)
+"""Steps about groups that one broker alone must coordinate."""
+ONE_GROUP: Final = "all"
+"""The group that has offsets of all partitions."""
 
 REST_S: Final = 0.3
 """What a request has set in motion is part of its step; a pause of the loop ends the step."""
@@ -95,10 +125,20 @@ class Requests:
             ("Metadata of all with operations", lambda: self._metadata(True)),
             (f"Metadata of {small:,} by id", self._by_id),
             ("ListOffsets of all", self._offsets),
+            ("DescribeProducers of all", self._producers),
+            ("OffsetForLeaderEpoch of all", self._epochs),
             ("DescribeTopicPartitions, a page", self._page),
             ("DescribeLogDirs", self._log_dirs),
             ("DescribeConfigs, 1,000 topics", self._describe_configs),
             ("AlterConfigs, 1,000 topics", self._alter_configs),
+            ("OffsetCommit of all", self._commit_all),
+            ("OffsetFetch of all", self._fetch_all),
+            ("DeleteGroups, one with all", self._delete_one),
+            (f"OffsetCommit, {small:,} groups, one by one", self._commit_each),
+            ("ListGroups", self._groups),
+            (f"DescribeGroups, {small:,}", self._describe_groups),
+            (f"OffsetFetch, {small:,} groups", self._fetch_each),
+            (f"DeleteGroups, {small:,}", self._delete_groups),
             (f"DeleteTopics, {large} of {self._each:,}", lambda: self._delete(self._large)),
             (f"DeleteTopics, {small:,} of one partition", lambda: self._delete(self._small)),
             (f"Metadata of {small:,} unknown names", self._unknown),
@@ -136,16 +176,76 @@ class Requests:
     def _create_named(self) -> None:
         self._check(self._named(creates=True).topics)
 
+    def _sizes(self) -> list[tuple[str, int]]:
+        return [(name, 1) for name in self._small] + [(name, self._each) for name in self._large]
+
     def _offsets(self) -> None:
-        sizes = [(name, 1) for name in self._small] + [(name, self._each) for name in self._large]
         topics = [
             ListOffsetsTopic(
                 name=name, partitions=[ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(size)]
             )
-            for name, size in sizes
+            for name, size in self._sizes()
         ]
         response = self._client.call(ListOffsetsRequest(replica_id=-1, topics=topics), 9)
         self._check(each for topic in response.topics for each in topic.partitions)
+
+    def _producers(self) -> None:
+        topics = [TopicRequest(name=name, partition_indexes=list(range(size))) for name, size in self._sizes()]
+        response = self._client.call(DescribeProducersRequest(topics=topics), 0)
+        self._check(each for topic in response.topics for each in topic.partitions)
+
+    def _epochs(self) -> None:
+        topics = [
+            OffsetForLeaderTopic(
+                topic=name, partitions=[OffsetForLeaderPartition(partition=at, leader_epoch=0) for at in range(size)]
+            )
+            for name, size in self._sizes()
+        ]
+        response = self._client.call(OffsetForLeaderEpochRequest(topics=topics), 4)
+        self._check(each for topic in response.topics for each in topic.partitions)
+
+    def _commit_all(self) -> None:
+        self._client.call(FindCoordinatorRequest(coordinator_keys=[ONE_GROUP]), 4)  # creates the topic for offsets
+        self._commit(ONE_GROUP, self._sizes())
+
+    def _fetch_all(self) -> None:
+        [group] = self._fetch([ONE_GROUP])
+        assert sum(len(topic.partitions) for topic in group.topics) == sum(size for _, size in self._sizes())
+
+    def _delete_one(self) -> None:
+        self._check(self._client.call(DeleteGroupsRequest(groups_names=[ONE_GROUP]), 2).results)
+
+    def _commit_each(self) -> None:
+        for name in self._small:
+            self._commit(name, [(name, 1)])
+
+    def _commit(self, group: str, sizes: list[tuple[str, int]]) -> None:
+        topics = [
+            OffsetCommitRequestTopic(
+                name=name,
+                partitions=[OffsetCommitRequestPartition(partition_index=at, committed_offset=0) for at in range(size)],
+            )
+            for name, size in sizes
+        ]
+        response = self._client.call(OffsetCommitRequest(group_id=group, topics=topics), 9)
+        self._check(each for topic in response.topics for each in topic.partitions)
+
+    def _groups(self) -> None:
+        assert len(self._client.call(ListGroupsRequest(), 5).groups) == len(self._small)
+
+    def _describe_groups(self) -> None:
+        self._check(self._client.call(DescribeGroupsRequest(groups=self._small), 5).groups)
+
+    def _fetch_each(self) -> None:
+        self._check(self._fetch(self._small))
+
+    def _fetch(self, names: list[str]) -> list[OffsetFetchResponseGroup]:
+        groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
+        fetched: list[OffsetFetchResponseGroup] = self._client.call(OffsetFetchRequest(groups=groups), 9).groups
+        return fetched
+
+    def _delete_groups(self) -> None:
+        self._check(self._client.call(DeleteGroupsRequest(groups_names=self._small), 2).results)
 
     def _page(self) -> None:
         self._check(self._client.call(DescribeTopicPartitionsRequest(topics=[]), 0).topics)
@@ -197,7 +297,7 @@ async def measured(
             await call(_allow_everything, client)
         for _ in range(rounds):
             for name, send in Requests(client, partitions).steps():
-                if is_forwarded and send.__name__ in LEADERS_ONLY:
+                if is_forwarded and send.__name__ in (*LEADERS_ONLY, *COORDINATORS_ONLY):
                     continue
                 await asyncio.sleep(REST_S)
                 loop.turns.clear()
