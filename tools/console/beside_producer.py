@@ -13,6 +13,9 @@ In each round `tools.console.steady_producer` writes to the topic that the conso
   to a timer tick, 4 ms;
 - ``beside``: with all pages open, in a browser that competes with the broker and the producer for the same cores.
 
+A console that has to compete for a processor does not yield for a while (`kwire.base.processes.priority`); each run
+begins when it yields again, so that none depends on the one before.
+
 It prints a line of JSON for each broker: the p99 of each run in milliseconds, by how much the medians differ from
 ``closed``, and of each run's seconds the share that broker, console and browser (or what stands for it) were busy, and
 the requests of pages.
@@ -36,8 +39,9 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.console.browser import browser, why_no_chromium
 from harness.kafka_jars import why_no_java
 from harness.paths import ROOT
-from harness.processes.brokers import KINDS, Broker, make_broker
+from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
 from harness.processes.process_usage import cpu_s, family
+from kwire.base.processes.priority import PAUSE_MAX_S, may_idle
 from tools.console.processes import Started, console_of, run
 from tools.console.replay import Recording, dumped
 
@@ -176,6 +180,13 @@ def _name(pid: int) -> str:
         return ""
 
 
+def await_yielding(console: Started) -> None:
+    """Wait until the console runs only when nothing else wants to, if it may do that at all."""
+    if may_idle():
+        idle = os.SCHED_IDLE
+        wait_until(lambda: os.sched_getscheduler(console.pid) == idle, PAUSE_MAX_S + 5, "the console to yield")
+
+
 def one(broker: Broker, console: Started, shown: Open | Replayed | None, records: int) -> dict[str, float]:
     """A run of the producer: its p99 and what else was busy."""
 
@@ -215,6 +226,7 @@ def measure(kind: str, count: int, records: int) -> dict[str, Any]:
                 recording = recorded(broker, console, records)
                 for number in range(count):
                     for way in [*WAYS[number % len(WAYS) :], *WAYS[: number % len(WAYS)]]:
+                        await_yielding(console)
                         if way == "beside":
                             with opened(console.found) as shown:
                                 found[way].append(one(broker, console, shown, records))
